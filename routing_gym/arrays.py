@@ -1,0 +1,147 @@
+"""Row operations on batches that the array API standard lacks.
+
+Every function works on NumPy and torch arrays alike and leaves its arguments unchanged.
+B is the batch axis, A the number of actions (nodes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device, is_torch_array
+
+Array: TypeAlias = Any  # a NumPy array or a torch tensor; the array API has no common base class
+Batch = TypeVar("Batch")  # a dataclass of arrays with a leading batch axis
+
+
+def gather(x: Array, index: Array) -> Array:
+    """Pick one entry per row: ``x[b, index[b]]``.
+
+    Written as `take` on the flattened array: four times as fast as ``x[arange(B), index]`` in NumPy.
+
+    Args:
+        x: (B, A, ...).
+        index: int64 (B,).
+
+    Returns:
+        (B, ...).
+    """
+    xp = array_namespace(x)
+    num_rows, num_columns = x.shape[:2]
+    starts = xp.arange(0, num_rows * num_columns, num_columns, device=device(x))
+    return xp.take(xp.reshape(x, (num_rows * num_columns, *x.shape[2:])), starts + index, axis=0)
+
+
+def scatter(x: Array, index: Array, value: Array) -> Array:
+    """Return a copy of `x` (B, A) in which ``x[b, index[b]] = value[b]``.
+
+    Args:
+        x: (B, A).
+        index: int64 (B,).
+        value: (B,) of the dtype of `x`.
+    """
+    if is_torch_array(x):
+        return x.scatter(1, index[:, None], value[:, None])
+    result = x.copy()
+    result[np.arange(x.shape[0]), index] = value
+    return result
+
+
+def euclidean(origin: Array, destination: Array) -> Array:
+    """Distance between points (..., 2); the same operations, in the same order, on every backend."""
+    xp = array_namespace(origin)
+    difference = origin - destination
+    squares = difference * difference
+    return xp.sqrt(squares[..., 0] + squares[..., 1])
+
+
+def map_arrays(function: Callable[..., Array], first: Batch, *others: Batch) -> Batch:
+    """Apply `function` to each array field of dataclasses of one type; a field that is None in all stays None.
+
+    Raises:
+        ValueError: A field is None in some of the batches only.
+    """
+    changes: dict[str, Array] = {}
+    for field in dataclasses.fields(first):  # type: ignore[arg-type]
+        values = [getattr(batch, field.name) for batch in (first, *others)]
+        missing = [value is None for value in values]
+        if all(missing):
+            continue
+        if any(missing):
+            raise ValueError(f"`{field.name}` is given in some of the batches and None in others")
+        changes[field.name] = function(*values)
+    return dataclasses.replace(first, **changes)  # type: ignore[type-var]
+
+
+def select(batch: Batch, rows: Array) -> Batch:
+    """Return the given rows (an index array or a slice) of every array of a dataclass."""
+    return map_arrays(lambda x: x[rows], batch)
+
+
+def concatenate(batches: Sequence[Batch]) -> Batch:
+    """Stack batches of the same dataclass along the batch axis."""
+
+    def concat(*arrays: Array) -> Array:
+        return array_namespace(arrays[0]).concat(arrays, axis=0)
+
+    return map_arrays(concat, *batches)
+
+
+def to_backend(batch: Batch, backend: str, device: str | None = None) -> Batch:
+    """Move every array of a dataclass to NumPy or torch.
+
+    Args:
+        batch: A dataclass of arrays.
+        backend: "numpy" or "torch".
+        device: A torch device such as "cuda"; None means the CPU.
+
+    Raises:
+        ValueError: The backend is unknown, or NumPy was given a device.
+        ImportError: torch is not installed.
+    """
+    return map_arrays(converter(backend, device), batch)
+
+
+def converter(backend: str, device: str | None = None) -> Callable[[Array], Array]:
+    """Return the function that moves one array to a backend; see `to_backend`. Does not copy where it need not."""
+    if backend == "numpy":
+        if device is not None:
+            raise ValueError(f'device={device!r} needs backend="torch"; NumPy arrays live on the CPU')
+        return to_numpy
+    if backend != "torch":
+        raise ValueError(f'unknown backend {backend!r}; choose "numpy" or "torch"')
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError('backend="torch" needs PyTorch: pip install "routing-gym[agents]"') from error
+    target = torch.device(device or "cpu")
+    return lambda x: torch.as_tensor(x, device=target)
+
+
+def to_numpy(x: Array) -> npt.NDArray[Any]:
+    """Return a NumPy view (or, from an accelerator, a copy) of an array."""
+    if is_torch_array(x):
+        x = x.detach().cpu().numpy()
+    return np.asarray(x)
+
+
+def normalise(instance: Batch) -> Batch:
+    """Bring the arrays of an instance to NumPy with the dtypes of the contract: float32 and int64.
+
+    Lossless kinds only: floats to float32, integers to int64. Anything else is left for
+    `Problem.validate` to refuse.
+    """
+
+    def cast(x: Array) -> npt.NDArray[Any]:
+        values = to_numpy(x)
+        if np.issubdtype(values.dtype, np.floating):
+            return values.astype(np.float32, copy=False)
+        if np.issubdtype(values.dtype, np.integer):
+            return values.astype(np.int64, copy=False)
+        return values
+
+    return map_arrays(cast, instance)

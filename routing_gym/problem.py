@@ -1,0 +1,166 @@
+"""The contract that every routing problem fulfils, and the errors it raises.
+
+A problem is a frozen dataclass that holds sizes and settings only. Everything else, the instances and
+the states, is passed in and returned: batches of B instances as frozen dataclasses of arrays.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+from gymnasium import spaces
+
+from routing_gym.arrays import Array
+
+InstanceT = TypeVar("InstanceT")
+StateT = TypeVar("StateT")
+
+
+class InfeasibleTour(ValueError):
+    """A tour breaks a rule of its problem.
+
+    Attributes:
+        row: Which tour of the batch.
+        step: Which of its actions; the number of actions where something is missing at the end.
+    """
+
+    def __init__(self, row: int, step: int, reason: str) -> None:
+        super().__init__(f"row {row}, step {step}: {reason}")
+        self.row = row
+        self.step = step
+
+
+class InvalidInstance(ValueError):
+    """An instance holds arrays of the wrong shape or type, or values that make no sense."""
+
+
+class Problem(ABC, Generic[InstanceT, StateT]):
+    """Batched rules of one routing problem. Pure: NumPy and torch run the same lines.
+
+    B is the batch size, A = `num_actions`, n = `num_nodes`. No method changes its arguments. The rows
+    of a batch are independent and may be at different steps.
+
+    Attributes:
+        num_nodes: Cities of the TSP, customers (without the depot) of the others.
+        num_actions: Nodes, depot included where there is one.
+        horizon: Upper bound on the steps of an episode, for every valid instance.
+        num_uniforms: Random numbers that one instance is made from.
+    """
+
+    name: ClassVar[str]  # as in the environment id
+    instance_type: ClassVar[type]
+    has_depot: ClassVar[bool] = True  # node 0
+    fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
+    min_nodes: ClassVar[int] = 1
+
+    num_nodes: int
+
+    @property
+    def num_actions(self) -> int:
+        return self.num_nodes + int(self.has_depot)
+
+    @property
+    @abstractmethod
+    def horizon(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def num_uniforms(self) -> int: ...
+
+    def generate(self, rng: np.random.Generator, batch_size: int) -> InstanceT:
+        """Draw random instances as NumPy arrays.
+
+        One block of uniforms makes one instance, so ``generate(rng, a)`` followed by
+        ``generate(rng, b)`` equals ``generate(rng, a + b)``.
+        """
+        return self.from_uniforms(rng.random((batch_size, self.num_uniforms)))
+
+    @abstractmethod
+    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> InstanceT:
+        """Turn float64 (B, num_uniforms) in [0, 1) into B instances."""
+
+    @abstractmethod
+    def validate(self, instance: InstanceT) -> None:
+        """Check the arrays of a batch of instances (NumPy) that comes from outside.
+
+        Raises:
+            InvalidInstance: With the field, the row, the value found and what was expected.
+        """
+
+    @abstractmethod
+    def initial(self, instance: InstanceT) -> StateT:
+        """Return the state before the first action. It is never done."""
+
+    @abstractmethod
+    def action_mask(self, instance: InstanceT, state: StateT) -> Array:
+        """Mark the legal actions: bool (B, A), never all False in a row."""
+
+    @abstractmethod
+    def step(self, instance: InstanceT, state: StateT, action: Array) -> tuple[StateT, Array]:
+        """Take one legal action in every row.
+
+        A row that is done has one legal action, which changes nothing and costs nothing.
+
+        Args:
+            instance: B instances.
+            state: B states.
+            action: int64 (B,), legal in every row; not checked here.
+
+        Returns:
+            The new states, and the cost of this step: float32 (B,).
+        """
+
+    @abstractmethod
+    def done(self, instance: InstanceT, state: StateT) -> Array:
+        """Mark the finished rows: bool (B,)."""
+
+    @abstractmethod
+    def why_illegal(self, instance: InstanceT, state: StateT, row: int, action: int) -> str:
+        """Say in half a sentence why the mask forbids an action in a row."""
+
+    @abstractmethod
+    def observe_static(self, instance: InstanceT) -> dict[str, Array]:
+        """Return the observations that do not change within an episode."""
+
+    @abstractmethod
+    def observe_dynamic(self, instance: InstanceT, state: StateT) -> dict[str, Array]:
+        """Return the observations that change with every step, without the action mask."""
+
+    def observe(self, instance: InstanceT, state: StateT) -> dict[str, Array]:
+        """Return everything that an agent may know, batched as `observation_space` says for one row."""
+        mask = self.action_mask(instance, state)
+        xp = array_namespace(mask)
+        return {
+            **self.observe_static(instance),
+            **self.observe_dynamic(instance, state),
+            "action_mask": xp.astype(mask, xp.int8),
+        }
+
+    @abstractmethod
+    def observation_space(self) -> spaces.Dict:
+        """Describe one row of `observe`."""
+
+    @abstractmethod
+    def cost_bound(self, instance: InstanceT) -> Array:
+        """Bound the cost of every legal tour from above: (B,)."""
+
+    @abstractmethod
+    def objective(self, instance: InstanceT, actions: Array) -> Array:
+        """Check complete tours and compute their cost, independently of `step`.
+
+        Args:
+            instance: B instances.
+            actions: Integers (B, T). Tours of problems with a depot end at 0; repeated or trailing
+                zeros are accepted. TSP: a permutation of the cities.
+
+        Returns:
+            float64 (B,), on the backend of the instance. Lower is better.
+
+        Raises:
+            InfeasibleTour: With row, step, value, bound and remedy.
+            ValueError: `actions` has the wrong shape or type.
+        """

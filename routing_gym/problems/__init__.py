@@ -1,0 +1,58 @@
+"""The registry of routing problems. A new problem is one file here and one line below."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from routing_gym.problem import Problem
+from routing_gym.problems.cvrp import CVRP, CVRPInstance
+from routing_gym.problems.op import OP, OPInstance
+from routing_gym.problems.pctsp import PCTSP, SPCTSP, PCTSPInstance, SPCTSPInstance
+from routing_gym.problems.sdvrp import SDVRP, SDVRPInstance
+from routing_gym.problems.tsp import TSP, TSPInstance
+
+PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
+    problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP)
+}
+
+__all__ = [
+    "CVRP",
+    "OP",
+    "PCTSP",
+    "PROBLEMS",
+    "SDVRP",
+    "SPCTSP",
+    "TSP",
+    "CVRPInstance",
+    "OPInstance",
+    "PCTSPInstance",
+    "SDVRPInstance",
+    "SPCTSPInstance",
+    "TSPInstance",
+    "make_problem",
+]
+
+
+def make_problem(name: str, num_nodes: int, **settings: Any) -> Problem[Any, Any]:
+    """Make a problem by name.
+
+    Args:
+        name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP" or "SPCTSP".
+        num_nodes: Cities of the TSP, customers of the others.
+        **settings: The problem's own: `capacity` (CVRP, SDVRP), `prize` and `max_length` (OP),
+            `penalty_scale` (PCTSP, SPCTSP).
+
+    Raises:
+        ValueError: Unknown name or invalid value.
+        TypeError: A setting that the problem does not have.
+    """
+    if name not in PROBLEMS:
+        raise ValueError(f"unknown problem {name!r}; choose one of {', '.join(PROBLEMS)}")
+    problem: Any = PROBLEMS[name]
+    known = [field.name for field in fields(problem) if field.name != "num_nodes"]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise TypeError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+    made: Problem[Any, Any] = problem(num_nodes, **settings)
+    return made

@@ -1,0 +1,200 @@
+"""Checks of what comes from outside: sizes, instances, tours. Each error says where, what, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device
+
+from routing_gym.arrays import Array, to_numpy
+from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
+from routing_gym.problems.geometry import MAX_FLOAT
+
+IntArray = npt.NDArray[np.int64]
+
+TOLERANCE = 1e-5  # of `objective` on lengths and prizes, which are sums of float32
+
+
+def check_size(problem: Problem[Any, Any]) -> None:
+    """Refuse a `num_nodes` that is no integer or too small.
+
+    Raises:
+        ValueError: With the value and the minimum.
+    """
+    if isinstance(problem.num_nodes, bool) or not isinstance(problem.num_nodes, (int, np.integer)):
+        raise ValueError(f"{problem.name}: num_nodes must be an integer, got {problem.num_nodes!r}")
+    if problem.num_nodes < problem.min_nodes:
+        raise ValueError(f"{problem.name}: num_nodes must be at least {problem.min_nodes}, got {problem.num_nodes}")
+
+
+def check_field(
+    instance: Any, field: str, shape: tuple[int, ...], dtype: type, low: float, high: float, unit: str = ""
+) -> None:
+    """Check one array of an instance for shape, kind, finiteness and range.
+
+    Args:
+        instance: A dataclass of NumPy arrays.
+        field: Its field.
+        shape: Shape of one row.
+        dtype: `np.int64` or `np.float32`.
+        low: Smallest valid value.
+        high: Largest valid value.
+        unit: What to say about the range, such as "scale both axes by one factor first".
+
+    Raises:
+        InvalidInstance: With the field, place, value and what was expected.
+    """
+    values = getattr(instance, field)
+    if not isinstance(values, np.ndarray) or values.dtype != dtype:
+        found = f"dtype {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
+        raise InvalidInstance(f"{field}: expected a {np.dtype(dtype).name} array, got {found}")
+    if values.ndim != 1 + len(shape) or values.shape[1:] != shape:
+        expected = ", ".join(["B", *map(str, shape)])
+        raise InvalidInstance(f"{field}: expected shape ({expected}), got {values.shape}")
+    if values.shape[0] == 0:
+        raise InvalidInstance(f"{field}: the batch is empty; give at least one instance")
+    bad = ~((values >= low) & (values <= high))  # also true for nan
+    if bad.any():
+        place = np.unravel_index(int(np.argmax(bad)), values.shape)
+        where = f"row {place[0]}" + (f", index {tuple(map(int, place[1:]))}" if shape else "")
+        bounds = f"in [{low:g}, {high:g}]" if high < MAX_FLOAT else f"finite and at least {low:g}"
+        hint = f"; {unit}" if unit else ""
+        raise InvalidInstance(f"{field}: {where} is {values[place]}, expected {bounds}{hint}")
+
+
+def check_nodes(instance: Any, num_actions: int) -> int:
+    """Check coordinates and, where given, distances; return the batch size.
+
+    Raises:
+        InvalidInstance: As `check_field`.
+    """
+    check_field(
+        instance, "coords", (num_actions, 2), np.float32, 0.0, 1.0, "scale both axes into the unit square by one factor"
+    )
+    if instance.distances is not None:
+        check_field(instance, "distances", (num_actions, num_actions), np.float32, 0.0, MAX_FLOAT)
+        if np.diagonal(instance.distances, axis1=1, axis2=2).any():
+            raise InvalidInstance("distances: the way from a node to itself must be 0")
+    return int(instance.coords.shape[0])
+
+
+def check_batch(instance: Any) -> None:
+    """Check that all arrays of an instance have the same batch size.
+
+    Raises:
+        InvalidInstance: With the sizes found.
+    """
+    sizes = {name: len(value) for name, value in vars(instance).items() if value is not None}
+    if len(set(sizes.values())) > 1:
+        raise InvalidInstance(f"the arrays of an instance must have one batch size, got {sizes}")
+
+
+def check_depot_values(instance: Any, *fields: str) -> None:
+    """Check that per-node arrays are 0 at the depot.
+
+    Raises:
+        InvalidInstance: With field, row and value.
+    """
+    for field in fields:
+        at_depot = getattr(instance, field)[:, 0]
+        if at_depot.any():
+            row = int(np.argmax(at_depot != 0))
+            raise InvalidInstance(f"{field}: row {row} gives the depot (index 0) {at_depot[row]}, expected 0")
+
+
+def as_tours(actions: Array, batch_size: int, num_actions: int) -> IntArray:
+    """Bring tours to int64 NumPy (B, T) after checking shape, type and range.
+
+    Raises:
+        ValueError: Wrong shape or type.
+        InfeasibleTour: A node that does not exist.
+    """
+    tours = to_numpy(actions)
+    if tours.ndim != 2 or tours.shape[0] != batch_size:
+        raise ValueError(f"actions: expected shape ({batch_size}, T), got {tours.shape}")
+    if not np.issubdtype(tours.dtype, np.integer):
+        raise ValueError(f"actions: expected integers, got {tours.dtype}")
+    bad = (tours < 0) | (tours >= num_actions)
+    if bad.any():
+        row, step = np.argwhere(bad)[0]
+        raise InfeasibleTour(row, step, f"node {tours[row, step]} does not exist; nodes are 0 to {num_actions - 1}")
+    return tours.astype(np.int64)
+
+
+def check_each_once(tours: IntArray, num_actions: int, depot: bool) -> npt.NDArray[np.bool_]:
+    """Check that no node but the depot is visited twice; return who is visited: bool (B, A).
+
+    Raises:
+        InfeasibleTour: At the second visit.
+    """
+    visited = np.zeros((len(tours), num_actions), dtype=bool)
+    every_row = np.arange(len(tours))
+    for step, node in enumerate(tours.T):
+        again = visited[every_row, node] & ((node > 0) | (not depot))
+        if again.any():
+            row = int(np.argmax(again))
+            raise InfeasibleTour(row, step, f"node {node[row]} is already visited; visit each node once")
+        visited[every_row, node] = True
+    return visited
+
+
+def check_all_visited(visited: npt.NDArray[np.bool_], first_node: int, num_steps: int) -> None:
+    """Check that every node from `first_node` on is visited.
+
+    Raises:
+        InfeasibleTour: Naming the first missing node.
+    """
+    missing = ~visited[:, first_node:]
+    if missing.any():
+        row, node = np.argwhere(missing)[0]
+        raise InfeasibleTour(row, num_steps, f"node {node + first_node} is not visited; visit every node")
+
+
+def check_returns(tours: IntArray) -> None:
+    """Check that every tour ends at the depot.
+
+    Raises:
+        InfeasibleTour: With the last node.
+    """
+    if tours.shape[1] == 0:
+        raise InfeasibleTour(0, 0, "the tour is empty; end it at the depot (0)")
+    away = tours[:, -1] != 0
+    if away.any():
+        row = int(np.argmax(away))
+        raise InfeasibleTour(
+            row, tours.shape[1] - 1, f"the tour ends at node {tours[row, -1]}; return to the depot (0)"
+        )
+
+
+def check_single_trip(tours: IntArray) -> None:
+    """Check that no tour leaves the depot again after returning to it.
+
+    Raises:
+        InfeasibleTour: At the first customer after the return.
+    """
+    after_end = (np.cumsum(tours == 0, axis=1) > 0) & (tours > 0)
+    if after_end.any():
+        row, step = np.argwhere(after_end)[0]
+        raise InfeasibleTour(
+            row, step, f"node {tours[row, step]} comes after the return to the depot; the tour ends there"
+        )
+
+
+def tour_length(instance: Any, tours: IntArray, closed_at_depot: bool) -> npt.NDArray[np.float64]:
+    """Length of closed tours (B, T), in float64; with a depot they start and end at node 0."""
+    if closed_at_depot:
+        tours = np.pad(tours, ((0, 0), (1, 0)))
+    rows = np.arange(len(tours))[:, None]
+    following = np.roll(tours, -1, axis=1)
+    if instance.distances is not None:
+        return np.asarray(to_numpy(instance.distances).astype(np.float64)[rows, tours, following].sum(axis=1))
+    coords = to_numpy(instance.coords).astype(np.float64)
+    return np.asarray(np.linalg.norm(coords[rows, tours] - coords[rows, following], axis=-1).sum(axis=1))
+
+
+def like(values: npt.NDArray[np.float64], instance: Any) -> Array:
+    """Bring a NumPy result to the backend and device of an instance."""
+    xp = array_namespace(instance.coords)
+    return xp.asarray(values, device=instance.coords.device)

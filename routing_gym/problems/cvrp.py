@@ -1,0 +1,226 @@
+"""Capacitated vehicle routing: serve every customer whole, refilling at the depot.
+
+Kool et al. (2019), appendix C.1: depot and customers uniform in the unit square, demands uniform in
+1..9, one vehicle of capacity 30, 40 or 50 for 20, 50 or 100 customers that may make any number of
+trips. Deviation: loads are integers here; the original code sums float32 shares of the capacity and so
+forbids some customers that fit exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, gather, scatter, to_numpy
+from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
+from routing_gym.problems.checks import (
+    IntArray,
+    as_tours,
+    check_all_visited,
+    check_batch,
+    check_depot_values,
+    check_each_once,
+    check_field,
+    check_nodes,
+    check_returns,
+    check_size,
+    like,
+    tour_length,
+)
+from routing_gym.problems.geometry import leg_length, longest_leg, node_spaces, uniform_coords, with_depot
+
+MAX_DEMAND = 9  # of generated instances
+StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True)
+class CVRPInstance:
+    """B instances with n customers each; node 0 is the depot, A = n + 1."""
+
+    coords: Array  # float32 (B, A, 2), in the unit square
+    demand: Array  # int64 (B, A), 0 at the depot
+    capacity: Array  # int64 (B,)
+    distances: Array | None = None  # float32 (B, A, A), replaces the Euclidean metric
+
+
+@dataclass(frozen=True)
+class CVRPState:
+    node: Array  # int64 (B,), 0 = depot
+    load: Array  # int64 (B,), demand served since the depot
+    num_served: Array  # int64 (B,)
+    served: Array  # bool (B, A), depot column always False
+
+
+def default_capacity(num_customers: int) -> int:
+    """Capacity 30, 40 and 50 for the paper's 20, 50 and 100 customers, linear in between.
+
+    20 for 10 customers and fewer; one more per five customers above 100.
+    """
+    if num_customers > 100:
+        return 50 + (num_customers - 100) // 5
+    return int(np.interp(num_customers, (10, 20, 50, 100), (20, 30, 40, 50)))
+
+
+@dataclass(frozen=True)
+class VehicleRouting(Problem[CVRPInstance, StateT]):
+    """What CVRP and SDVRP share: sizes, instances and their observation.
+
+    Attributes:
+        capacity: Of generated instances; by default `default_capacity(num_nodes)`.
+    """
+
+    instance_type: ClassVar[type] = CVRPInstance
+    min_demand: ClassVar[int] = 0
+
+    num_nodes: int
+    capacity: int | None = None
+
+    def __post_init__(self) -> None:
+        check_size(self)
+        if self.capacity is None:
+            object.__setattr__(self, "capacity", default_capacity(self.num_nodes))
+        elif not isinstance(self.capacity, int) or self.capacity < MAX_DEMAND:
+            raise ValueError(
+                f"{self.name}: capacity must be an integer of at least {MAX_DEMAND}, "
+                f"the largest demand drawn, got {self.capacity!r}"
+            )
+
+    @property
+    def num_uniforms(self) -> int:
+        return 2 * self.num_actions + self.num_nodes
+
+    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> CVRPInstance:
+        demand = 1 + (uniforms[:, 2 * self.num_actions :] * MAX_DEMAND).astype(np.int64)
+        return CVRPInstance(
+            coords=uniform_coords(uniforms, self.num_actions),
+            demand=with_depot(demand),
+            capacity=np.full(len(uniforms), self.capacity, dtype=np.int64),
+        )
+
+    def validate(self, instance: CVRPInstance) -> None:
+        check_nodes(instance, self.num_actions)
+        check_field(instance, "capacity", (), np.int64, 1, np.iinfo(np.int64).max)
+        check_field(instance, "demand", (self.num_actions,), np.int64, 0, np.iinfo(np.int64).max)
+        check_batch(instance)
+        check_depot_values(instance, "demand")
+        customers = instance.demand[:, 1:]
+        bad = (customers < self.min_demand) | (customers > instance.capacity[:, None])
+        if bad.any():
+            row, node = map(int, np.argwhere(bad)[0])
+            raise InvalidInstance(
+                f"demand: row {row}, customer {node + 1} has demand {customers[row, node]}, "
+                f"expected {self.min_demand} to the capacity {instance.capacity[row]}"
+            )
+
+    def observe_static(self, instance: CVRPInstance) -> dict[str, Array]:
+        return {"coords": instance.coords, "demand": share(instance.demand, instance.capacity[:, None])}
+
+    def observation_space(self) -> spaces.Dict:
+        return spaces.Dict(
+            {
+                **node_spaces(self.num_actions),
+                "demand": spaces.Box(0.0, 1.0, (self.num_actions,), np.float32),
+                "free_capacity": spaces.Box(0.0, 1.0, (1,), np.float32),
+            }
+        )
+
+    def cost_bound(self, instance: CVRPInstance) -> Array:
+        return longest_leg(instance) * self.horizon
+
+
+def share(amount: Array, capacity: Array) -> Array:
+    """Divide integers as float32; both are cast first, since int / int is float64 in NumPy only."""
+    xp = array_namespace(amount)
+    return xp.astype(amount, xp.float32) / xp.astype(capacity, xp.float32)
+
+
+@dataclass(frozen=True)
+class CVRP(VehicleRouting[CVRPState]):
+    """Capacitated vehicle routing with `num_nodes` customers; action 0 returns to the depot.
+
+    Raises:
+        ValueError: No customer, or a capacity below the largest demand drawn (9).
+    """
+
+    name: ClassVar[str] = "CVRP"
+
+    @property
+    def horizon(self) -> int:
+        return 2 * self.num_nodes
+
+    def initial(self, instance: CVRPInstance) -> CVRPState:
+        xp = array_namespace(instance.coords)
+        zero = xp.zeros_like(instance.capacity)
+        return CVRPState(zero, zero, zero, xp.zeros(instance.demand.shape, dtype=xp.bool, device=device(zero)))
+
+    def action_mask(self, instance: CVRPInstance, state: CVRPState) -> Array:
+        """Mark nodes the vehicle may visit next.
+
+        A customer is legal if unserved and it fits; the depot, if we are away from it or everyone is served.
+
+        Returns:
+            bool (B, A). Never all False in a row.
+        """
+        xp = array_namespace(state.node)
+        fits = instance.demand <= (instance.capacity - state.load)[:, None]
+        may_return = (state.node != 0) | (state.num_served == self.num_nodes)
+        return scatter(fits & ~state.served, xp.zeros_like(state.node), may_return)
+
+    def step(self, instance: CVRPInstance, state: CVRPState, action: Array) -> tuple[CVRPState, Array]:
+        xp = array_namespace(action)
+        serves = action != 0
+        new_state = CVRPState(
+            node=action,
+            load=xp.where(serves, state.load + gather(instance.demand, action), xp.zeros_like(action)),
+            num_served=state.num_served + xp.astype(serves, xp.int64),
+            served=scatter(state.served, action, serves),
+        )
+        return new_state, leg_length(instance, state.node, action)
+
+    def done(self, instance: CVRPInstance, state: CVRPState) -> Array:
+        return (state.node == 0) & (state.num_served == self.num_nodes)
+
+    def why_illegal(self, instance: CVRPInstance, state: CVRPState, row: int, action: int) -> str:
+        if action == 0:
+            return "the vehicle is already at the depot and customers remain"
+        if state.served[row, action]:
+            return f"customer {action} is already served"
+        free = int(instance.capacity[row] - state.load[row])
+        return f"demand {int(instance.demand[row, action])} exceeds the free capacity {free}; return to the depot (0)"
+
+    def observe_dynamic(self, instance: CVRPInstance, state: CVRPState) -> dict[str, Array]:
+        free = share(instance.capacity - state.load, instance.capacity)
+        return {"current_node": state.node, "free_capacity": free[:, None]}
+
+    def objective(self, instance: CVRPInstance, actions: Array) -> Array:
+        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        check_returns(tours)
+        check_loads(instance, tours)
+        visited = check_each_once(tours, self.num_actions, depot=True)
+        check_all_visited(visited, first_node=1, num_steps=tours.shape[1])
+        return like(tour_length(instance, tours, closed_at_depot=True), instance)
+
+
+def check_loads(instance: CVRPInstance, tours: IntArray) -> None:
+    """Check that no trip carries more than the capacity.
+
+    Raises:
+        InfeasibleTour: At the first customer that does not fit.
+    """
+    demand, capacity = to_numpy(instance.demand), to_numpy(instance.capacity)
+    every_row = np.arange(len(tours))
+    load = np.zeros(len(tours), dtype=np.int64)
+    for step, node in enumerate(tours.T):
+        load = np.where(node == 0, 0, load + demand[every_row, node])
+        if (load > capacity).any():
+            row = int(np.argmax(load > capacity))
+            raise InfeasibleTour(
+                row,
+                step,
+                f"load {load[row]} exceeds capacity {capacity[row]} at node {node[row]}; return to the depot (0) first.",
+            )

@@ -1,0 +1,66 @@
+"""What the problem files share: coordinates, distances, sizes, spaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, euclidean, gather
+
+MAX_FLOAT = float(np.finfo(np.float32).max)  # "unbounded" in spaces: Gymnasium's checker warns of infinity
+
+
+def node_spaces(num_actions: int) -> dict[str, spaces.Space[Any]]:
+    """Return the observation spaces that all problems share."""
+    return {
+        "coords": spaces.Box(0.0, 1.0, (num_actions, 2), np.float32),
+        "action_mask": spaces.MultiBinary(num_actions),
+        "current_node": spaces.Discrete(num_actions),
+    }
+
+
+def leg_length(instance: Any, origin: Array, destination: Array) -> Array:
+    """Length of the way from `origin` to `destination`, both int64 (B,): float32 (B,)."""
+    if instance.distances is not None:
+        return gather(gather(instance.distances, origin), destination)
+    return euclidean(gather(instance.coords, origin), gather(instance.coords, destination))
+
+
+def lengths_from(instance: Any, origin: Array) -> Array:
+    """Lengths of the ways from `origin`, int64 (B,), to every node: float32 (B, A)."""
+    if instance.distances is not None:
+        return gather(instance.distances, origin)
+    return euclidean(gather(instance.coords, origin)[:, None, :], instance.coords)
+
+
+def longest_leg(instance: Any) -> Array:
+    """Bound every leg from above: the diagonal of the unit square, or the largest given distance."""
+    xp = array_namespace(instance.coords)
+    if instance.distances is not None:
+        return xp.max(instance.distances, axis=(1, 2))
+    return xp.full_like(instance.coords[:, 0, 0], 2**0.5)
+
+
+def uniform_coords(uniforms: npt.NDArray[np.float64], num_points: int) -> npt.NDArray[np.float32]:
+    """Turn the first 2 * num_points uniforms of each row into float32 (B, num_points, 2) in [0, 1]."""
+    return uniforms[:, : 2 * num_points].reshape(-1, num_points, 2).astype(np.float32)
+
+
+def with_depot(customers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Put the depot's value 0 before the customers' values (B, n): (B, n + 1)."""
+    return np.pad(customers, ((0, 0), (1, 0)))
+
+
+def expected_length(num_customers: int) -> float:
+    """The K of Kool et al. (2019), appendix: about half the length of an optimal tour of all nodes.
+
+    2, 3 and 4 at the paper's 20, 50 and 100 customers, linear in between, constant below, and
+    0.4 sqrt(n) above (half of the 0.7124 sqrt(n) that random uniform tours tend to, rounded as 4 is).
+    """
+    if num_customers > 100:
+        return 0.4 * float(num_customers) ** 0.5
+    return float(np.interp(num_customers, (20, 50, 100), (2.0, 3.0, 4.0)))

@@ -1,0 +1,224 @@
+"""Orienteering problem: collect prizes and be back at the depot within a maximum length.
+
+Kool et al. (2019), appendix D.1, after Fischetti et al. (1998): three kinds of prizes, and a maximum
+length of 2, 3 or 4 for 20, 50 or 100 customers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, gather, scatter, to_numpy
+from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.problems.checks import (
+    TOLERANCE,
+    as_tours,
+    check_batch,
+    check_depot_values,
+    check_each_once,
+    check_field,
+    check_nodes,
+    check_returns,
+    check_single_trip,
+    check_size,
+    like,
+    tour_length,
+)
+from routing_gym.problems.geometry import (
+    MAX_FLOAT,
+    expected_length,
+    leg_length,
+    lengths_from,
+    node_spaces,
+    uniform_coords,
+    with_depot,
+)
+
+PrizeKind = Literal["constant", "uniform", "distance"]
+LENGTH_MARGIN = 1e-6  # kept below the maximum length, so that rounding cannot make a legal tour too long
+
+
+@dataclass(frozen=True)
+class OPInstance:
+    """B instances with n customers each; node 0 is the depot, A = n + 1."""
+
+    coords: Array  # float32 (B, A, 2), in the unit square
+    prize: Array  # float32 (B, A), 0 at the depot
+    max_length: Array  # float32 (B,)
+    distances: Array | None = None  # float32 (B, A, A), replaces the Euclidean metric
+
+
+@dataclass(frozen=True)
+class OPState:
+    node: Array  # int64 (B,), 0 = depot
+    length: Array  # float64 (B,), travelled so far
+    returned: Array  # bool (B,), back at the depot: done
+    visited: Array  # bool (B, A), depot column always False
+    to_depot: Array  # float32 (B, A), constant; kept so that a mask costs one row of distances, not two
+
+
+def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:  # type: ignore[type-arg]
+    """Prizes (1 + floor(99 d / max d)) / 100 that grow with the distance d from the depot, node 0.
+
+    Args:
+        coords: (B, A, 2).
+
+    Returns:
+        Prizes of the customers: float64 (B, n).
+    """
+    points = coords.astype(np.float64)
+    distance = np.linalg.norm(points[:, 1:] - points[:, :1], axis=-1)
+    return np.asarray((1 + np.floor(99 * distance / distance.max(axis=1, keepdims=True))) / 100)
+
+
+@dataclass(frozen=True)
+class OP(Problem[OPInstance, OPState]):
+    """Orienteering problem with `num_nodes` customers; action 0 returns to the depot and ends the tour.
+
+    The cost is the negative prize collected.
+
+    Attributes:
+        prize: Kind of prizes drawn: "constant" (1), "uniform" (0.01 to 1) or "distance" (farther is more).
+        max_length: Of generated instances; by default `expected_length(num_nodes)`.
+
+    Raises:
+        ValueError: No customer, an unknown kind of prize, or a length that is not positive and finite.
+    """
+
+    name: ClassVar[str] = "OP"
+    instance_type: ClassVar[type] = OPInstance
+
+    num_nodes: int
+    prize: PrizeKind = "distance"
+    max_length: float | None = None
+
+    def __post_init__(self) -> None:
+        check_size(self)
+        if self.prize not in get_args(PrizeKind):
+            raise ValueError(f"OP: prize must be one of {', '.join(get_args(PrizeKind))}; got {self.prize!r}")
+        if self.max_length is None:
+            object.__setattr__(self, "max_length", expected_length(self.num_nodes))
+        elif not (math.isfinite(self.max_length) and self.max_length > 0):
+            raise ValueError(f"OP: max_length must be positive and finite, got {self.max_length!r}")
+
+    @property
+    def horizon(self) -> int:
+        return self.num_nodes + 1
+
+    @property
+    def num_uniforms(self) -> int:
+        return 2 * self.num_actions + (self.num_nodes if self.prize == "uniform" else 0)
+
+    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> OPInstance:
+        coords = uniform_coords(uniforms, self.num_actions)
+        if self.prize == "constant":
+            prize = np.ones((len(uniforms), self.num_nodes))
+        elif self.prize == "uniform":
+            prize = (1 + np.floor(100 * uniforms[:, 2 * self.num_actions :])) / 100
+        else:
+            prize = distance_prize(coords)
+        return OPInstance(
+            coords=coords,
+            prize=with_depot(prize.astype(np.float32)),
+            max_length=np.full(len(uniforms), self.max_length, dtype=np.float32),
+        )
+
+    def validate(self, instance: OPInstance) -> None:
+        check_nodes(instance, self.num_actions)
+        check_field(instance, "prize", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
+        check_field(instance, "max_length", (), np.float32, 0.0, MAX_FLOAT)
+        check_batch(instance)
+        check_depot_values(instance, "prize")
+
+    def initial(self, instance: OPInstance) -> OPState:
+        xp = array_namespace(instance.coords)
+        where = device(instance.coords)
+        batch_size = instance.coords.shape[0]
+        depot = xp.zeros(batch_size, dtype=xp.int64, device=where)
+        return OPState(
+            node=depot,
+            length=xp.zeros(batch_size, dtype=xp.float64, device=where),
+            returned=xp.zeros(batch_size, dtype=xp.bool, device=where),
+            visited=xp.zeros(instance.prize.shape, dtype=xp.bool, device=where),
+            to_depot=lengths_from(instance, depot)
+            if instance.distances is None
+            else instance.distances[:, :, 0],
+        )
+
+    def action_mask(self, instance: OPInstance, state: OPState) -> Array:
+        """Mark nodes from which the vehicle can still return in time, and the depot.
+
+        A customer is legal if unvisited and length so far + leg + way back <= max length - 1e-6.
+
+        Returns:
+            bool (B, A). The depot is always True.
+        """
+        xp = array_namespace(state.node)
+        budget = xp.astype(instance.max_length, xp.float64) - state.length - LENGTH_MARGIN
+        reachable = lengths_from(instance, state.node) + state.to_depot <= budget[:, None]
+        legal = reachable & ~state.visited & ~state.returned[:, None]
+        return scatter(legal, xp.zeros_like(state.node), xp.ones_like(state.returned))
+
+    def step(self, instance: OPInstance, state: OPState, action: Array) -> tuple[OPState, Array]:
+        xp = array_namespace(action)
+        new_state = OPState(
+            node=action,
+            length=state.length + leg_length(instance, state.node, action),
+            returned=action == 0,
+            visited=scatter(state.visited, action, action != 0),
+            to_depot=state.to_depot,
+        )
+        return new_state, -gather(instance.prize, action)
+
+    def done(self, instance: OPInstance, state: OPState) -> Array:
+        return state.returned
+
+    def why_illegal(self, instance: OPInstance, state: OPState, row: int, action: int) -> str:
+        if state.visited[row, action]:
+            return f"node {action} is already visited"
+        left = float(instance.max_length[row] - state.length[row])
+        return f"node {action} and the way back are longer than the {left:.4g} left"
+
+    def observe_static(self, instance: OPInstance) -> dict[str, Array]:
+        return {"coords": instance.coords, "prize": instance.prize}
+
+    def observe_dynamic(self, instance: OPInstance, state: OPState) -> dict[str, Array]:
+        xp = array_namespace(state.node)
+        left = xp.astype(instance.max_length - state.length, xp.float32)
+        return {"current_node": state.node, "remaining_length": xp.clip(left, 0.0, None)[:, None]}
+
+    def observation_space(self) -> spaces.Dict:
+        return spaces.Dict(
+            {
+                **node_spaces(self.num_actions),
+                "prize": spaces.Box(0.0, MAX_FLOAT, (self.num_actions,), np.float32),
+                "remaining_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
+            }
+        )
+
+    def cost_bound(self, instance: OPInstance) -> Array:
+        return array_namespace(instance.max_length).zeros_like(instance.max_length)
+
+    def objective(self, instance: OPInstance, actions: Array) -> Array:
+        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        check_returns(tours)
+        check_single_trip(tours)
+        check_each_once(tours, self.num_actions, depot=True)
+        length, max_length = tour_length(instance, tours, closed_at_depot=True), to_numpy(instance.max_length)
+        too_long = length > max_length + TOLERANCE
+        if too_long.any():
+            row = int(np.argmax(too_long))
+            raise InfeasibleTour(
+                row,
+                tours.shape[1] - 1,
+                f"length {length[row]:.6g} exceeds the maximum {max_length[row]:.6g}; leave out some nodes",
+            )
+        prize = to_numpy(instance.prize).astype(np.float64)
+        return like(-np.take_along_axis(prize, tours, axis=1).sum(axis=1), instance)

@@ -1,0 +1,239 @@
+"""Prize-collecting TSP and its stochastic variant: collect a prize of 1, pay for whom you skip.
+
+Kool et al. (2019), appendix E.1: minimise the length plus the penalties of the unvisited, subject to a
+total prize of at least 1. Expected prizes are uniform in (0, 4/n), penalties in (0, 3K/n) with K = 2, 3
+or 4 for 20, 50 or 100 customers. In SPCTSP the real prize is uniform in (0, 2 x expected) and shows only
+when collected; it is what counts towards the minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, gather, scatter, to_numpy
+from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.problems.checks import (
+    TOLERANCE,
+    as_tours,
+    check_batch,
+    check_depot_values,
+    check_each_once,
+    check_field,
+    check_nodes,
+    check_returns,
+    check_single_trip,
+    check_size,
+    like,
+    tour_length,
+)
+from routing_gym.problems.geometry import (
+    MAX_FLOAT,
+    expected_length,
+    leg_length,
+    longest_leg,
+    node_spaces,
+    uniform_coords,
+    with_depot,
+)
+
+MIN_PRIZE = 1.0
+
+
+@dataclass(frozen=True)
+class PCTSPInstance:
+    """B instances with n customers each; node 0 is the depot, A = n + 1."""
+
+    coords: Array  # float32 (B, A, 2), in the unit square
+    expected_prize: Array  # float32 (B, A), 0 at the depot
+    penalty: Array  # float32 (B, A), 0 at the depot
+    distances: Array | None = field(default=None, kw_only=True)  # float32 (B, A, A), replaces the Euclidean metric
+
+
+@dataclass(frozen=True)
+class SPCTSPInstance(PCTSPInstance):
+    """As `PCTSPInstance`, with the prizes that show only when collected."""
+
+    real_prize: Array  # float32 (B, A), 0 at the depot
+
+
+@dataclass(frozen=True)
+class PCTSPState:
+    node: Array  # int64 (B,), 0 = depot
+    num_visited: Array  # int64 (B,), customers
+    collected: Array  # float64 (B,), prize so far
+    unpaid: Array  # float64 (B,), penalties of the unvisited
+    returned: Array  # bool (B,), back at the depot: done
+    visited: Array  # bool (B, A), depot column always False
+
+
+@dataclass(frozen=True)
+class PCTSP(Problem[PCTSPInstance, PCTSPState]):
+    """Prize-collecting TSP with `num_nodes` customers; action 0 returns to the depot and ends the tour.
+
+    Attributes:
+        penalty_scale: The K of the penalties U(0, 3K/n); by default `expected_length(num_nodes)`.
+
+    Raises:
+        ValueError: No customer, or a penalty scale that is not positive and finite.
+    """
+
+    name: ClassVar[str] = "PCTSP"
+    instance_type: ClassVar[type] = PCTSPInstance
+
+    num_nodes: int
+    penalty_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        check_size(self)
+        if self.penalty_scale is None:
+            object.__setattr__(self, "penalty_scale", expected_length(self.num_nodes))
+        elif not (math.isfinite(self.penalty_scale) and self.penalty_scale > 0):
+            raise ValueError(f"{self.name}: penalty_scale must be positive and finite, got {self.penalty_scale!r}")
+
+    @property
+    def horizon(self) -> int:
+        return self.num_nodes + 1
+
+    @property
+    def num_uniforms(self) -> int:
+        return 2 * self.num_actions + 2 * self.num_nodes
+
+    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> PCTSPInstance:
+        assert self.penalty_scale is not None
+        n = self.num_nodes
+        penalty, prize = np.split(uniforms[:, 2 * self.num_actions : 2 * self.num_actions + 2 * n], 2, axis=1)
+        return PCTSPInstance(
+            coords=uniform_coords(uniforms, self.num_actions),
+            expected_prize=with_depot((prize * 4 / n).astype(np.float32)),
+            penalty=with_depot((penalty * 3 * self.penalty_scale / n).astype(np.float32)),
+        )
+
+    def collectable(self, instance: PCTSPInstance) -> Array:
+        """Prizes that a visit yields: float32 (B, A)."""
+        return instance.expected_prize
+
+    def validate(self, instance: PCTSPInstance) -> None:
+        check_nodes(instance, self.num_actions)
+        check_field(instance, "expected_prize", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
+        check_field(instance, "penalty", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
+        check_batch(instance)
+        check_depot_values(instance, "expected_prize", "penalty")
+
+    def initial(self, instance: PCTSPInstance) -> PCTSPState:
+        xp = array_namespace(instance.coords)
+        batch_size, where = instance.coords.shape[0], device(instance.coords)
+        zero = xp.zeros(batch_size, dtype=xp.int64, device=where)
+        return PCTSPState(
+            node=zero,
+            num_visited=zero,
+            collected=xp.zeros(batch_size, dtype=xp.float64, device=where),
+            unpaid=xp.sum(xp.astype(instance.penalty, xp.float64), axis=1),
+            returned=xp.zeros(batch_size, dtype=xp.bool, device=where),
+            visited=xp.zeros(instance.penalty.shape, dtype=xp.bool, device=where),
+        )
+
+    def action_mask(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
+        """Mark the unvisited customers, and the depot once the prize suffices or nobody is left.
+
+        Returns:
+            bool (B, A). Never all False in a row.
+        """
+        xp = array_namespace(state.node)
+        may_return = (state.collected >= MIN_PRIZE) | (state.num_visited == self.num_nodes) | state.returned
+        return scatter(~(state.visited | state.returned[:, None]), xp.zeros_like(state.node), may_return)
+
+    def step(self, instance: PCTSPInstance, state: PCTSPState, action: Array) -> tuple[PCTSPState, Array]:
+        xp = array_namespace(action)
+        returns = action == 0
+        new_state = PCTSPState(
+            node=action,
+            num_visited=state.num_visited + xp.astype(~returns, xp.int64),
+            collected=state.collected + gather(self.collectable(instance), action),
+            unpaid=state.unpaid - gather(instance.penalty, action),
+            returned=returns,
+            visited=scatter(state.visited, action, ~returns),
+        )
+        leg = leg_length(instance, state.node, action)
+        fine = xp.where(returns & ~state.returned, xp.astype(state.unpaid, leg.dtype), xp.zeros_like(leg))
+        return new_state, leg + fine
+
+    def done(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
+        return state.returned
+
+    def why_illegal(self, instance: PCTSPInstance, state: PCTSPState, row: int, action: int) -> str:
+        if action == 0:
+            return f"the prize collected, {float(state.collected[row]):.4g}, is below {MIN_PRIZE:g} and customers remain"
+        return f"customer {action} is already visited"
+
+    def observe_static(self, instance: PCTSPInstance) -> dict[str, Array]:
+        return {"coords": instance.coords, "prize": instance.expected_prize, "penalty": instance.penalty}
+
+    def observe_dynamic(self, instance: PCTSPInstance, state: PCTSPState) -> dict[str, Array]:
+        xp = array_namespace(state.node)
+        missing = xp.clip(xp.astype(MIN_PRIZE - state.collected, xp.float32), 0.0, None)
+        return {"current_node": state.node, "remaining_prize": missing[:, None]}
+
+    def observation_space(self) -> spaces.Dict:
+        per_node = (self.num_actions,)
+        return spaces.Dict(
+            {
+                **node_spaces(self.num_actions),
+                "prize": spaces.Box(0.0, MAX_FLOAT, per_node, np.float32),
+                "penalty": spaces.Box(0.0, MAX_FLOAT, per_node, np.float32),
+                "remaining_prize": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
+            }
+        )
+
+    def cost_bound(self, instance: PCTSPInstance) -> Array:
+        xp = array_namespace(instance.penalty)
+        return longest_leg(instance) * self.num_actions + xp.sum(instance.penalty, axis=1)
+
+    def objective(self, instance: PCTSPInstance, actions: Array) -> Array:
+        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        check_returns(tours)
+        check_single_trip(tours)
+        visited = check_each_once(tours, self.num_actions, depot=True)[:, 1:]
+        prize = (to_numpy(self.collectable(instance)).astype(np.float64)[:, 1:] * visited).sum(axis=1)
+        too_little = (prize < MIN_PRIZE - TOLERANCE) & ~visited.all(axis=1)
+        if too_little.any():
+            row = int(np.argmax(too_little))
+            raise InfeasibleTour(
+                row, tours.shape[1] - 1, f"prize {prize[row]:.6g} is below {MIN_PRIZE:g}; visit more customers"
+            )
+        penalty = (to_numpy(instance.penalty).astype(np.float64)[:, 1:] * ~visited).sum(axis=1)
+        return like(tour_length(instance, tours, closed_at_depot=True) + penalty, instance)
+
+
+@dataclass(frozen=True)
+class SPCTSP(PCTSP):
+    """Stochastic PCTSP: the observed prizes are expectations, a visit yields the real one."""
+
+    name: ClassVar[str] = "SPCTSP"
+    instance_type: ClassVar[type] = SPCTSPInstance
+
+    @property
+    def num_uniforms(self) -> int:
+        return super().num_uniforms + self.num_nodes
+
+    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> SPCTSPInstance:
+        known = super().from_uniforms(uniforms)
+        real = uniforms[:, -self.num_nodes :] * 2 * known.expected_prize[:, 1:]
+        return SPCTSPInstance(
+            known.coords, known.expected_prize, known.penalty, real_prize=with_depot(real.astype(np.float32))
+        )
+
+    def collectable(self, instance: PCTSPInstance) -> Array:
+        assert isinstance(instance, SPCTSPInstance)
+        return instance.real_prize
+
+    def validate(self, instance: PCTSPInstance) -> None:
+        super().validate(instance)
+        check_field(instance, "real_prize", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
+        check_depot_values(instance, "real_prize")

@@ -1,0 +1,130 @@
+"""Travelling salesman problem: visit every city once and return to the first.
+
+Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", appendix B.1: cities uniform in the
+unit square. The tour starts at whichever city the first action names; the closing edge is charged on
+the last city.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, scatter
+from routing_gym.problem import Problem
+from routing_gym.problems.checks import (
+    as_tours,
+    check_all_visited,
+    check_batch,
+    check_each_once,
+    check_nodes,
+    check_size,
+    like,
+    tour_length,
+)
+from routing_gym.problems.geometry import leg_length, longest_leg, node_spaces, uniform_coords
+
+
+@dataclass(frozen=True)
+class TSPInstance:
+    """B instances with n cities each."""
+
+    coords: Array  # float32 (B, n, 2), in the unit square
+    distances: Array | None = None  # float32 (B, n, n), replaces the Euclidean metric
+
+
+@dataclass(frozen=True)
+class TSPState:
+    node: Array  # int64 (B,), the last city visited; 0 before the first action
+    first_node: Array  # int64 (B,), the first city visited; 0 before the first action
+    num_visited: Array  # int64 (B,)
+    selectable: Array  # bool (B, n), unvisited; the last city stays marked, so that a done row keeps one legal action
+
+
+@dataclass(frozen=True)
+class TSP(Problem[TSPInstance, TSPState]):
+    """Travelling salesman problem with `num_nodes` cities; actions are cities 0 to n-1.
+
+    Raises:
+        ValueError: Fewer than two cities.
+    """
+
+    name: ClassVar[str] = "TSP"
+    instance_type: ClassVar[type] = TSPInstance
+    has_depot: ClassVar[bool] = False
+    fixed_length: ClassVar[bool] = True
+    min_nodes: ClassVar[int] = 2
+
+    num_nodes: int
+
+    def __post_init__(self) -> None:
+        check_size(self)
+
+    @property
+    def horizon(self) -> int:
+        return self.num_nodes
+
+    @property
+    def num_uniforms(self) -> int:
+        return 2 * self.num_nodes
+
+    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> TSPInstance:
+        return TSPInstance(uniform_coords(uniforms, self.num_nodes))
+
+    def validate(self, instance: TSPInstance) -> None:
+        check_nodes(instance, self.num_actions)
+        check_batch(instance)
+
+    def initial(self, instance: TSPInstance) -> TSPState:
+        xp = array_namespace(instance.coords)
+        batch_size, where = instance.coords.shape[0], device(instance.coords)
+        zero = xp.zeros(batch_size, dtype=xp.int64, device=where)
+        return TSPState(zero, zero, zero, xp.ones((batch_size, self.num_nodes), dtype=xp.bool, device=where))
+
+    def action_mask(self, instance: TSPInstance, state: TSPState) -> Array:
+        return state.selectable
+
+    def step(self, instance: TSPInstance, state: TSPState, action: Array) -> tuple[TSPState, Array]:
+        xp = array_namespace(action)
+        starts = state.num_visited == 0
+        closes = state.num_visited == self.num_nodes - 1
+        is_last = state.num_visited >= self.num_nodes - 1
+        first_node = xp.where(starts, action, state.first_node)
+        leg = leg_length(instance, xp.where(starts, action, state.node), action)
+        way_back = leg_length(instance, action, first_node)
+        new_state = TSPState(
+            node=action,
+            first_node=first_node,
+            num_visited=xp.minimum(state.num_visited + 1, xp.full_like(action, self.num_nodes)),
+            selectable=scatter(state.selectable, action, is_last),
+        )
+        return new_state, leg + xp.where(closes, way_back, xp.zeros_like(leg))
+
+    def done(self, instance: TSPInstance, state: TSPState) -> Array:
+        return state.num_visited == self.num_nodes
+
+    def why_illegal(self, instance: TSPInstance, state: TSPState, row: int, action: int) -> str:
+        return f"city {action} is already visited"
+
+    def observe_static(self, instance: TSPInstance) -> dict[str, Array]:
+        return {"coords": instance.coords}
+
+    def observe_dynamic(self, instance: TSPInstance, state: TSPState) -> dict[str, Array]:
+        return {"current_node": state.node, "first_node": state.first_node}
+
+    def observation_space(self) -> spaces.Dict:
+        return spaces.Dict({**node_spaces(self.num_actions), "first_node": spaces.Discrete(self.num_actions)})
+
+    def cost_bound(self, instance: TSPInstance) -> Array:
+        return longest_leg(instance) * self.num_nodes
+
+    def objective(self, instance: TSPInstance, actions: Array) -> Array:
+        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        visited = check_each_once(tours, self.num_actions, depot=False)
+        check_all_visited(visited, first_node=0, num_steps=tours.shape[1])
+        return like(tour_length(instance, tours, closed_at_depot=False), instance)
