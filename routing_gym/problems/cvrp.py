@@ -148,6 +148,7 @@ class CVRP(VehicleRouting[CVRPState]):
     """
 
     name: ClassVar[str] = "CVRP"
+    any_first_node: ClassVar[bool] = True
 
     @property
     def horizon(self) -> int:

@@ -58,6 +58,7 @@ class TSP(Problem[TSPInstance, TSPState]):
     instance_type: ClassVar[type] = TSPInstance
     has_depot: ClassVar[bool] = False
     fixed_length: ClassVar[bool] = True
+    any_first_node: ClassVar[bool] = True
     min_nodes: ClassVar[int] = 2
 
     num_nodes: int

@@ -1,0 +1,166 @@
+"""Baselines for REINFORCE: what a tour is compared with before its probability is raised or lowered.
+
+None of them depends on the sampled tour itself, so the gradient stays unbiased whatever their quality
+and precision.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from attention_model import AttentionModel
+from decoding import solve
+from routing_gym.arrays import to_backend
+from routing_gym.problem import Problem
+from scipy import stats
+from torch import Tensor
+
+EVALUATION_STREAM = 2  # see am_reinforce.stream
+
+
+class Baseline(ABC):
+    """One interface for all baselines.
+
+    Attributes:
+        num_tours: Tours sampled per instance.
+        force_starts: Whether tour k starts at node k.
+    """
+
+    num_tours = 1
+    force_starts = False
+
+    @abstractmethod
+    def value(self, instance: Any, cost: Tensor) -> Tensor:
+        """Return what the sampled costs (B, K) are compared with; broadcasts to (B, K)."""
+
+    def end_epoch(self, model: AttentionModel) -> dict[str, float]:
+        """Take note of the model after an epoch; return numbers worth logging."""
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything an exact resume needs."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `tensors` returned."""
+
+
+class NoBaseline(Baseline):
+    """Plain REINFORCE."""
+
+    def value(self, instance: Any, cost: Tensor) -> Tensor:
+        return torch.zeros_like(cost)
+
+
+class ExponentialBaseline(Baseline):
+    """Exponential moving average of the mean cost, with decay 0.8 (Kool et al. 2019, section 4)."""
+
+    def __init__(self, decay: float = 0.8) -> None:
+        self.decay = decay
+        self.average = torch.tensor(float("nan"))  # before the first batch
+
+    def value(self, instance: Any, cost: Tensor) -> Tensor:
+        mean = cost.mean().cpu()
+        first = self.average.isnan()
+        self.average = torch.where(first, mean, self.decay * self.average + (1 - self.decay) * mean)
+        return self.average.to(cost.device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"average": self.average}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.average = tensors["average"]
+
+
+class RolloutBaseline(Baseline):
+    """Greedy cost of a frozen policy, replaced when the new one is significantly better.
+
+    Kool et al. (2019), algorithm 1: a one-sided paired t-test on fresh instances after each epoch; on
+    replacement the instances are drawn anew, lest the baseline overfit them. In the first epoch the
+    exponential baseline stands in.
+
+    Args:
+        problem: The rules.
+        model: The policy to freeze.
+        seed: Of the evaluation instances.
+        size: Evaluation instances.
+        alpha: Significance level.
+    """
+
+    def __init__(
+        self, problem: Problem[Any, Any], model: AttentionModel, seed: int, size: int = 10_000, alpha: float = 0.05
+    ) -> None:
+        self.problem, self.seed, self.size, self.alpha = problem, seed, size, alpha
+        self.warm_up: ExponentialBaseline | None = ExponentialBaseline()
+        self.redraws = -1  # how often the evaluation instances were drawn, less one
+        self.freeze(model)
+
+    def value(self, instance: Any, cost: Tensor) -> Tensor:
+        if self.warm_up is not None:
+            return self.warm_up.value(instance, cost)
+        return solve(self.frozen, self.problem, instance).cost[:, None]
+
+    def freeze(self, model: AttentionModel, cost: Tensor | None = None) -> None:
+        """Copy the model and draw new evaluation instances."""
+        self.frozen = copy.deepcopy(model).eval().requires_grad_(False)
+        self.redraws += 1
+        self.draw()
+        self.frozen_cost = self.evaluate(self.frozen)
+
+    def draw(self) -> None:
+        rng = np.random.default_rng((self.seed, EVALUATION_STREAM, self.redraws))
+        device = next(self.frozen.parameters()).device
+        self.instance = to_backend(self.problem.generate(rng, self.size), "torch", str(device))
+
+    def evaluate(self, model: AttentionModel) -> Tensor:
+        return solve(model, self.problem, self.instance).cost
+
+    def end_epoch(self, model: AttentionModel) -> dict[str, float]:
+        self.warm_up = None
+        cost = self.evaluate(model)
+        test = stats.ttest_rel(cost.double().cpu(), self.frozen_cost.double().cpu(), alternative="less")
+        p_value = float(np.nan_to_num(test.pvalue, nan=1.0))  # nan: the costs are the same throughout
+        if p_value < self.alpha:
+            self.freeze(model)
+        return {"baseline_p_value": p_value, "baseline_replaced": float(p_value < self.alpha)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        state = {f"frozen.{name}": tensor for name, tensor in self.frozen.state_dict().items()}
+        if self.warm_up is not None:
+            state["warm_up"] = self.warm_up.average
+        return {**state, "redraws": torch.tensor(self.redraws), "frozen_cost": self.frozen_cost}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        prefix = "frozen."
+        self.frozen.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+        self.redraws = int(tensors["redraws"])
+        self.draw()
+        self.frozen_cost = tensors["frozen_cost"]
+        self.warm_up = ExponentialBaseline() if "warm_up" in tensors else None
+        if self.warm_up is not None:
+            self.warm_up.load({"average": tensors["warm_up"]})
+
+
+class SharedBaseline(Baseline):
+    """Mean cost of the other tours of the same instance (Kwon et al. 2020, POMO; leave-one-out).
+
+    Where every node lies on an optimal solution that may start there, tour k is forced to start at
+    node k; elsewhere the tours are plain samples.
+
+    Args:
+        problem: The rules.
+        num_tours: Tours per instance, at least 2.
+    """
+
+    def __init__(self, problem: Problem[Any, Any], num_tours: int) -> None:
+        if num_tours < 2:
+            raise ValueError(f"the shared baseline compares tours of one instance: num_starts >= 2, got {num_tours}")
+        self.num_tours = num_tours
+        self.force_starts = problem.any_first_node
+
+    def value(self, instance: Any, cost: Tensor) -> Tensor:
+        return (cost.sum(dim=1, keepdim=True) - cost) / (self.num_tours - 1)

@@ -1,0 +1,233 @@
+"""Decode tours with the attention model: the encoder runs once, the decoder as often as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from attention_model import AttentionModel, Encoding
+from routing_gym.arrays import concatenate, select
+from routing_gym.problem import Problem
+from routing_gym.rollout import Policy, Rollout, rollout
+from torch import Tensor
+
+Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
+
+
+def greedy_choice(logits: Tensor) -> Tensor:
+    """Take the most probable action."""
+    return logits.argmax(dim=-1)
+
+
+def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Choice:
+    """Draw actions from softmax(logits / temperature).
+
+    The largest p / Exp(1) is a draw from p (the exponential race), ten times as fast as
+    `torch.multinomial` on a CPU.
+    """
+
+    def choose(logits: Tensor) -> Tensor:
+        probabilities = (logits / temperature).softmax(dim=-1)
+        return (probabilities / torch.empty_like(probabilities).exponential_(generator=generator)).argmax(dim=-1)
+
+    return choose
+
+
+def make_policy(
+    model: AttentionModel, encoding: Encoding, choose: Choice, num_tours: int = 1, first_actions: Tensor | None = None
+) -> Policy:
+    """Make a policy for `rollout` on instances repeated `num_tours` times, row by row.
+
+    Args:
+        model: The network.
+        encoding: Of B instances.
+        choose: Picks actions from logits (B, num_tours, A).
+        num_tours: Tours per instance.
+        first_actions: int64 (B * num_tours,), forced in the first step.
+    """
+    forced = first_actions
+
+    def policy(observation: dict[str, Tensor]) -> Tensor:
+        nonlocal forced
+        if forced is not None:
+            action, forced = forced, None
+            return action
+        queries = {key: value.unflatten(0, (-1, num_tours)) for key, value in observation.items()}
+        return choose(model.logits(encoding, queries)).flatten()
+
+    return policy
+
+
+@torch.no_grad()
+def decode(
+    model: AttentionModel,
+    problem: Problem[Any, Any],
+    instance: Any,
+    encoding: Encoding,
+    choose: Choice,
+    num_tours: int = 1,
+    force_starts: bool = False,
+    record: bool = False,
+) -> Rollout:
+    """Play `num_tours` episodes of every instance from one encoding.
+
+    Args:
+        model: The network.
+        problem: The rules.
+        instance: B instances, on the model's device.
+        encoding: Of the instances.
+        choose: Picks actions from logits.
+        num_tours: Tours per instance; row b * num_tours + k of the result is tour k of instance b.
+        force_starts: Tour k starts at the k-th node (customer), as in POMO.
+        record: Keep the observations, for `log_probability`.
+    """
+    batch_size, device = instance.coords.shape[0], instance.coords.device
+    if num_tours > 1:
+        instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_tours))
+    starts = first_nodes(problem, num_tours, device).repeat(batch_size) if force_starts else None
+    policy = make_policy(model, encoding, choose, num_tours, starts)
+    return rollout(problem, instance, policy, record=record)
+
+
+def first_nodes(problem: Problem[Any, Any], num_tours: int, device: torch.device) -> Tensor:
+    """Return the first `num_tours` nodes that are no depot.
+
+    Raises:
+        ValueError: There are not so many.
+    """
+    if num_tours > problem.num_nodes:
+        raise ValueError(f"{num_tours} starts asked of {problem.num_nodes} nodes; ask for at most one per node")
+    return torch.arange(num_tours, device=device) + int(problem.has_depot)
+
+
+def log_probability(model: AttentionModel, encoding: Encoding, played: Rollout, skip: int = 0) -> Tensor:
+    """Score recorded tours in one parallel pass over all their steps.
+
+    Args:
+        model: The network.
+        encoding: Of B instances, with its graph.
+        played: B * K recorded episodes.
+        skip: Leading steps that were forced and so have no probability.
+
+    Returns:
+        float32 (B, K), differentiable.
+    """
+    assert played.observations is not None
+    batch_size = encoding.keys.shape[0]
+    queries = {
+        key: value[:, skip:].unflatten(0, (batch_size, -1)).flatten(1, 2) for key, value in played.observations.items()
+    }
+    actions = played.actions[:, skip:].unflatten(0, (batch_size, -1))  # (B, K, T)
+    chosen = model.logits(encoding, queries).log_softmax(dim=-1).gather(2, actions.flatten(1)[..., None])
+    return chosen.view_as(actions).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to search for a good tour with a trained model; the best of all tours found is kept.
+
+    Attributes:
+        num_tours: Tours per instance and symmetry.
+        sample: Draw the actions, instead of taking the most probable.
+        temperature: Divides the logits before sampling.
+        force_starts: Tour k starts at the k-th node, as in POMO; for problems with `any_first_node`.
+        symmetries: How many of the eight symmetries of the square to show the model.
+    """
+
+    num_tours: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    force_starts: bool = False
+    symmetries: int = 1
+
+    def __post_init__(self) -> None:
+        if self.num_tours < 1:
+            raise ValueError(f"num_tours must be at least 1, got {self.num_tours}")
+        if not 1 <= self.symmetries <= 8:
+            raise ValueError(f"symmetries must be 1 to 8, got {self.symmetries}")
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be positive, got {self.temperature}")
+
+
+GREEDY = Decoding()
+
+
+@torch.no_grad()
+def solve(
+    model: AttentionModel,
+    problem: Problem[Any, Any],
+    instance: Any,
+    decoding: Decoding = GREEDY,
+    generator: torch.Generator | None = None,
+    batch_size: int = 1024,
+    progress: Callable[[int], None] | None = None,
+) -> Rollout:
+    """Decode every instance in evaluation mode, chunk by chunk, and keep the best tour of each.
+
+    Args:
+        model: The network; its training mode is restored.
+        problem: The rules.
+        instance: Any number of instances, on the model's device.
+        decoding: How; greedy by default.
+        generator: Of the sampled actions.
+        batch_size: Tours decoded at a time, which bounds the memory.
+        progress: Called with the number of instances done after each chunk.
+
+    Returns:
+        Actions (B, T), padded with each row's closing action, and cost (B,).
+
+    Raises:
+        ValueError: Sampling without a generator, or more forced starts than nodes.
+    """
+    if decoding.sample and generator is None:
+        raise ValueError("sampling draws random numbers: pass a generator")
+    choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
+    was_training = model.training
+    model.eval()
+    chunk = max(1, batch_size // decoding.num_tours)
+    parts: list[Rollout] = []
+    for start in range(0, instance.coords.shape[0], chunk):
+        rows = select(instance, slice(start, start + chunk))
+        observation = problem.observe_static(rows)
+        found = []
+        for symmetry in range(decoding.symmetries):
+            seen = {**observation, "coords": mirror(observation["coords"], symmetry)}
+            encoding = model.encode(seen)
+            played = decode(model, problem, rows, encoding, choose, decoding.num_tours, decoding.force_starts)
+            found.append(cheapest(played.actions, played.cost, len(rows.coords)))
+        parts.append(better_of(found))
+        if progress is not None:
+            progress(len(rows.coords))
+    model.train(was_training)
+    longest = max(part.actions.shape[1] for part in parts)
+    return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+
+
+def mirror(coords: Tensor, symmetry: int) -> Tensor:
+    """Apply one of the eight symmetries of the unit square to points (..., 2); 0 changes nothing."""
+    x, y = coords.flip(-1).unbind(-1) if symmetry & 4 else coords.unbind(-1)
+    return torch.stack([1 - x if symmetry & 1 else x, 1 - y if symmetry & 2 else y], dim=-1)
+
+
+def cheapest(actions: Tensor, cost: Tensor, batch_size: int) -> Rollout:
+    """Keep the cheapest of each instance's tours, which lie side by side."""
+    cost, best = cost.unflatten(0, (batch_size, -1)).min(dim=1)
+    return Rollout(actions.unflatten(0, (batch_size, -1))[torch.arange(batch_size, device=best.device), best], cost, None)
+
+
+def better_of(found: list[Rollout]) -> Rollout:
+    """Keep the cheaper tour, row by row."""
+    if len(found) == 1:
+        return found[0]
+    longest = max(one.actions.shape[1] for one in found)
+    actions = torch.stack([pad(one.actions, longest) for one in found], dim=1)
+    cost = torch.stack([one.cost for one in found], dim=1)
+    return cheapest(actions.flatten(0, 1), cost.flatten(), len(cost))
+
+
+def pad(actions: Tensor, length: int) -> Tensor:
+    """Repeat the last action, which a finished row may do for free, up to a common length."""
+    missing = length - actions.shape[1]
+    return torch.cat([actions, actions[:, -1:].expand(-1, missing)], dim=1) if missing else actions

@@ -1,0 +1,38 @@
+"""Which observations feed the attention model: one row per problem.
+
+Kool et al. (2019), appendices B to E: the encoder sees the coordinates and what each node offers or
+asks; the decoder's context is the mean embedding, the embeddings of some nodes, and scalars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Features:
+    """Keys of the observation, by what the model does with them.
+
+    Attributes:
+        per_node: Inputs (B, A) of the encoder beside the coordinates.
+        depot: Whether node 0 is a depot, embedded on its own from its coordinates.
+        context_nodes: Node indices (B,) whose embeddings enter the decoder's context.
+        context_scalars: Numbers (B, 1) that enter the decoder's context.
+        per_step: What each node still asks for at this step (B, A); projected into keys and values.
+    """
+
+    per_node: tuple[str, ...] = ()
+    depot: bool = True
+    context_nodes: tuple[str, ...] = ("current_node",)
+    context_scalars: tuple[str, ...] = ()
+    per_step: str | None = None
+
+
+FEATURES = {
+    "TSP": Features(depot=False, context_nodes=("first_node", "current_node")),
+    "CVRP": Features(per_node=("demand",), context_scalars=("free_capacity",)),
+    "SDVRP": Features(per_node=("demand",), context_scalars=("free_capacity",), per_step="remaining_demand"),
+    "OP": Features(per_node=("prize",), context_scalars=("remaining_length",)),
+    "PCTSP": Features(per_node=("prize", "penalty"), context_scalars=("remaining_prize",)),
+    "SPCTSP": Features(per_node=("prize", "penalty"), context_scalars=("remaining_prize",)),
+}

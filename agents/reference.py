@@ -1,0 +1,2 @@
+def reference_cost(problem, instance):
+    return None

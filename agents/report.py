@@ -1,0 +1,130 @@
+"""What a training run shows and leaves behind: live progress, logs, curve, picture, and what to do next."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from attention_model import AttentionModel
+from decoding import solve
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch.utils.tensorboard import SummaryWriter
+
+from routing_gym import render
+from routing_gym.arrays import select, to_backend
+from routing_gym.problem import Problem
+
+COLUMNS = ("epoch", "cost", "baseline", "greedy", "gap", "inst/s")
+
+
+class Report:
+    """Progress on the terminal; metrics.jsonl, TensorBoard and pictures in the run's folder.
+
+    Args:
+        folder: Of the run; exists.
+        args: The run's arguments.
+        reference: Mean cost of the reference solver on the held-out instances, or None.
+        step: Steps made so far.
+        total_steps: Steps of the whole run.
+        batch_size: Instances per step.
+    """
+
+    def __init__(
+        self, folder: Path, args: dict[str, Any], reference: float | None, step: int, total_steps: int, batch_size: int
+    ) -> None:
+        self.folder, self.reference, self.batch_size = folder, reference, batch_size
+        (folder / "args.json").write_text(json.dumps(args, indent=2) + "\n")
+        self.metrics_path = folder / "metrics.jsonl"
+        steps_per_epoch = args["steps_per_epoch"]
+        self.rows = [row for row in self.read_metrics() if row["epoch"] * steps_per_epoch <= step]
+        self.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        self.console = Console()
+        bar = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.progress = Progress(*bar, console=self.console)
+        self.task = self.progress.add_task("train", total=total_steps, completed=step)
+        self.since, self.steps_since = time.perf_counter(), 0
+
+    def read_metrics(self) -> list[dict[str, float]]:
+        """Return the rows logged so far."""
+        if not self.metrics_path.exists():
+            return []
+        return [json.loads(line) for line in self.metrics_path.read_text().splitlines()]
+
+    def __enter__(self) -> Report:
+        self.console.print(f"{self.folder}: logs, checkpoints and pictures; tensorboard --logdir {self.folder}")
+        self.console.print("".join(f"{name:>12}" for name in COLUMNS))
+        self.progress.start()
+        self.since = time.perf_counter()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.progress.stop()
+        self.writer.close()
+
+    def advance(self) -> None:
+        """Note one step."""
+        self.progress.advance(self.task)
+        self.steps_since += 1
+
+    def epoch(self, metrics: dict[str, float]) -> None:
+        """Log and show the numbers of an epoch."""
+        now = time.perf_counter()
+        speed = self.steps_since * self.batch_size / (now - self.since)
+        self.since, self.steps_since = now, 0
+        row = {**metrics, **self.gap(metrics["greedy"]), "instances_per_second": speed}
+        self.rows.append(row)
+        with self.metrics_path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        for key, value in row.items():
+            self.writer.add_scalar(key, value, int(metrics["instances"]))
+        gap = f"{row['gap']:.2%}" if "gap" in row else "-"
+        cells = (f"{row['epoch']:.0f}", f"{row['cost']:.4f}", f"{row['baseline']:.4f}", f"{row['greedy']:.4f}", gap)
+        self.console.print("".join(f"{cell:>12}" for cell in (*cells, f"{speed:.0f}")))
+
+    def gap(self, greedy: float) -> dict[str, float]:
+        """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
+        return {} if self.reference is None else {"gap": (greedy - self.reference) / abs(self.reference)}
+
+    def interrupted(self) -> None:
+        """Say how to go on."""
+        self.progress.stop()
+        self.console.print(f"Stopped and saved. Go on with: python agents/am_reinforce.py --resume {self.folder}")
+
+    def finished(self, problem: Problem[Any, Any], model: AttentionModel, instance: Any) -> None:
+        """Draw the learning curve and one solved instance, and say how to use the result."""
+        self.progress.stop()
+        self.draw_curve()
+        row = select(instance, slice(0, 1))
+        solved = solve(model, problem, row)
+        render.save(self.folder / "solution.png", problem, to_backend(row, "numpy"), solved.actions[0].tolist())
+        best = min(self.rows, key=lambda row: row["greedy"])
+        gap = f", {best['gap']:.2%} above the reference" if "gap" in best else ""
+        self.console.print(
+            f"Best greedy cost on held-out instances: {best['greedy']:.4f}{gap} (epoch {best['epoch']:.0f}).\n"
+            f"Learning curve: {self.folder}/curve.png    a solved instance: {self.folder}/solution.png\n"
+            f"Solve a file:   python agents/solve.py --checkpoint {self.folder} FILE..."
+        )
+
+    def draw_curve(self) -> None:
+        """Plot the sampled and the greedy cost, and the reference, against the instances seen."""
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot(xlabel="training instances", ylabel="mean cost")
+        seen = [row["instances"] for row in self.rows]
+        axes.plot(seen, [row["cost"] for row in self.rows], label="sampled, training")
+        axes.plot(seen, [row["greedy"] for row in self.rows], label="greedy, held out")
+        if self.reference is not None:
+            axes.axhline(self.reference, color="black", linestyle=":", label="reference solver")
+        low = min(min(row["greedy"] for row in self.rows), self.reference if self.reference is not None else math.inf)
+        high = sorted(row["cost"] for row in self.rows)[-1 - len(self.rows) // 10]
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low) + 1e-9)
+        axes.legend()
+        axes.grid(alpha=0.3)
+        figure.savefig(self.folder / "curve.png", dpi=120)

@@ -1,0 +1,142 @@
+"""Solve instances from files with a trained model.
+
+    python agents/solve.py --checkpoint runs/NAME berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib
+
+Prints the cost in the file's own integers, the best known one where it lies beside the file, and the
+gap; writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol) and a picture.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+from attention_model import AttentionModel
+from checkpoint import load_model
+from decoding import GREEDY, Decoding, solve
+from memory import keep_freed_memory
+from rich.console import Console
+from rich.table import Table
+
+from routing_gym import data, render
+from routing_gym.arrays import to_backend
+from routing_gym.problem import Problem
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the solver."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """TSPLIB .tsp, CVRPLIB .vrp or OPLib .oplib files."""
+    checkpoint: Annotated[Path, tyro.conf.arg(metavar="RUN|FILE")]
+    """The folder of a run, or a checkpoint in it."""
+    decoding: Literal["greedy", "starts", "sampling"] = "starts"
+    """One greedy tour; greedy tours from many first nodes (sampled tours where the first node matters);
+    or sampled tours. The last two under all eight symmetries of the square; the best tour counts."""
+    tours: int = 128
+    """Tours per symmetry, but for greedy."""
+    seed: int = 1
+    """Of the sampled tours."""
+    out: Path = Path("solutions")
+    """Folder for tours and pictures."""
+    overwrite: bool = False
+    """Replace tours and pictures that are there."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What came of one file."""
+
+    file: data.FileInstance
+    cost: int
+    seconds: float
+    written: Path
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance to the best known cost; positive where it is worse."""
+        if self.file.best_known is None:
+            return None
+        worse_by = self.cost - self.file.best_known
+        return (-worse_by if self.file.maximises else worse_by) / self.file.best_known
+
+
+def choose_decoding(args: Args, problem: Problem[Any, Any]) -> Decoding:
+    """Turn the arguments into a way of decoding that the problem allows."""
+    if args.decoding == "greedy":
+        return GREEDY
+    if args.decoding == "starts" and problem.any_first_node:
+        return Decoding(min(args.tours, problem.num_nodes), force_starts=True, symmetries=8)
+    return Decoding(args.tours, sample=True, symmetries=8)
+
+
+def solve_file(args: Args, file: data.FileInstance, model: AttentionModel) -> Solved:
+    """Solve one instance; write its tour and its picture."""
+    tour_path, picture = outputs(args, file)
+    started = time.perf_counter()
+    instance = to_backend(file.instance, "torch")
+    generator = torch.Generator().manual_seed(args.seed)
+    found = solve(model, file.problem, instance, choose_decoding(args, file.problem), generator)
+    seconds = time.perf_counter() - started
+    actions = found.actions[0].numpy()
+    cost = data.write_tour(tour_path, file, actions)
+    render.save(picture, file.problem, file.instance, actions, title=f"{file.name}: {cost}")
+    return Solved(file, cost, seconds, tour_path)
+
+
+def outputs(args: Args, file: data.FileInstance) -> tuple[Path, Path]:
+    """Return where the tour and the picture of a file go."""
+    ending = ".sol" if file.problem.has_depot else ".tour"
+    return args.out / (file.path.stem + ending), args.out / (file.path.stem + ".png")
+
+
+def read_files(args: Args, problem: Problem[Any, Any]) -> list[data.FileInstance]:
+    """Read all files and check where the results go, before any work is done.
+
+    Raises:
+        ValueError: A file cannot be read, or is of another problem than the model.
+        FileExistsError: A result is there already.
+        OSError: The folder for the results cannot be made.
+    """
+    files = [data.read_instance(path) for path in args.files]
+    args.out.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        if file.problem.name != problem.name:
+            raise ValueError(f"{file.path} is a {file.problem.name}, but {args.checkpoint} was trained on {problem.name}")
+        for path in outputs(args, file):
+            if path.exists() and not args.overwrite:
+                raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")
+    return files
+
+
+def main(args: Args) -> list[Solved]:
+    """Solve the files and print a table."""
+    keep_freed_memory()
+    model, problem, _ = load_model(args.checkpoint)
+    files = read_files(args, problem)
+    console = Console()
+    table = Table("instance", "cost", "best known", "gap", "seconds", "written")
+    solved = []
+    with console.status("solving") as status:
+        for number, file in enumerate(files, start=1):
+            status.update(f"solving {file.name} ({number} of {len(files)})")
+            one = solve_file(args, file, model)
+            solved.append(one)
+            gap = "-" if one.gap is None else f"{one.gap:.2%}"
+            known = "-" if file.best_known is None else str(file.best_known)
+            table.add_row(file.name, str(one.cost), known, gap, f"{one.seconds:.2f}", str(one.written))
+    console.print(table)
+    return solved
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"solve: {error}")

@@ -1,0 +1,311 @@
+"""Training: exact resumes, stopping, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import am_reinforce
+import checkpoint
+import numpy as np
+import pytest
+import solve as solve_script
+import torch
+from am_reinforce import Args
+from attention_model import ModelConfig
+from baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
+
+from routing_gym.problems import PROBLEMS
+
+AGENTS = Path(am_reinforce.__file__).parent
+TINY = Args(
+    env_id="routing/TSP-10",
+    epochs=4,
+    steps_per_epoch=3,
+    batch_size=8,
+    learning_rate=1e-2,
+    baseline_size=32,
+    held_out=16,
+    num_starts=4,
+    model=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
+    threads=1,
+)
+TIMING = {"instances_per_second"}  # the one thing in the log that no two runs share
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return replace(TINY, runs=tmp_path)
+
+
+def stop_after(monkeypatch, steps: int) -> None:
+    """Have the process interrupted, as by Ctrl-C, in the middle of a step."""
+    update = am_reinforce.Trainer.update
+
+    def interrupted_update(trainer):
+        update(trainer)
+        if trainer.step == steps:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(am_reinforce.Trainer, "update", interrupted_update)
+
+
+def logged(folder: Path) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key not in TIMING} for line in lines]
+
+
+@pytest.mark.parametrize("steps", [6, 7])
+@pytest.mark.parametrize("baseline", ["rollout", "exponential", "shared", "none"])
+def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps):
+    """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
+    whole = am_reinforce.main(replace(tiny, baseline=baseline, name="whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        parts = am_reinforce.main(replace(tiny, baseline=baseline, name="parts"))
+    assert checkpoint.load(parts / "last.safetensors")[1]["step"] == steps
+    am_reinforce.main(Args(resume=parts))
+    for file in ("last.safetensors", "best.safetensors"):
+        expected, _ = checkpoint.load(whole / file)
+        found, _ = checkpoint.load(parts / file)
+        assert expected.keys() == found.keys()
+        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+    assert logged(whole) == logged(parts)
+    assert len(logged(whole)) == 4
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_training_lowers_the_cost_of_every_problem(tiny, name):
+    """Sixty steps with ten-node instances: the last epoch samples cheaper tours than the first."""
+    args = replace(
+        tiny, env_id=f"routing/{name}-10", epochs=3, steps_per_epoch=20, batch_size=32, baseline="shared", num_starts=8
+    )
+    folder = am_reinforce.main(args)
+    first, *_, last = logged(folder)
+    assert last["cost"] < first["cost"]
+    for file in ("args.json", "best.safetensors", "curve.png", "solution.png", "tensorboard"):
+        assert (folder / file).exists(), file
+
+
+def test_same_seed_same_weights_other_seed_other_weights(tiny):
+    weights = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        folder = am_reinforce.main(replace(tiny, epochs=1, name=name, seed=seed))
+        weights.append(checkpoint.load(folder / "best.safetensors")[0]["model.embed_node.weight"])
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_rollout_baseline_is_replaced_only_by_a_better_policy(tiny):
+    """The t-test of a policy against itself finds no difference; against a trained one it does."""
+    trainer = am_reinforce.Trainer(replace(tiny, baseline="rollout"))
+    baseline = trainer.baseline
+    assert isinstance(baseline, RolloutBaseline)
+    assert baseline.end_epoch(trainer.model) == {"baseline_p_value": 1.0, "baseline_replaced": 0.0}
+    shared = am_reinforce.Trainer(replace(tiny, baseline="shared", steps_per_epoch=40, batch_size=32))
+    for _ in range(60):
+        shared.update()
+    before = baseline.frozen_cost.mean()
+    metrics = baseline.end_epoch(shared.model)
+    assert metrics["baseline_replaced"] == 1.0
+    assert metrics["baseline_p_value"] < 0.05
+    assert baseline.frozen_cost.mean() < before
+    assert baseline.redraws == 1
+    assert shared.model.training
+
+
+def test_baseline_values_by_hand():
+    """Costs (1, 2, 6) of one instance: the others' means are 4, 3.5 and 1.5. The average starts at the
+    first batch mean 3 and moves to 0.8 x 3 + 0.2 x 8 = 4 after a batch of mean 8."""
+    cost = torch.tensor([[1.0, 2.0, 6.0]])
+    shared = SharedBaseline(PROBLEMS["OP"](5), 3)
+    assert shared.value(None, cost).tolist() == [[4.0, 3.5, 1.5]]
+    assert not shared.force_starts
+    average = ExponentialBaseline()
+    assert average.value(None, cost).item() == pytest.approx(3.0)
+    assert average.value(None, torch.tensor([[8.0]])).item() == pytest.approx(4.0)
+    assert NoBaseline().value(None, cost).tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path):
+    """Ctrl-C on the real process: exit status 0, a checkpoint, and the command that resumes."""
+    command = [sys.executable, AGENTS / "am_reinforce.py", "--env-id", "routing/TSP-10", "--batch-size", "8"]
+    command += ["--steps-per-epoch", "5", "--epochs", "100000", "--held-out", "8", "--baseline-size", "8"]
+    command += ["--runs", tmp_path, "--name", "run", "--embed-dim", "16", "--threads", "1"]
+    environment = {**os.environ, "COLUMNS": "200"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.split()[:1] == ["2"]:  # the row of epoch 2
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode == 0, rest
+    assert f"--resume {tmp_path / 'run'}" in rest
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] >= 10
+
+
+def test_existing_run_is_left_alone(tiny):
+    folder = am_reinforce.main(replace(tiny, epochs=1, name="mine"))
+    before = (folder / "best.safetensors").read_bytes()
+    with pytest.raises(FileExistsError, match="--resume .*mine, or choose another --name"):
+        am_reinforce.main(replace(tiny, name="mine"))
+    assert (folder / "best.safetensors").read_bytes() == before
+
+
+def test_resume_refuses_other_arguments(tiny):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    with pytest.raises(ValueError, match="leave out --epochs, --learning-rate"):
+        am_reinforce.main(Args(resume=folder, epochs=9, learning_rate=1.0))
+
+
+def test_resume_of_a_finished_run_changes_nothing(tiny):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    before = (folder / "last.safetensors").read_bytes()
+    am_reinforce.main(Args(resume=folder))
+    assert (folder / "last.safetensors").read_bytes() == before
+    assert len(logged(folder)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "--epochs must be at least 1, got 0"),
+        ({"batch_size": -1}, "--batch-size must be at least 1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be positive"),
+        ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
+    ],
+)
+def test_bad_arguments(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(TINY, **changes)
+
+
+def test_shared_baseline_needs_two_tours(tiny):
+    with pytest.raises(ValueError, match="num_starts >= 2, got 1"):
+        am_reinforce.main(replace(tiny, baseline="shared", num_starts=1))
+
+
+def test_problem_settings_from_the_command_line(tiny):
+    trainer = am_reinforce.Trainer(replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"}))
+    assert trainer.problem == PROBLEMS["OP"](10, prize="uniform", max_length=1.5)
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch exploded",)
+
+
+def test_checkpoints_that_are_none(tiny, tmp_path, monkeypatch):
+    """Missing, a pickle that would run code, cut short, somebody else's, and weights without a run."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "bad.safetensors"
+    with pytest.raises(checkpoint.CheckpointError, match="no such file"):
+        checkpoint.load_model(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
+        checkpoint.load_model(path)
+    assert not (tmp_path / "exploded").exists()
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    whole = (folder / "best.safetensors").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
+        checkpoint.load_model(path)
+    from safetensors.numpy import save_file
+
+    save_file({"x": np.zeros(3)}, path)
+    with pytest.raises(checkpoint.CheckpointError, match="written by something else"):
+        checkpoint.load_model(path)
+    (folder / "last.safetensors").write_bytes(whole)
+    with pytest.raises(checkpoint.CheckpointError, match="holds weights only"):
+        am_reinforce.main(Args(resume=folder))
+
+
+def test_weights_that_do_not_fit_are_listed(tiny, tmp_path):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    tensors, header = checkpoint.load(folder / "best.safetensors")
+    tensors["model.extra"] = torch.zeros(1)
+    tensors["model.project_mean.weight"] = torch.zeros(2, 2)
+    del tensors["model.placeholder"]
+    checkpoint.save(tmp_path / "odd.safetensors", tensors, header)
+    with pytest.raises(
+        checkpoint.CheckpointError,
+        match=r"missing placeholder; project_mean.weight has shape \(2, 2\), expected \(16, 16\); unexpected extra",
+    ):
+        checkpoint.load_model(tmp_path / "odd.safetensors")
+
+
+def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
+    """The disk fills up while writing: the old file stays, and nothing half-written is left."""
+    path = tmp_path / "last.safetensors"
+    checkpoint.save(path, {"x": torch.ones(2)}, {"step": 1})
+
+    def full_disk(tensors, file, metadata):
+        Path(file).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(path, {"x": torch.zeros(2)}, {"step": 2})
+    assert checkpoint.load(path)[1] == {"step": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
+
+
+SQUARE = """NAME : square
+TYPE : TSP
+DIMENSION : 4
+EDGE_WEIGHT_TYPE : EUC_2D
+NODE_COORD_SECTION
+1 0 0
+2 10 0
+3 10 10
+4 0 10
+EOF
+"""
+
+
+@pytest.fixture
+def square(tmp_path):
+    path = tmp_path / "square.tsp"
+    path.write_text(SQUARE)
+    (tmp_path / "solutions").write_text("square : 40\n")
+    return path
+
+
+def test_solve_a_file(tiny, square, tmp_path):
+    """A square of side 10: from some start and symmetry the model goes round, 4 x 10 = 40; crossing costs 48."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    args = solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out")
+    (solved,) = solve_script.main(args)
+    assert solved.cost in (40, 48)
+    assert solved.gap == (solved.cost - 40) / 40
+    assert (tmp_path / "out" / "square.png").stat().st_size > 0
+    assert sorted((tmp_path / "out" / "square.tour").read_text().split()[-6:-2]) == ["1", "2", "3", "4"]
+    with pytest.raises(FileExistsError, match="square.tour exists; choose another --out"):
+        solve_script.main(args)
+
+
+def test_solve_refuses_another_problem(tiny, square, tmp_path):
+    folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", epochs=1))
+    with pytest.raises(ValueError, match=r"square.tsp is a TSP, but .* was trained on CVRP"):
+        solve_script.main(solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out"))
+
+
+@pytest.mark.parametrize("script", ["am_reinforce.py", "solve.py"])
+def test_help_and_errors_are_no_tracebacks(script, tmp_path):
+    shown = subprocess.run([sys.executable, AGENTS / script, "--help"], capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert "usage:" in shown.stdout
+    arguments = {"am_reinforce.py": ["--env-id", "routing/TSP-21"], "solve.py": ["--checkpoint", "none", "none.tsp"]}
+    failed = subprocess.run([sys.executable, AGENTS / script, *arguments[script]], capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith(script.removesuffix(".py") + ": ")
+    assert "Traceback" not in failed.stderr
