@@ -1,0 +1,189 @@
+"""Import weights released with the original code of Kool et al. (2019).
+
+    python agents/import_original.py epoch-99.pt --problem cvrp --num-nodes 20 --out runs/original-cvrp-20
+
+The result is a checkpoint like any other: `solve.py --checkpoint` and `evaluate.py` take its folder.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import tyro
+from attention_model import AttentionModel, ModelConfig
+from checkpoint import CheckpointError, describe, prefixed, save
+from embeddings import FEATURES
+from torch import Tensor
+
+from routing_gym.problems import make_problem
+
+RENAMED = {  # ours: the original's, both without ".weight" / ".bias"
+    "embed_node": "init_embed",
+    "embed_depot": "init_embed_depot",
+    "project_nodes": "project_node_embeddings",
+    "project_mean": "project_fixed_context",
+    "project_context": "project_step_context",
+    "project_glimpse": "project_out",
+    "project_step": "project_node_step",
+}
+RENAMED_IN_LAYER = {
+    "attention_norm.norm": "1.normalizer",
+    "expand": "2.module.0",
+    "contract": "2.module.2",
+    "feed_forward_norm.norm": "3.normalizer",
+}
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the importer."""
+
+    file: tyro.conf.Positional[Path]
+    """A checkpoint of the original code, such as pretrained/cvrp_20/epoch-99.pt."""
+    problem: Literal["tsp", "cvrp", "sdvrp", "op", "pctsp", "spctsp"]
+    """What it was trained on."""
+    out: Path
+    """Folder to make."""
+    num_nodes: int = 20
+    """Size it was trained on; only noted in the checkpoint, the weights fit any."""
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """Read the parameters of an original checkpoint without running any code that it might hold.
+
+    Raises:
+        CheckpointError: The file is damaged, holds more than tensors, or has no "model".
+        FileNotFoundError: There is no such file.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # the restricted unpickler meets damaged bytes with whatever comes first
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{path}: not a checkpoint that can be read safely ({reason})") from error
+    parameters = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(parameters, dict) or not all(isinstance(value, Tensor) for value in parameters.values()):
+        raise CheckpointError(f'{path}: expected a dict with the parameters under "model", as the original code saves')
+    return parameters
+
+
+def sizes(original: dict[str, Tensor], path: Path) -> ModelConfig:
+    """Read the sizes of the network off its parameters.
+
+    Raises:
+        CheckpointError: The parameters that tell are missing or misshaped.
+    """
+    query = original.get("embedder.layers.0.0.module.W_query")
+    hidden = original.get("embedder.layers.0.2.module.0.weight")
+    if query is None or hidden is None or query.dim() != 3 or hidden.dim() != 2:
+        raise CheckpointError(
+            f"{path}: not an attention model: needs embedder.layers.0.0.module.W_query (heads, d, d / heads) "
+            "and embedder.layers.0.2.module.0.weight (hidden, d)"
+        )
+    layers = {int(match[1]) for name in original if (match := re.match(r"embedder\.layers\.(\d+)\.", name))}
+    if "embedder.layers.0.1.normalizer.running_mean" in original:
+        normalization = "batch"
+    else:
+        normalization = "instance" if "embedder.layers.0.1.normalizer.weight" in original else "none"
+    return ModelConfig(
+        embed_dim=query.shape[1],
+        num_heads=query.shape[0],
+        num_layers=len(layers),
+        feed_forward_dim=hidden.shape[0],
+        normalization=normalization,
+    )
+
+
+def sources(ours: str, shape: torch.Size, config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Return the original's parameters, with their shapes, that make up one of ours."""
+    d, heads = config.embed_dim, config.num_heads
+    if ours == "placeholder":
+        return {"W_placeholder": tuple(shape)}
+    layer = re.fullmatch(r"layers\.(\d+)\.(.+)\.(\w+)", ours)
+    if layer is None:
+        name, _, kind = ours.rpartition(".")
+        return {f"{RENAMED[name]}.{kind}": tuple(shape)}
+    prefix = f"embedder.layers.{layer[1]}."
+    if layer[2] == "project_qkv":  # the original keeps the heads apart
+        return {f"{prefix}0.module.{key}": (heads, d, d // heads) for key in ("W_query", "W_key", "W_val")}
+    if layer[2] == "project_out":
+        return {f"{prefix}0.module.W_out": (heads, d // heads, d)}
+    return {f"{prefix}{RENAMED_IN_LAYER[layer[2]]}.{layer[3]}": tuple(shape)}
+
+
+def join(ours: str, parts: list[Tensor]) -> Tensor:
+    """Make one of our parameters of the original's."""
+    if ours.endswith("project_qkv.weight"):  # three (H, d, d/H) become (3 d, d)
+        return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
+    if ours.startswith("layers.") and ours.endswith("project_out.weight"):  # (H, d/H, d) becomes (d, d)
+        return parts[0].flatten(0, 1).T.contiguous()
+    return parts[0]
+
+
+def convert(original: dict[str, Tensor], model: AttentionModel, path: Path) -> None:
+    """Copy the original's parameters into a model, all or none.
+
+    Raises:
+        CheckpointError: Parameters are missing, left over or misshaped; lists them all.
+    """
+    left, faults, weights = dict(original), [], {}
+    for ours, expected in model.state_dict().items():
+        if ours.endswith("num_batches_tracked"):  # only a count; the original's PyTorch did not keep it
+            weights[ours] = expected
+            continue
+        parts = []
+        for name, shape in sources(ours, expected.shape, model.config).items():
+            found = left.pop(name, None)
+            if found is None:
+                faults.append(f"missing {name}")
+            elif tuple(found.shape) != shape:
+                faults.append(f"{name} has shape {tuple(found.shape)}, expected {shape}")
+            else:
+                parts.append(found.float())
+        if not faults:
+            weights[ours] = join(ours, parts)
+    faults += [f"unexpected {name}" for name in left]
+    if faults:
+        raise CheckpointError(f"{path}: {'; '.join(sorted(faults))}")
+    model.load_state_dict(weights)
+
+
+def load_original(path: Path, problem_name: str) -> AttentionModel:
+    """Return the model of an original checkpoint, in evaluation mode.
+
+    Args:
+        path: The checkpoint.
+        problem_name: "TSP", "CVRP" etc.
+
+    Raises:
+        CheckpointError: It cannot be read, or does not fit.
+    """
+    original = read(path)
+    model = AttentionModel(FEATURES[problem_name], sizes(original, path))
+    convert(original, model, path)
+    return model.eval()
+
+
+def main(args: Args) -> Path:
+    """Convert one checkpoint; return the file written."""
+    problem = make_problem(args.problem.upper(), args.num_nodes)
+    model = load_original(args.file, problem.name)
+    args.out.mkdir(parents=True)
+    target = args.out / "best.safetensors"
+    header = {**describe(problem, model), "source": f"original weights of Kool et al. (2019), {args.file.name}"}
+    save(target, prefixed("model", model.state_dict()), header)
+    print(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters")
+    return target
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError) as error:
+        sys.exit(f"import_original: {error}")
