@@ -275,7 +275,7 @@ def set_up(args: Args) -> tuple[Trainer, Path]:
 def run(trainer: Trainer, folder: Path) -> None:
     """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
     args = trainer.args
-    reference = reference_cost(trainer.problem, trainer.held_out)
+    reference = reference_cost(trainer.problem, trainer.held_out, folder.parent / ".references")
     with Report(folder, to_json(args), reference, trainer.step, args.total_steps, args.batch_size) as report:
         with StopRequest() as stop:
             while trainer.step < args.total_steps and not stop.requested:

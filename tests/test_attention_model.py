@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from attention_model import AttentionModel, ModelConfig
+from beam_search import beam_search, branch
 from decoding import Decoding, decode, greedy_choice, log_probability, mirror, sampling_choice, solve
 from embeddings import FEATURES
 
@@ -174,6 +175,36 @@ def test_symmetries_never_hurt(name):
 def test_bad_decodings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Decoding(**settings)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_beam_of_width_one_is_greedy(name):
+    problem, instance, model = small(name)
+    greedy, beam = solve(model, problem, instance), beam_search(model, problem, instance, 1, batch_size=4)
+    assert torch.equal(beam.actions, greedy.actions)
+    torch.testing.assert_close(beam.cost, greedy.cost)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_wide_beam_holds_every_tour(name):
+    """With two nodes there are fewer tours than beams, so the beam finds the optimum of all samples."""
+    problem, instance, model = small(name, num_nodes=2)
+    beam = beam_search(model, problem, instance, 40)
+    np.testing.assert_allclose(problem.objective(instance, beam.actions), beam.cost, atol=1e-5)
+    samples = solve(model, problem, instance, Decoding(200, sample=True), generator())
+    assert (beam.cost <= samples.cost + 1e-6).all()
+
+
+def test_branching_by_hand():
+    """Beams of probability 0.6 and 0.4; continuations (0.5, 0.5, 0) and (0.9, 0, 0.1): the best two of
+    0.3, 0.3, 0, 0.36, 0, 0.04 are beam 1 with action 0 (0.36) and one of beam 0's (0.3)."""
+    score = torch.tensor([[0.6, 0.4]]).log()
+    steps = torch.tensor([[[0.5, 0.5, 0.0], [0.9, 0.0, 0.1]]]).log()
+    best, beam, action = branch(score, steps)
+    torch.testing.assert_close(best.exp(), torch.tensor([[0.36, 0.3]]))
+    assert beam.tolist() == [[1, 0]]
+    assert action[0, 0] == 0
+    assert action[0, 1] in (0, 1)
 
 
 def test_sampling_asks_for_a_generator():
