@@ -146,21 +146,27 @@ class RolloutBaseline(Baseline):
 
 
 class SharedBaseline(Baseline):
-    """Mean cost of the other tours of the same instance (Kwon et al. 2020, POMO; leave-one-out).
+    """Mean cost of the other tours of the same instance, leave-one-out (Kool et al. 2019b, "Buy 4
+    REINFORCE samples, get a baseline for free!").
 
-    Where every node lies on an optimal solution that may start there, tour k is forced to start at
-    node k; elsewhere the tours are plain samples.
+    With forced starts, tour k starts at node k, as in POMO (Kwon et al. 2020).
 
     Args:
         problem: The rules.
-        num_tours: Tours per instance, at least 2.
+        num_tours: Tours per instance.
+        force_starts: Whether to force the starts where every node is the first of an optimal solution.
+
+    Raises:
+        ValueError: Fewer than two tours, or more forced starts than nodes.
     """
 
-    def __init__(self, problem: Problem[Any, Any], num_tours: int) -> None:
+    def __init__(self, problem: Problem[Any, Any], num_tours: int, force_starts: bool = False) -> None:
         if num_tours < 2:
             raise ValueError(f"the shared baseline compares tours of one instance: num_starts >= 2, got {num_tours}")
         self.num_tours = num_tours
-        self.force_starts = problem.any_first_node
+        self.force_starts = force_starts and problem.any_first_node
+        if self.force_starts and num_tours > problem.num_nodes:
+            raise ValueError(f"{num_tours} forced starts, but {problem.name} has {problem.num_nodes} nodes")
 
     def value(self, instance: Any, cost: Tensor) -> Tensor:
         return (cost.sum(dim=1, keepdim=True) - cost) / (self.num_tours - 1)

@@ -19,7 +19,7 @@ import tyro
 from attention_model import AttentionModel
 from checkpoint import load_model
 from decoding import GREEDY, Decoding, solve
-from memory import keep_freed_memory
+from tuning import keep_freed_memory
 from rich.console import Console
 from rich.table import Table
 

@@ -28,7 +28,7 @@ import am_reinforce  # noqa: E402
 from attention_model import AttentionModel  # noqa: E402
 from decoding import solve  # noqa: E402
 from hardware import describe_machine  # noqa: E402
-from memory import keep_freed_memory  # noqa: E402
+from tuning import keep_freed_memory  # noqa: E402
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,16 @@ def logged(folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("steps", [6, 7])
-@pytest.mark.parametrize("baseline", ["rollout", "exponential", "shared", "none"])
-def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps):
+@pytest.mark.parametrize(
+    ("baseline", "precision"),
+    [("rollout", "float32"), ("rollout", "bfloat16"), ("exponential", "float32"), ("shared", "float32"), ("none", "float32")],
+)
+def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps, precision):
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
-    whole = am_reinforce.main(replace(tiny, baseline=baseline, name="whole"))
+    whole = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="whole"))
     with monkeypatch.context() as patch:
         stop_after(patch, steps)
-        parts = am_reinforce.main(replace(tiny, baseline=baseline, name="parts"))
+        parts = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="parts"))
     assert checkpoint.load(parts / "last.safetensors")[1]["step"] == steps
     am_reinforce.main(Args(resume=parts))
     for file in ("last.safetensors", "best.safetensors"):
@@ -126,7 +129,8 @@ def test_baseline_values_by_hand():
     cost = torch.tensor([[1.0, 2.0, 6.0]])
     shared = SharedBaseline(PROBLEMS["OP"](5), 3)
     assert shared.value(None, cost).tolist() == [[4.0, 3.5, 1.5]]
-    assert not shared.force_starts
+    assert not SharedBaseline(PROBLEMS["OP"](5), 3, force_starts=True).force_starts
+    assert SharedBaseline(PROBLEMS["TSP"](5), 3, force_starts=True).force_starts
     average = ExponentialBaseline()
     assert average.value(None, cost).item() == pytest.approx(3.0)
     assert average.value(None, torch.tensor([[8.0]])).item() == pytest.approx(4.0)
