@@ -145,6 +145,8 @@ class Decoding:
     def __post_init__(self) -> None:
         if self.num_tours < 1:
             raise ValueError(f"num_tours must be at least 1, got {self.num_tours}")
+        if self.num_tours > 1 and not (self.sample or self.force_starts):
+            raise ValueError(f"{self.num_tours} greedy tours from one start are the same: sample or force_starts")
         if not 1 <= self.symmetries <= 8:
             raise ValueError(f"symmetries must be 1 to 8, got {self.symmetries}")
         if not self.temperature > 0:

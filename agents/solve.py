@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ from rich.table import Table
 from routing_gym import data, render
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
+from routing_gym.problems import OPInstance
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def solve_file(args: Args, file: data.FileInstance, model: AttentionModel) -> So
     """Solve one instance; write its tour and its picture."""
     tour_path, picture = outputs(args, file)
     started = time.perf_counter()
-    instance = to_backend(file.instance, "torch")
+    instance = to_backend(familiar(file.instance), "torch")
     generator = torch.Generator().manual_seed(args.seed)
     found = solve(model, file.problem, instance, choose_decoding(args, file.problem), generator)
     seconds = time.perf_counter() - started
@@ -88,6 +89,13 @@ def solve_file(args: Args, file: data.FileInstance, model: AttentionModel) -> So
     cost = data.write_tour(tour_path, file, actions)
     render.save(picture, file.problem, file.instance, actions, title=f"{file.name}: {cost}")
     return Solved(file, cost, seconds, tour_path)
+
+
+def familiar(instance: Any) -> Any:
+    """Scale the prizes of an orienteering instance to at most 1, as in training; the best tours stay the best."""
+    if isinstance(instance, OPInstance) and instance.prize.any():
+        return replace(instance, prize=instance.prize / instance.prize.max())
+    return instance
 
 
 def outputs(args: Args, file: data.FileInstance) -> tuple[Path, Path]:

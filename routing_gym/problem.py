@@ -26,12 +26,18 @@ class InfeasibleTour(ValueError):
     Attributes:
         row: Which tour of the batch.
         step: Which of its actions; the number of actions where something is missing at the end.
+        reason: What is wrong, and what to do.
     """
 
     def __init__(self, row: int, step: int, reason: str) -> None:
         super().__init__(f"row {row}, step {step}: {reason}")
         self.row = row
         self.step = step
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[InfeasibleTour], tuple[int, int, str]]:
+        """Let the error travel between processes."""
+        return type(self), (self.row, self.step, self.reason)
 
 
 class InvalidInstance(ValueError):

@@ -168,6 +168,7 @@ def test_symmetries_never_hurt(name):
     ("settings", "message"),
     [
         ({"num_tours": 0}, "num_tours must be at least 1, got 0"),
+        ({"num_tours": 2}, "2 greedy tours from one start are the same"),
         ({"symmetries": 9}, "symmetries must be 1 to 8, got 9"),
         ({"temperature": 0.0}, "temperature must be positive"),
     ],

@@ -64,8 +64,10 @@ class OPState:
     to_depot: Array  # float32 (B, A), constant; kept so that a mask costs one row of distances, not two
 
 
-def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:  # type: ignore[type-arg]
-    """Prizes (1 + floor(99 d / max d)) / 100 that grow with the distance d from the depot, node 0.
+def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Prizes (1 + floor(d / max d * 99)) / 100 that grow with the distance d from the depot, node 0.
+
+    The order of operations is the original code's: another one rounds some prizes differently.
 
     Args:
         coords: (B, A, 2).
@@ -74,8 +76,8 @@ def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         Prizes of the customers: float64 (B, n).
     """
     points = coords.astype(np.float64)
-    distance = np.linalg.norm(points[:, 1:] - points[:, :1], axis=-1)
-    return np.asarray((1 + np.floor(99 * distance / distance.max(axis=1, keepdims=True))) / 100)
+    distance = np.linalg.norm(points[:, :1] - points[:, 1:], axis=-1)
+    return np.asarray((1 + np.floor(distance / distance.max(axis=1, keepdims=True) * 99)) / 100)
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,7 @@ class OP(Problem[OPInstance, OPState]):
             length=xp.zeros(batch_size, dtype=xp.float64, device=where),
             returned=xp.zeros(batch_size, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.prize.shape, dtype=xp.bool, device=where),
-            to_depot=lengths_from(instance, depot)
-            if instance.distances is None
-            else instance.distances[:, :, 0],
+            to_depot=lengths_from(instance, depot) if instance.distances is None else instance.distances[:, :, 0],
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
@@ -167,7 +167,6 @@ class OP(Problem[OPInstance, OPState]):
         return scatter(legal, xp.zeros_like(state.node), xp.ones_like(state.returned))
 
     def step(self, instance: OPInstance, state: OPState, action: Array) -> tuple[OPState, Array]:
-        xp = array_namespace(action)
         new_state = OPState(
             node=action,
             length=state.length + leg_length(instance, state.node, action),

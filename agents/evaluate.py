@@ -1,0 +1,193 @@
+"""Compare solvers and trained models on the same instances: one table, one plot.
+
+    python agents/evaluate.py paper/TSP-20 fast-tsp nearest-neighbour runs/NAME runs/NAME:num_tours=1280,sample=true
+    python agents/evaluate.py random/CVRP-50 runs/NAME:num_tours=50,force_starts=true,symmetries=8 pyvrp:time_limit=1
+    python agents/evaluate.py eil51.tsp fast-tsp runs/NAME:beam=10 --out results
+
+Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB,
+CVRPLIB or OPLib file or an .npz. Methods: the name of a classical solver, or the path of a run or
+checkpoint, each with settings after a colon. Gaps refer to the first method, or to --reference. Solved
+instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import tyro
+from beam_search import beam_search
+from checkpoint import load_model
+from decoding import Decoding, solve
+from rich.console import Console
+from rich.progress import Progress
+from tuning import keep_freed_memory
+
+from routing_gym import data
+from routing_gym.arrays import select, to_backend
+from routing_gym.data.npz import load_npz
+from routing_gym.data.paper import paper_test_set
+from routing_gym.evaluate import Table, compare
+from routing_gym.problem import Problem
+from routing_gym.problems import make_problem
+from routing_gym.rollout import Rollout
+from routing_gym.solvers import SOLVERS, Solution, make_solver
+
+Method = Callable[[Problem[Any, Any], Any], Solution]
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of an evaluation."""
+
+    instances: tyro.conf.Positional[str]
+    """paper/ID, random/ID with an ID such as TSP-20, or a file."""
+    methods: tyro.conf.Positional[tuple[str, ...]]
+    """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true."""
+    reference: str = ""
+    """The method that gaps refer to; by default the first."""
+    size: int = 1000
+    """Instances: the first of a test set, or as many random ones."""
+    seed: int = 1234
+    """Of random instances, sampled tours, and solvers that draw."""
+    batch_size: int = 1024
+    """Tours that a model decodes at a time."""
+    workers: int = os.cpu_count() or 1
+    """Processes of the solvers that take one instance at a time."""
+    cache: Path = Path("runs/.references")
+    """Where solvers keep what they have solved."""
+    out: Path | None = None
+    """Folder for table.md, table.csv, table.json and gap.png."""
+
+
+def read_instances(args: Args) -> tuple[Problem[Any, Any], Any]:
+    """Return the rules and the instances that `args` names, as NumPy arrays.
+
+    Raises:
+        ValueError: No such set, or the file cannot be read.
+    """
+    source, _, name = args.instances.partition("/")
+    path = Path(args.instances)
+    if source in ("paper", "random") and not path.exists():
+        kind, _, size = name.partition("-")
+        if not size.isdigit():
+            raise ValueError(f"{args.instances!r}: expected {source}/ID with an ID such as TSP-20")
+        problem = make_problem(kind, int(size))
+        if source == "paper":
+            return problem, select(paper_test_set(kind, int(size)), slice(0, args.size))
+        return problem, problem.generate(np.random.default_rng(args.seed), args.size)
+    if path.suffix == ".npz":
+        problem, instance = load_npz(path)
+        return problem, select(instance, slice(0, args.size))
+    file = data.read_instance(path)
+    return file.problem, file.instance
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """Split NAME:key=value,key=value into the name and its settings.
+
+    Raises:
+        ValueError: A setting without a value.
+    """
+    name, _, listed = text.partition(":")
+    settings = {}
+    for setting in filter(None, listed.split(",")):
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"{text!r}: {setting!r} has no value; write {name}:{setting}=VALUE")
+        try:
+            settings[key] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[key] = value
+    return name, settings
+
+
+def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
+    """Build one method and check that it can solve the problem, before any work is done.
+
+    Raises:
+        ValueError: Neither a solver nor a checkpoint, unsuitable for the problem, or a wrong setting.
+        ImportError: A solver's package is missing.
+    """
+    name, settings = parse_method(text)
+    if name in SOLVERS:
+        solver = make_solver(name, **settings)
+        solver.check(problem)
+        solver.load()
+        return partial(solver.solve, seed=args.seed, num_workers=args.workers, progress=True, cache=args.cache)
+    if not Path(name).exists():
+        raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
+    model, trained_on, _ = load_model(Path(name))
+    if trained_on.name != problem.name:
+        raise ValueError(f"{name} was trained on {trained_on.name}; the instances are {problem.name}")
+    if settings.keys() == {"beam"}:
+        return lambda p, i: timed(p, i, text, partial(beam_search, model, p, width=settings["beam"]), args)
+    known = [field.name for field in fields(Decoding)]
+    if unknown := sorted(settings.keys() - set(known)):
+        raise ValueError(f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}, or beam alone")
+    decoding, generator = Decoding(**settings), torch.Generator().manual_seed(args.seed)
+    return lambda p, i: timed(p, i, text, partial(solve, model, p, decoding=decoding, generator=generator), args)
+
+
+def timed(
+    problem: Problem[Any, Any], instance: Any, label: str, decode: Callable[..., Rollout], args: Args
+) -> Solution:
+    """Decode with a progress bar and a clock, and have the tours rescored."""
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(label, total=len(instance.coords))
+        started = time.perf_counter()
+        found = decode(
+            instance=to_backend(instance, "torch"),
+            batch_size=args.batch_size,
+            progress=lambda done: progress.advance(task, done),
+        )
+        seconds = time.perf_counter() - started
+    return Solution.score(problem, instance, found.actions.numpy(), seconds)
+
+
+def commit() -> str:
+    """Return the commit that is checked out, marked where files are changed."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def main(args: Args) -> Table:
+    """Solve with every method; print the table and write it where asked."""
+    keep_freed_memory()
+    if not args.methods:
+        raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
+    if args.reference and args.reference not in args.methods:
+        raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
+    problem, instance = read_instances(args)
+    methods = {text: make_method(text, args, problem) for text in args.methods}
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    solutions = {text: method(problem, instance) for text, method in methods.items()}
+    about = {"instances": args.instances, "seed": args.seed, "commit": commit()}
+    table = compare(problem, solutions, args.reference or args.methods[0], about)
+    print(table.text())
+    if args.out is not None:
+        for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):
+            (args.out / f"table.{suffix}").write_text(text)
+        table.plot(args.out / "gap.png")
+    return table
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        sys.exit(f"evaluate: {error}")

@@ -1,0 +1,33 @@
+"""Instances from files and back: TSPLIB, CVRPLIB, OPLib, the paper's test sets, and our own .npz.
+
+from routing_gym import data
+
+file = data.read_instance("berlin52.tsp")      # file.problem, file.instance: as any other
+data.write_tour("mine.tour", file, actions)    # in the file's node numbers; returns the integer length
+"""
+
+from routing_gym.data.file_instance import FileInstance
+from routing_gym.data.files import FileError, InvalidFile, UnsupportedFile
+from routing_gym.data.npz import load_npz, save_npz
+from routing_gym.data.paper import paper_test_set
+from routing_gym.data.pickles import load_pickle, save_pickle
+from routing_gym.data.solutions import Solution, read_solution, write_tour
+from routing_gym.data.tsplib import MAX_NODES, read_instance, write_instance
+
+__all__ = [
+    "MAX_NODES",
+    "FileError",
+    "FileInstance",
+    "InvalidFile",
+    "Solution",
+    "UnsupportedFile",
+    "load_npz",
+    "load_pickle",
+    "paper_test_set",
+    "read_instance",
+    "read_solution",
+    "save_npz",
+    "save_pickle",
+    "write_instance",
+    "write_tour",
+]

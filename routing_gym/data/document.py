@@ -1,0 +1,205 @@
+"""The grammar of the TSPLIB family: ``KEYWORD : value`` lines, and sections of rows of numbers.
+
+One strict parser for instances (.tsp, .vrp, .oplib) and solutions (.tour, OPLib's .sol); what the
+keywords mean is the readers' business.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from routing_gym.data.files import InvalidFile, UnsupportedFile, found, read_lines
+
+KEYWORD = re.compile(r"([A-Za-z]\w*)\s*(:)?(.*)", re.ASCII | re.DOTALL)
+INTEGER = re.compile(r"[+-]?\d{1,12}", re.ASCII)  # at most 12 digits: sums over any file stay far within int64
+MAX_NUMBER_LENGTH = 60
+MAX_COORDINATE = 1e9  # keeps distances exact in float64 and their sums within int64
+
+
+def max_file_bytes(num_nodes: int) -> int:
+    """Bound the size of a sensible file on this many nodes, generously: bytes."""
+    return 2**20 + 200 * num_nodes
+
+
+class Value(NamedTuple):
+    text: str
+    line: int
+
+
+@dataclass
+class Section:
+    line: int
+    rows: list[Value] = field(default_factory=list)  # one per line that is not blank
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed file; nothing is interpreted yet."""
+
+    path: Path
+    last_line: int
+    comments: list[str] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+    sections: dict[str, Section] = field(default_factory=dict)
+
+    def value(self, keyword: str) -> Value:
+        """Return the value of a keyword that the file must have."""
+        if keyword not in self.values:
+            raise InvalidFile(self.path, self.last_line, f"the file ends without {keyword}; expected '{keyword} : ...'")
+        return self.values[keyword]
+
+    def section(self, keyword: str) -> Section:
+        """Return a section that the file must have."""
+        if keyword not in self.sections:
+            raise InvalidFile(self.path, self.last_line, f"the file ends without {keyword}")
+        return self.sections[keyword]
+
+    def integer(self, keyword: str, low: int) -> int:
+        """Return the value of a keyword as an integer of at least `low`."""
+        text, line = self.value(keyword)
+        return self.parse_integer(text, line, low, keyword)
+
+    def parse_integer(self, text: str, line: int, low: int, what: str) -> int:
+        if not INTEGER.fullmatch(text) or int(text) < low:
+            raise InvalidFile(
+                self.path, line, f"{what}: found {found(text)}, expected an integer of at least {low} and 12 digits"
+            )
+        return int(text)
+
+    def parse_coordinate(self, text: str, line: int) -> float:
+        try:  # float() also takes digits of other scripts, and underscores
+            value = float(text) if text.isascii() and "_" not in text and len(text) <= MAX_NUMBER_LENGTH else math.nan
+        except ValueError:
+            value = math.nan
+        if not abs(value) <= MAX_COORDINATE:
+            raise InvalidFile(
+                self.path, line, f"coordinate: found {found(text)}, expected a number of at most {MAX_COORDINATE:g}"
+            )
+        return value
+
+    def integers(self, keyword: str) -> list[tuple[int, int]]:
+        """Return the numbers before the closing -1 of a section, each with its line."""
+        numbers = [
+            (self.parse_integer(text, row.line, -1, keyword), row.line)
+            for row in self.section(keyword).rows
+            for text in row.text.split()
+        ]
+        end = next((i for i, (number, _) in enumerate(numbers) if number == -1), None)
+        if end is None:
+            raise InvalidFile(self.path, self.last_line, f"{keyword} does not end; expected -1 after its last number")
+        for number, line in numbers[end:]:
+            if number != -1:  # TSPLIB closes the last tour twice
+                raise InvalidFile(self.path, line, f"{keyword}: found {number} after the closing -1")
+        return numbers[:end]
+
+    def rows_by_node(self, keyword: str, dimension: int, columns: str) -> list[tuple[list[str], int]]:
+        """Return the texts after the node number, and the line, for nodes 1 to `dimension` in this order.
+
+        Args:
+            keyword: The section.
+            dimension: Number of nodes.
+            columns: What follows the node number, as "x y".
+        """
+        section = self.section(keyword)
+        rows: dict[int, tuple[list[str], int]] = {}
+        for text, line in section.rows:
+            row = text.split()
+            if len(row) != 1 + len(columns.split()):
+                raise InvalidFile(self.path, line, f"{keyword}: found {found(text)}, expected 'node {columns}'")
+            node = self.parse_integer(row[0], line, 1, "node")
+            if node > dimension:
+                raise InvalidFile(self.path, line, f"{keyword}: found node {node}, expected 1 to DIMENSION {dimension}")
+            if node in rows:
+                raise InvalidFile(self.path, line, f"{keyword}: node {node} is already given in line {rows[node][1]}")
+            rows[node] = row[1:], line
+        if len(rows) < dimension:
+            missing = next(node for node in range(1, dimension + 1) if node not in rows)
+            last = section.rows[-1].line if section.rows else section.line
+            raise InvalidFile(
+                self.path,
+                last,
+                f"{keyword}: found {len(rows)} nodes, expected DIMENSION {dimension}; node {missing} is missing",
+            )
+        return [rows[node] for node in range(1, dimension + 1)]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The keywords of one kind of file.
+
+    Attributes:
+        values: Keywords that have a value, beside COMMENT, which may be repeated.
+        sections: Keywords that are followed by rows.
+        unsupported: Keywords that are refused, and what each stands for.
+        supported: What to say in such an error.
+    """
+
+    values: Collection[str]
+    sections: Collection[str]
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+    supported: str = ""
+
+
+def parse(path: Path, max_bytes: int, grammar: Grammar) -> Document:
+    """Read a file and split it into keyword values and sections.
+
+    Raises:
+        InvalidFile: A line that fits nowhere, a keyword given twice, text after EOF, or as `read_lines`.
+        UnsupportedFile: A keyword that is refused or unknown.
+        OSError: As `read_lines`.
+    """
+    lines = read_lines(path, max_bytes)
+    document = Document(path, last_line=len(lines))
+    section: Section | None = None
+    ended = False
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text:
+            continue
+        if ended:
+            raise InvalidFile(path, number, f"found {found(text)} after EOF; expected nothing")
+        match = KEYWORD.fullmatch(text)
+        if match is not None:
+            ended = text == "EOF"
+            section = None if ended else add_keyword(document, grammar, match, number)
+        elif section is not None:
+            section.rows.append(Value(text, number))
+        else:
+            raise InvalidFile(path, number, f"found {found(text)}, expected a line 'KEYWORD : value'")
+    return document
+
+
+def add_keyword(document: Document, grammar: Grammar, match: re.Match[str], line: int) -> Section | None:
+    """Add one keyword line to a document; return the section that it opens, if it does.
+
+    Raises:
+        InvalidFile: The line is malformed, or the keyword was given before.
+        UnsupportedFile: The keyword is refused or unknown.
+    """
+    keyword, colon, value = match[1], match[2], match[3].strip()
+    if keyword in grammar.unsupported:
+        feature = grammar.unsupported[keyword]
+        raise UnsupportedFile(document.path, line, f"{feature} ({keyword}) is not supported; {grammar.supported}")
+    if keyword == "COMMENT" and colon:
+        document.comments.append(value)
+        return None
+    first = document.values.get(keyword) or document.sections.get(keyword)
+    if first is not None:
+        raise InvalidFile(document.path, line, f"{keyword} is given again; it is already in line {first.line}")
+    if keyword in grammar.values and colon:
+        document.values[keyword] = Value(value, line)
+        return None
+    if keyword in grammar.sections and not value:
+        document.sections[keyword] = Section(line)
+        return document.sections[keyword]
+    if colon and keyword not in grammar.sections:
+        known = ", ".join(["COMMENT", *sorted([*grammar.values, *grammar.sections])])
+        raise UnsupportedFile(document.path, line, f"keyword {found(keyword)} is not supported; supported are {known}")
+    raise InvalidFile(
+        document.path, line, f"found {found(match[0])}, expected a line 'KEYWORD : value' or a section that is known"
+    )

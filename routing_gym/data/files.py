@@ -1,0 +1,100 @@
+"""What every reader and writer shares: errors with file and line, bounded reading, atomic writing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+
+
+class FileError(ValueError):
+    """A file cannot be read.
+
+    Attributes:
+        path: The file.
+        line: Line number from 1; None where the file has no lines or no single line is at fault.
+        reason: What was found and what was expected.
+    """
+
+    def __init__(self, path: Path, line: int | None, reason: str) -> None:
+        where = f"{path}" if line is None else f"{path}:{line}"
+        super().__init__(f"{where}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let the error travel between processes; the default would pass the message as the path."""
+        return type(self), (self.path, self.line, self.reason)
+
+
+class InvalidFile(FileError):
+    """A file is truncated, corrupt or contradicts itself."""
+
+
+class UnsupportedFile(FileError):
+    """A file is, as far as one can tell, valid, but uses something that this package does not support."""
+
+
+def found(text: object) -> str:
+    """Quote what was found in a file, shortened to fit an error message."""
+    quoted = repr(text)
+    return quoted if len(quoted) <= 60 else f"{quoted[:57]}..."
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Read a whole file of at most `max_bytes`.
+
+    Raises:
+        InvalidFile: It is empty, too large, or no regular file (a device or pipe might never end).
+        OSError: It does not exist or cannot be opened.
+    """
+    if not path.is_file():
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        raise InvalidFile(path, None, "this is no regular file; give the path of a file")
+    with path.open("rb") as file:
+        data = file.read(max_bytes + 1)
+    if not data:
+        raise InvalidFile(path, None, "the file is empty")
+    if len(data) > max_bytes:
+        raise InvalidFile(path, None, f"the file is larger than {max_bytes:,} bytes, the most that is read")
+    return data
+
+
+def read_lines(path: Path, max_bytes: int) -> list[str]:
+    """Read a text file (UTF-8 or, failing that, Latin-1) as lines without their ends.
+
+    Raises:
+        InvalidFile: As `read_bytes`, or the file holds control characters and so is no text.
+        OSError: As `read_bytes`.
+    """
+    data = read_bytes(path, max_bytes)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")  # comments of older files; any byte is valid
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    control = CONTROL_CHARACTER.search(text)
+    if control is not None:
+        line = text.count("\n", 0, control.start()) + 1
+        raise InvalidFile(path, line, f"found control character {control[0]!r}, expected a text file")
+    return text.removesuffix("\n").split("\n")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that it is there either complete or not at all, whatever happens meanwhile."""
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,122 @@
+"""Batches of instances in NumPy's .npz: the arrays, and the problem as JSON. Nothing in it is executed."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from routing_gym.arrays import Array, normalise
+from routing_gym.data.files import InvalidFile, found, read_bytes, write_atomically
+from routing_gym.problem import Problem
+from routing_gym.problems import PROBLEMS, make_problem
+
+HEADER = "problem"  # the member that holds the JSON
+MAX_HEADER_LENGTH = 10_000
+MAX_BYTES = 2**32  # nothing is compressed, so this bounds the memory too
+
+
+def save_npz(path: str | Path, problem: Problem[Any, Any], instance: Any) -> None:
+    """Write a batch of instances with its problem and settings. The file is there complete or not at all.
+
+    Args:
+        path: Where to; the ending is up to the caller.
+        problem: One of this package's.
+        instance: B instances, on any backend.
+
+    Raises:
+        InvalidInstance: The instance does not fit the problem.
+        ValueError: The problem is not in the registry, so that it could not be read back.
+        OSError: The file cannot be written.
+    """
+    if PROBLEMS.get(problem.name) is not type(problem):
+        raise ValueError(f"{type(problem).__name__} is not in the registry of problems and could not be read back")
+    instance = normalise(instance)
+    problem.validate(instance)
+    header = {"problem": problem.name, **dataclasses.asdict(problem)}  # type: ignore[call-overload]
+    arrays: dict[str, Any] = {key: value for key, value in vars(instance).items() if value is not None}
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays, **{HEADER: np.array(json.dumps(header))})
+    write_atomically(Path(path), buffer.getvalue())
+
+
+def load_npz(path: str | Path) -> tuple[Problem[Any, Any], Any]:
+    """Read what `save_npz` wrote.
+
+    Returns:
+        The problem, and B instances that its `validate` accepts.
+
+    Raises:
+        InvalidFile: The file is truncated or corrupt, or its instances do not fit its problem.
+        OSError: The file cannot be opened.
+    """
+    path = Path(path)
+    data = read_bytes(path, MAX_BYTES)
+    try:
+        arrays = read_members(data)
+    except Exception as error:  # zipfile and NumPy raise a dozen types on corrupt input, none of them theirs
+        raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
+    try:
+        header = arrays.pop(HEADER, None)
+        problem = read_header(header)
+        fields = {field.name: field for field in dataclasses.fields(problem.instance_type)}
+        required = {name for name, field in fields.items() if field.default is dataclasses.MISSING}
+        if not required <= set(arrays) <= set(fields):
+            raise ValueError(
+                f"found arrays {', '.join(sorted(arrays))}; expected {', '.join(sorted(required))} for {problem.name}"
+            )
+        instance = problem.instance_type(**arrays)
+        problem.validate(instance)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InvalidFile(path, None, str(error)) from error
+    return problem, instance
+
+
+def read_header(header: Array | None) -> Problem[Any, Any]:
+    """Make the problem that the JSON describes.
+
+    Raises:
+        ValueError: No header, no JSON, an unknown problem, an invalid setting.
+        TypeError: A setting that the problem does not have.
+        OverflowError: An absurd number.
+        RecursionError: Absurdly nested JSON.
+    """
+    if header is None or header.dtype.kind != "U" or header.shape != ():
+        raise ValueError(f"found no text array {HEADER!r}; only files written by save_npz can be read")
+    settings = json.loads(str(header))
+    if not isinstance(settings, dict) or not isinstance(settings.get("problem"), str):
+        raise ValueError(f"{HEADER}: found {found(settings)}, expected an object with 'problem' and its settings")
+    name = settings.pop("problem")
+    if "num_nodes" not in settings:
+        raise ValueError(f"{HEADER}: num_nodes is missing")
+    return make_problem(name, **settings)
+
+
+def read_members(data: bytes) -> dict[str, Array]:
+    """Read the arrays of an .npz file without allocating more than the file's own size.
+
+    `np.load` would allocate whatever size a header claims, and unpack any zip bomb.
+
+    Raises:
+        ValueError: A member is compressed, holds objects, or has another size than its header says.
+        Exception: Whatever `zipfile` and `numpy.lib.format` raise on corrupt input.
+    """
+    arrays: dict[str, Array] = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if sum(info.file_size for info in archive.infolist()) > len(data):
+            raise ValueError("the members overlap or are compressed; write with save_npz")
+        for info in archive.infolist():
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise ValueError(f"{info.filename} is compressed; write with save_npz")
+            stream = io.BytesIO(archive.read(info))
+            version = np.lib.format.read_magic(stream)
+            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+            shape, fortran_order, dtype = read(stream, max_header_size=MAX_HEADER_LENGTH)
+            values = np.frombuffer(bytearray(stream.read()), dtype=dtype)  # refuses objects
+            arrays[info.filename.removesuffix(".npy")] = values.reshape(shape, order="F" if fortran_order else "C")
+    return arrays

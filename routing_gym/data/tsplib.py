@@ -1,0 +1,264 @@
+"""Files of the TSPLIB family as instances, and back: TSPLIB .tsp, CVRPLIB .vrp, OPLib .oplib.
+
+Reinelt (1995), "TSPLIB 95"; Uchoa et al. (2017) for CVRPLIB; Kobeaga et al. (2018) for OPLib. The
+reader is strict: what it does not understand it refuses, since a skipped keyword may be a constraint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from routing_gym.data.document import Document, Grammar, Value, max_file_bytes, parse
+from routing_gym.data.file_instance import (
+    FileInstance,
+    orienteering_instance,
+    scale_coords,
+    scale_distances,
+    unit_scale,
+)
+from routing_gym.data.files import InvalidFile, UnsupportedFile, found, write_atomically
+from routing_gym.data.metrics import METRICS, FloatArray, IntArray, distance_matrix
+from routing_gym.data.solutions import find_best_known
+from routing_gym.problem import Problem
+from routing_gym.problems import CVRP, OP, TSP, CVRPInstance, TSPInstance
+from routing_gym.problems.cvrp import MAX_DEMAND
+
+MAX_NODES = 10_000  # the matrices of the distances take 12 bytes per pair of nodes: 1.2 GB
+MIN_EXTENT = 1e-9  # of coordinates that are not all the same; keeps scaled distances finite
+
+
+class Layout(NamedTuple):
+    """What a file of one TYPE has beside what all have."""
+
+    values: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
+    has_depot: bool = True
+
+
+LAYOUTS = {
+    "TSP": Layout(has_depot=False),
+    "CVRP": Layout(("CAPACITY",), ("DEMAND_SECTION", "DEPOT_SECTION")),
+    "OP": Layout(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
+}
+COMMON_VALUES = (
+    "NAME",
+    "TYPE",
+    "DIMENSION",
+    "EDGE_WEIGHT_TYPE",
+    "EDGE_WEIGHT_FORMAT",
+    "NODE_COORD_TYPE",
+    "DISPLAY_DATA_TYPE",
+)
+COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
+SUPPORTED = f"supported are files of TYPE {', '.join(LAYOUTS)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}"
+GRAMMAR = Grammar(
+    values=(*COMMON_VALUES, "CAPACITY", "COST_LIMIT"),
+    sections=(*COMMON_SECTIONS, "DEMAND_SECTION", "NODE_SCORE_SECTION", "DEPOT_SECTION"),
+    unsupported={
+        "EDGE_WEIGHT_SECTION": "an explicit distance matrix",
+        "EDGE_DATA_FORMAT": "a graph that is not complete",
+        "EDGE_DATA_SECTION": "a graph that is not complete",
+        "FIXED_EDGES_SECTION": "a set of fixed edges",
+        "DISTANCE": "a maximum route duration",
+        "SERVICE_TIME": "a service time",
+        "SERVICE_TIME_SECTION": "a service time",
+        "TIME_WINDOW_SECTION": "a set of time windows",
+        "VEHICLES": "a limit on the number of vehicles",
+    },
+    supported=SUPPORTED,
+)
+
+
+def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstance:
+    """Read a TSP, CVRP or OP instance, and the best known solution that lies beside it.
+
+    A solution is looked for under the same name, with `.opt.tour` or `.tour` (TSP), or `.sol` (CVRP,
+    OP) instead of the ending, and as a line ``name : cost`` of a file `solutions` in the same folder.
+
+    Args:
+        path: The file; its contents, not its ending, say what it is.
+        max_nodes: Larger files are refused. Memory grows with 12 bytes times the square of the nodes.
+
+    Raises:
+        InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.
+        UnsupportedFile: The file uses something that is not supported.
+        OSError: The file cannot be opened.
+    """
+    path = Path(path)
+    document = parse(path, max_file_bytes(max_nodes), GRAMMAR)
+    kind, metric = check_kind(document), check_metric(document)
+    dimension = check_dimension(document, max_nodes)
+    coords = read_coords(document, dimension)
+    ids = np.arange(1, dimension + 1)
+    if LAYOUTS[kind].has_depot:
+        depot = read_depot(document, dimension)
+        ids = np.concatenate(([depot], ids[ids != depot]))
+    coords = coords[ids - 1]
+    distances = distance_matrix(coords, metric)
+    name = document.values["NAME"].text if "NAME" in document.values else path.name
+    problem, instance, cost_limit, scores = make_instance(document, kind, ids, coords, distances)
+    file_instance = FileInstance(
+        name=name,
+        path=path,
+        comments=tuple(document.comments),
+        metric=metric,
+        ids=ids,
+        coords=coords,
+        distances=distances,
+        scale=unit_scale(coords),
+        problem=problem,
+        instance=instance,
+        cost_limit=cost_limit,
+        scores=scores,
+    )
+    best_known, best_tour = find_best_known(file_instance)
+    return replace(file_instance, best_known=best_known, best_tour=best_tour)
+
+
+def make_instance(
+    document: Document, kind: str, ids: IntArray, coords: FloatArray, distances: IntArray
+) -> tuple[Problem[Any, Any], Any, int | None, IntArray | None]:
+    """Make the problem and its one-row instance, with OP's length limit and scores."""
+    scale = unit_scale(coords)
+    scaled_coords, scaled_distances = scale_coords(coords, scale), scale_distances(distances, scale)
+    if kind == "TSP":
+        return TSP(len(ids)), TSPInstance(scaled_coords, scaled_distances), None, None
+    if kind == "CVRP":
+        demand, capacity = read_demand(document, ids)
+        # A smaller capacity is fine for this instance, but the problem could not generate others with it.
+        cvrp = CVRP(len(ids) - 1, capacity=capacity if capacity >= MAX_DEMAND else None)
+        return cvrp, CVRPInstance(scaled_coords, demand[None], np.array([capacity]), scaled_distances), None, None
+    cost_limit = document.integer("COST_LIMIT", 0)
+    scores = read_integers(document, "NODE_SCORE_SECTION", "score", ids)
+    instance = orienteering_instance(scaled_coords, scaled_distances, scores, cost_limit, scale)
+    return OP(len(ids) - 1, max_length=float(instance.max_length[0])), instance, cost_limit, scores
+
+
+def check_kind(document: Document) -> str:
+    """Return the TYPE after checking that it is supported and that the file holds nothing foreign to it."""
+    text, line = document.value("TYPE")
+    kind = text.split()[0] if text else ""  # TSPLIB adds authors' names: "TSP (M.~Hofmeister)"
+    if kind not in LAYOUTS:
+        raise UnsupportedFile(document.path, line, f"TYPE {found(text)} is not supported; {SUPPORTED}")
+    layout = LAYOUTS[kind]
+    lines = {key: value.line for key, value in document.values.items()}
+    lines |= {key: section.line for key, section in document.sections.items()}
+    for keyword, line in lines.items():
+        if keyword not in (*COMMON_VALUES, *COMMON_SECTIONS, *layout.values, *layout.sections):
+            raise InvalidFile(document.path, line, f"{keyword} has no place in a file of TYPE {kind}")
+    return kind
+
+
+def check_metric(document: Document) -> str:
+    """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with its companions."""
+    metric, line = document.value("EDGE_WEIGHT_TYPE")
+    if metric not in METRICS:
+        raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {SUPPORTED}")
+    for keyword, expected in (("EDGE_WEIGHT_FORMAT", "FUNCTION"), ("NODE_COORD_TYPE", "TWOD_COORDS")):
+        text, line = document.values.get(keyword, Value(expected, 0))
+        if text != expected:
+            raise UnsupportedFile(document.path, line, f"{keyword} {found(text)} is not supported; expected {expected}")
+    return metric
+
+
+def check_dimension(document: Document, max_nodes: int) -> int:
+    """Return the DIMENSION after checking its range, before anything of its size is allocated."""
+    dimension = document.integer("DIMENSION", 2)
+    if dimension > max_nodes:
+        raise UnsupportedFile(
+            document.path,
+            document.value("DIMENSION").line,
+            f"DIMENSION {dimension} exceeds {max_nodes}; read with a larger max_nodes if memory allows for it",
+        )
+    return dimension
+
+
+def read_coords(document: Document, dimension: int) -> FloatArray:
+    """Return the coordinates of nodes 1 to `dimension`: float64 (dimension, 2)."""
+    rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
+    if "DISPLAY_DATA_SECTION" in document.sections:  # for drawings; checked, so that no fault goes unseen
+        for texts, line in document.rows_by_node("DISPLAY_DATA_SECTION", dimension, "x y"):
+            [document.parse_coordinate(text, line) for text in texts]
+    coords = np.array([[document.parse_coordinate(text, line) for text in texts] for texts, line in rows])
+    extent = float((coords.max(axis=0) - coords.min(axis=0)).max())
+    if 0 < extent < MIN_EXTENT:
+        line = document.section("NODE_COORD_SECTION").line
+        raise InvalidFile(
+            document.path, line, f"all nodes lie within {extent:g}, expected 0 or at least {MIN_EXTENT:g}"
+        )
+    return coords
+
+
+def read_depot(document: Document, dimension: int) -> int:
+    """Return the number of the one depot."""
+    depots = document.integers("DEPOT_SECTION")
+    if not depots:
+        raise InvalidFile(document.path, document.section("DEPOT_SECTION").line, "found no depot, expected one")
+    if len(depots) > 1:
+        raise UnsupportedFile(
+            document.path, depots[1][1], f"multiple depots ({len(depots)}) are not supported; expected one"
+        )
+    depot, line = depots[0]
+    if not 1 <= depot <= dimension:
+        raise InvalidFile(document.path, line, f"found depot {depot}, expected a node from 1 to {dimension}")
+    return depot
+
+
+def read_integers(document: Document, keyword: str, what: str, ids: IntArray, high: int | None = None) -> IntArray:
+    """Return one integer from 0 to `high` per node, in the order of `ids`: int64 (A,)."""
+    values = []
+    for texts, line in document.rows_by_node(keyword, len(ids), what):
+        value = document.parse_integer(texts[0], line, 0, what)
+        if high is not None and value > high:
+            raise InvalidFile(document.path, line, f"{what}: found {value}, expected at most the CAPACITY {high}")
+        values.append(value)
+    return np.array(values, dtype=np.int64)[ids - 1]
+
+
+def read_demand(document: Document, ids: IntArray) -> tuple[IntArray, int]:
+    """Return the demands in the order of `ids`, int64 (A,), and the capacity."""
+    capacity = document.integer("CAPACITY", 1)
+    demand = read_integers(document, "DEMAND_SECTION", "demand", ids, high=capacity)
+    if demand[0] != 0:
+        _, line = document.rows_by_node("DEMAND_SECTION", len(ids), "demand")[ids[0] - 1]
+        raise InvalidFile(document.path, line, f"found demand {demand[0]} at the depot, node {ids[0]}; expected 0")
+    return demand, capacity
+
+
+def write_instance(path: str | Path, instance: FileInstance) -> None:
+    """Write an instance so that `read_instance` gives the same values again, node numbers included.
+
+    The file is there complete or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    by_id = np.argsort(instance.ids)
+    kind = instance.problem.name
+    lines = [f"NAME : {instance.name}", *(f"COMMENT : {comment}" for comment in instance.comments)]
+    lines += [f"TYPE : {kind}", f"DIMENSION : {len(by_id)}", f"EDGE_WEIGHT_TYPE : {instance.metric}"]
+    if kind == "CVRP":
+        lines.append(f"CAPACITY : {instance.instance.capacity[0]}")
+    elif kind == "OP":
+        lines.append(f"COST_LIMIT : {instance.cost_limit}")
+    lines.append("NODE_COORD_SECTION")
+    lines += [f"{i} {shortest(x)} {shortest(y)}" for i, (x, y) in enumerate(instance.coords[by_id].tolist(), start=1)]
+    if kind == "CVRP":
+        lines.append("DEMAND_SECTION")
+        lines += [f"{i} {demand}" for i, demand in enumerate(instance.instance.demand[0, by_id], start=1)]
+    elif instance.scores is not None:
+        lines.append("NODE_SCORE_SECTION")
+        lines += [f"{i} {score}" for i, score in enumerate(instance.scores[by_id], start=1)]
+    if LAYOUTS[kind].has_depot:
+        lines += ["DEPOT_SECTION", str(instance.ids[0]), "-1"]
+    lines += ["EOF", ""]
+    write_atomically(Path(path), "\n".join(lines).encode())
+
+
+def shortest(number: float) -> str:
+    """Write a number with the fewest digits that read back as the same float64."""
+    return str(int(number)) if number.is_integer() else repr(number)
