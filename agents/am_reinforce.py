@@ -18,23 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import checkpoint
 import gymnasium as gym
 import numpy as np
 import torch
 import tyro
+from torch import Tensor
+
+import checkpoint
+import routing_gym  # noqa: F401  (registers the ids)
 from attention_model import AttentionModel, ModelConfig
 from baselines import Baseline, ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from decoding import decode, log_probability, sampling_choice, solve
 from embeddings import FEATURES
 from reference import reference_cost
 from report import Report
-from torch import Tensor
-from tuning import faster_precision, keep_freed_memory
-
-import routing_gym  # noqa: F401  (registers the ids)
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
+from tuning import faster_precision, keep_freed_memory
 
 TRAINING_STREAM, HELD_OUT_STREAM = 0, 1  # 2 is baselines.EVALUATION_STREAM
 HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
@@ -256,7 +256,9 @@ def set_up(args: Args) -> tuple[Trainer, Path]:
     """
     if args.resume is None:
         trainer = Trainer(args)
-        name = args.name or f"{trainer.problem.name}-{trainer.problem.num_nodes}-{args.baseline}-seed{args.seed}".lower()
+        name = (
+            args.name or f"{trainer.problem.name}-{trainer.problem.num_nodes}-{args.baseline}-seed{args.seed}".lower()
+        )
         folder = args.runs / name
         try:
             folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The attention model of Kool et al. (2019), "Attention, Learn to Solve Routing Problems!"
+"""The attention model of Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", section 3.
 
 It knows no problem: `Features` says which observations it reads. The encoder runs once per instance
 (`encode`), the decoder any number of queries per instance (`logits`), so that one function serves a
@@ -14,8 +14,9 @@ from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
-from embeddings import Features
 from torch import Tensor, nn
+
+from embeddings import Features
 
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
 

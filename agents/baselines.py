@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
+from torch import Tensor
+
 from attention_model import AttentionModel
 from decoding import solve
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
-from scipy import stats
-from torch import Tensor
 
 EVALUATION_STREAM = 2  # see am_reinforce.stream
 
@@ -146,15 +147,15 @@ class RolloutBaseline(Baseline):
 
 
 class SharedBaseline(Baseline):
-    """Mean cost of the other tours of the same instance, leave-one-out (Kool et al. 2019b, "Buy 4
-    REINFORCE samples, get a baseline for free!").
+    """Mean cost of the other tours of the same instance: leave-one-out.
 
-    With forced starts, tour k starts at node k, as in POMO (Kwon et al. 2020).
+    Kool et al. (2019b), "Buy 4 REINFORCE samples, get a baseline for free!". With forced starts, tour k
+    starts at node k, as in POMO (Kwon et al. 2020).
 
     Args:
         problem: The rules.
         num_tours: Tours per instance.
-        force_starts: Whether to force the starts where every node is the first of an optimal solution.
+        force_starts: Whether to force the starts, on problems with `any_first_node`.
 
     Raises:
         ValueError: Fewer than two tours, or more forced starts than nodes.

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from attention_model import AttentionModel
-from decoding import cheapest, pad
 from torch import Tensor
 
+from attention_model import AttentionModel
+from decoding import cheapest, pad
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import Problem
 from routing_gym.rollout import Rollout

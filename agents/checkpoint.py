@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
 from routing_gym.problem import Problem
 from routing_gym.problems import make_problem
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 FORMAT = "routing-gym attention model 1"
 
@@ -42,9 +43,9 @@ def save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
         save_file(contiguous, temporary, metadata={"format": FORMAT, "header": json.dumps(header)})
-        with open(temporary, "rb") as file:
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, SafetensorError):  # how safetensors reports a full or read-only disk
@@ -67,7 +68,7 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
                 raise CheckpointError(
                     f"{path}: written by something else (format {metadata.get('format')!r}); expected {FORMAT!r}"
                 )
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["header"])
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["header"])  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError, KeyError) as error:
         raise CheckpointError(
             f"{path}: not a whole safetensors file ({error}); it is damaged or of another format"

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from attention_model import AttentionModel, Encoding
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import Problem
 from routing_gym.rollout import Policy, Rollout, rollout
-from torch import Tensor
 
 Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
 
@@ -216,7 +217,9 @@ def mirror(coords: Tensor, symmetry: int) -> Tensor:
 def cheapest(actions: Tensor, cost: Tensor, batch_size: int) -> Rollout:
     """Keep the cheapest of each instance's tours, which lie side by side."""
     cost, best = cost.unflatten(0, (batch_size, -1)).min(dim=1)
-    return Rollout(actions.unflatten(0, (batch_size, -1))[torch.arange(batch_size, device=best.device), best], cost, None)
+    return Rollout(
+        actions.unflatten(0, (batch_size, -1))[torch.arange(batch_size, device=best.device), best], cost, None
+    )
 
 
 def better_of(found: list[Rollout]) -> Rollout:

@@ -26,13 +26,12 @@ from typing import Any
 import numpy as np
 import torch
 import tyro
+from rich.console import Console
+from rich.progress import Progress
+
 from beam_search import beam_search
 from checkpoint import load_model
 from decoding import Decoding, solve
-from rich.console import Console
-from rich.progress import Progress
-from tuning import keep_freed_memory
-
 from routing_gym import data
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.npz import load_npz
@@ -42,6 +41,7 @@ from routing_gym.problem import Problem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import SOLVERS, Solution, make_solver
+from tuning import keep_freed_memory
 
 Method = Callable[[Problem[Any, Any], Any], Solution]
 

@@ -15,11 +15,11 @@ from typing import Literal
 
 import torch
 import tyro
+from torch import Tensor
+
 from attention_model import AttentionModel, ModelConfig
 from checkpoint import CheckpointError, describe, prefixed, save
 from embeddings import FEATURES
-from torch import Tensor
-
 from routing_gym.problems import make_problem
 
 RENAMED = {  # ours: the original's, both without ".weight" / ".bias"

@@ -32,5 +32,7 @@ def reference_cost(problem: Problem[Any, Any], instance: Any, cache: Path) -> fl
         return None
     solution = solver.solve(problem, instance, num_workers=os.cpu_count() or 1, progress=True, cache=cache)
     if solution.failed.any():
-        raise ValueError(f"{solver.name} failed on {int(solution.failed.sum())} held-out instances: {set(solution.status)}")
+        raise ValueError(
+            f"{solver.name} failed on {int(solution.failed.sum())} held-out instances: {set(solution.status)}"
+        )
     return float(solution.cost.mean())

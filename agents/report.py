@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attention_model import AttentionModel
-from decoding import solve
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
+from attention_model import AttentionModel
+from decoding import solve
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import Problem

@@ -16,17 +16,17 @@ from typing import Annotated, Any, Literal
 
 import torch
 import tyro
-from attention_model import AttentionModel
-from checkpoint import load_model
-from decoding import GREEDY, Decoding, solve
-from tuning import keep_freed_memory
 from rich.console import Console
 from rich.table import Table
 
+from attention_model import AttentionModel
+from checkpoint import load_model
+from decoding import GREEDY, Decoding, solve
 from routing_gym import data, render
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 from routing_gym.problems import OPInstance
+from tuning import keep_freed_memory
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,9 @@ def read_files(args: Args, problem: Problem[Any, Any]) -> list[data.FileInstance
     args.out.mkdir(parents=True, exist_ok=True)
     for file in files:
         if file.problem.name != problem.name:
-            raise ValueError(f"{file.path} is a {file.problem.name}, but {args.checkpoint} was trained on {problem.name}")
+            raise ValueError(
+                f"{file.path} is a {file.problem.name}, but {args.checkpoint} was trained on {problem.name}"
+            )
         for path in outputs(args, file):
             if path.exists() and not args.overwrite:
                 raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")

@@ -24,10 +24,11 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "agents"))
 
+from hardware import describe_machine  # noqa: E402
+
 import am_reinforce  # noqa: E402
 from attention_model import AttentionModel  # noqa: E402
 from decoding import solve  # noqa: E402
-from hardware import describe_machine  # noqa: E402
 from tuning import keep_freed_memory  # noqa: E402
 
 
@@ -136,7 +137,12 @@ def main(args: Args) -> list[dict[str, float | str]]:
                 )
     Console().print(table)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    figures = {"machine": describe_machine(), "batch_size": args.batch_size, "keep_memory": args.keep_memory, "rows": rows}
+    figures = {
+        "machine": describe_machine(),
+        "batch_size": args.batch_size,
+        "keep_memory": args.keep_memory,
+        "rows": rows,
+    }
     args.out.write_text(json.dumps(figures, indent=2) + "\n")
     return rows
 

@@ -1,0 +1,66 @@
+"""Routing problems as batched pure functions and Gymnasium environments.
+
+Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,...,1000}`, and
+`routing/TSP` etc. with `num_nodes=`, each also as a native vector environment. Needs no torch.
+"""
+
+import gymnasium as _gymnasium
+
+from routing_gym.envs import RoutingEnv, RoutingVectorEnv
+from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
+from routing_gym.problems import (
+    CVRP,
+    OP,
+    PCTSP,
+    PROBLEMS,
+    SDVRP,
+    SPCTSP,
+    TSP,
+    CVRPInstance,
+    OPInstance,
+    PCTSPInstance,
+    SDVRPInstance,
+    SPCTSPInstance,
+    TSPInstance,
+    make_problem,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CVRP",
+    "OP",
+    "PCTSP",
+    "SDVRP",
+    "SIZES",
+    "SPCTSP",
+    "TSP",
+    "CVRPInstance",
+    "InfeasibleTour",
+    "InvalidInstance",
+    "OPInstance",
+    "PCTSPInstance",
+    "Problem",
+    "RoutingEnv",
+    "RoutingVectorEnv",
+    "SDVRPInstance",
+    "SPCTSPInstance",
+    "TSPInstance",
+    "make_problem",
+]
+
+SIZES = (10, 20, 50, 100, 200, 500, 1000)  # numbers of nodes that have an id of their own
+
+
+def _register() -> None:
+    for name in PROBLEMS:
+        for size in (None, *SIZES):
+            _gymnasium.register(
+                f"routing/{name}" if size is None else f"routing/{name}-{size}",
+                entry_point="routing_gym.envs:RoutingEnv",
+                vector_entry_point="routing_gym.envs:RoutingVectorEnv",
+                kwargs={"problem": name} if size is None else {"problem": name, "num_nodes": size},
+            )
+
+
+_register()

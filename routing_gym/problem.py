@@ -61,7 +61,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     instance_type: ClassVar[type]
     has_depot: ClassVar[bool] = True  # node 0
     fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
-    any_first_node: ClassVar[bool] = False  # every node is the first of some optimal solution
+    any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as POMO does
     min_nodes: ClassVar[int] = 1
 
     num_nodes: int

@@ -11,16 +11,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import am_reinforce
-import checkpoint
 import numpy as np
 import pytest
-import solve as solve_script
 import torch
+
+import am_reinforce
+import checkpoint
+import solve as solve_script
 from am_reinforce import Args
 from attention_model import ModelConfig
 from baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
-
 from routing_gym.problems import PROBLEMS
 
 AGENTS = Path(am_reinforce.__file__).parent
@@ -64,7 +64,13 @@ def logged(folder: Path) -> list[dict]:
 @pytest.mark.parametrize("steps", [6, 7])
 @pytest.mark.parametrize(
     ("baseline", "precision"),
-    [("rollout", "float32"), ("rollout", "bfloat16"), ("exponential", "float32"), ("shared", "float32"), ("none", "float32")],
+    [
+        ("rollout", "float32"),
+        ("rollout", "bfloat16"),
+        ("exponential", "float32"),
+        ("shared", "float32"),
+        ("none", "float32"),
+    ],
 )
 def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps, precision):
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
@@ -199,7 +205,9 @@ def test_shared_baseline_needs_two_tours(tiny):
 
 
 def test_problem_settings_from_the_command_line(tiny):
-    trainer = am_reinforce.Trainer(replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"}))
+    trainer = am_reinforce.Trainer(
+        replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"})
+    )
     assert trainer.problem == PROBLEMS["OP"](10, prize="uniform", max_length=1.5)
 
 

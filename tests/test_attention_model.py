@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+
 from attention_model import AttentionModel, ModelConfig
 from beam_search import beam_search, branch
 from decoding import Decoding, decode, greedy_choice, log_probability, mirror, sampling_choice, solve
 from embeddings import FEATURES
-
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import PROBLEMS, make_problem
 

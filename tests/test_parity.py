@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import import_original
 import numpy as np
 import pytest
 import torch
+
+import import_original
 from checkpoint import CheckpointError, load_model
 from decoding import solve
-
 from routing_gym.arrays import gather, scatter, select, to_backend
 from routing_gym.data.paper import paper_test_set
 from routing_gym.problems import CVRP, SDVRP, make_problem
@@ -75,9 +75,7 @@ class OriginalSDVRP(SDVRP):
         whole = replace(state, load=torch.zeros_like(action), remaining_demand=torch.zeros_like(instance.demand))
         new_state, cost = super().step(instance, whole, action)
         load = (state.load + delivered) * (action != 0)
-        return replace(
-            new_state, load=load, remaining_demand=remaining, undelivered=(remaining > 0).sum(1)
-        ), cost
+        return replace(new_state, load=load, remaining_demand=remaining, undelivered=(remaining > 0).sum(1)), cost
 
     def observe_dynamic(self, instance, state):
         free = (1 - state.load)[:, None]
@@ -104,7 +102,9 @@ def test_same_costs_and_tours_as_the_authors_code(run):
     found = solve(model, problem, instance)
     np.testing.assert_allclose(found.cost[:20], expected["first"], atol=1e-4)
     assert found.cost.double().mean().item() == pytest.approx(expected["mean"], abs=1e-4)
-    tour, reference = (np.trim_zeros(np.asarray(actions), "b").tolist() for actions in (found.actions[0], expected["tour0"]))
+    tour, reference = (
+        np.trim_zeros(np.asarray(actions), "b").tolist() for actions in (found.actions[0], expected["tour0"])
+    )
     assert tour == reference
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
@@ -49,7 +49,8 @@ def check_field(
     values = getattr(instance, field)
     if not isinstance(values, np.ndarray) or values.dtype != dtype:
         found = f"dtype {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
-        raise InvalidInstance(f"{field}: expected a {np.dtype(dtype).name} array, got {found}")
+        expected = "an int64" if dtype is np.int64 else "a float32"
+        raise InvalidInstance(f"{field}: expected {expected} array, got {found}")
     if values.ndim != 1 + len(shape) or values.shape[1:] != shape:
         expected = ", ".join(["B", *map(str, shape)])
         raise InvalidInstance(f"{field}: expected shape ({expected}), got {values.shape}")

@@ -32,7 +32,14 @@ from routing_gym.problems.checks import (
     like,
     tour_length,
 )
-from routing_gym.problems.geometry import leg_length, longest_leg, node_spaces, uniform_coords, with_depot
+from routing_gym.problems.geometry import (
+    MAX_FLOAT,
+    leg_length,
+    longest_leg,
+    node_spaces,
+    uniform_coords,
+    with_depot,
+)
 
 MAX_DEMAND = 9  # of generated instances
 StateT = TypeVar("StateT")
@@ -104,8 +111,8 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
 
     def validate(self, instance: CVRPInstance) -> None:
         check_nodes(instance, self.num_actions)
-        check_field(instance, "capacity", (), np.int64, 1, np.iinfo(np.int64).max)
-        check_field(instance, "demand", (self.num_actions,), np.int64, 0, np.iinfo(np.int64).max)
+        check_field(instance, "capacity", (), np.int64, 1, MAX_FLOAT)
+        check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_FLOAT)
         check_batch(instance)
         check_depot_values(instance, "demand")
         customers = instance.demand[:, 1:]
@@ -220,8 +227,5 @@ def check_loads(instance: CVRPInstance, tours: IntArray) -> None:
         load = np.where(node == 0, 0, load + demand[every_row, node])
         if (load > capacity).any():
             row = int(np.argmax(load > capacity))
-            raise InfeasibleTour(
-                row,
-                step,
-                f"load {load[row]} exceeds capacity {capacity[row]} at node {node[row]}; return to the depot (0) first.",
-            )
+            found = f"load {load[row]} exceeds capacity {capacity[row]} at node {node[row]}"
+            raise InfeasibleTour(row, step, f"{found}; return to the depot (0) first.")

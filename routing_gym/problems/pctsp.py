@@ -169,7 +169,8 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
 
     def why_illegal(self, instance: PCTSPInstance, state: PCTSPState, row: int, action: int) -> str:
         if action == 0:
-            return f"the prize collected, {float(state.collected[row]):.4g}, is below {MIN_PRIZE:g} and customers remain"
+            collected = float(state.collected[row])
+            return f"the prize collected, {collected:.4g}, is below {MIN_PRIZE:g} and customers remain"
         return f"customer {action} is already visited"
 
     def observe_static(self, instance: PCTSPInstance) -> dict[str, Array]:

@@ -1,0 +1,45 @@
+# Needs make and Python 3.11 or newer; everything else goes into .venv. Another Python: make test PYTHON=python3.13
+PYTHON ?= python3
+# Another Gymnasium than that of constraints.txt, in an environment of its own: make test GYMNASIUM=1.2.2
+GYMNASIUM ?=
+VENV := .venv$(addprefix -gymnasium-,$(GYMNASIUM))
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help train test lint wheel clean
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
+
+train: $(READY)  ## train an attention model on TSP-20; another problem: ARGS="--env-id routing/CVRP-20"
+	$(BIN)/python agents/am_reinforce.py $(ARGS)
+
+test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+
+lint: $(READY)  ## check style, types and spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+wheel: $(READY)  ## build the wheel and import it in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build
+	@! $(BIN)/python -m zipfile --list dist/*.whl | grep -vE '^(File Name|routing_gym/|routing_gym-[^/]*\.dist-info/)'
+	$(BIN)/python -m venv dist/venv
+	dist/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd dist && venv/bin/python -c "import routing_gym, sys; assert 'torch' not in sys.modules; print('routing-gym', routing_gym.__version__)"
+
+clean:  ## delete the virtual environments and caches; keeps runs/
+	rm -rf .venv .venv-gymnasium-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set up once, and again when a dependency changes.
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "routing-gym needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
+	$(if $(GYMNASIUM),$(BIN)/python -m pip install --quiet --disable-pip-version-check gymnasium==$(GYMNASIUM))
+	@touch $@

@@ -1,0 +1,38 @@
+"""What the figures of a benchmark were measured on."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import routing_gym
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return commit, processor, accelerator, system and versions."""
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "commit": git.stdout.strip() or "unknown",
+        "processor": f"{models[0]}, {len(models)} cores" if models else platform.processor(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "system": platform.platform(),
+        "versions": {
+            "python": platform.python_version(),
+            "routing-gym": routing_gym.__version__,
+            **{name: version(name) for name in ("numpy", "torch", "gymnasium", "array-api-compat")},
+        },
+    }

@@ -1,0 +1,340 @@
+"""Episodes of one problem, side by side: what the single and the vector environment share."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+from gymnasium.error import InvalidAction, ResetNeeded
+
+from routing_gym import render
+from routing_gym.arrays import Array, converter, gather, map_arrays, select, to_numpy
+from routing_gym.problem import Problem
+from routing_gym.problems.geometry import match_distances
+
+AnyProblem = Problem[Any, Any]
+Lanes = npt.NDArray[np.intp]
+Reward = Literal["dense", "sparse"]
+OnIllegal = Literal["terminate", "raise"]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of all that an environment's future depends on; made by `get_state`, restored by `set_state`."""
+
+    problem: AnyProblem
+    instance: Any  # B instances
+    state: Any  # B states
+    cost: Array  # float64 (B,), of the episode so far
+    bound: Array  # float64 (B,), no legal tour costs more
+    finished: Array  # bool (B,)
+    illegal: Array  # bool (B,), ended by an illegal action
+    history: Array  # int64 (T, B), the latest actions of all lanes
+    num_actions: npt.NDArray[np.int64]  # (B,), how many of them belong to a lane's episode
+    generators: tuple[dict[str, Any], ...]  # states of the B random generators
+
+
+class Episodes:
+    """B lanes, each of them in an episode of its own.
+
+    Owns its arrays: what comes in is copied, and `instance` and `static` are overwritten row by row as
+    lanes start anew. The others are replaced, never written to.
+
+    Attributes:
+        instance: B instances.
+        static: Their observations that do not change.
+        state: B states.
+        mask: bool (B, A), the legal actions; call `refresh_mask` after `start`, `restart` and `step`.
+        cost: float64 (B,), of the episode so far.
+        bound: float64 (B,), no legal tour costs more.
+        finished: bool (B,), whether the episode has ended.
+        illegal: bool (B,), whether an illegal action has ended it.
+    """
+
+    instance: Any
+    static: dict[str, Array]
+    state: Any
+    mask: Array
+    cost: Array
+    bound: Array
+    finished: Array
+    illegal: Array
+
+    def __init__(
+        self,
+        problem: AnyProblem,
+        shape: tuple[()] | tuple[int],
+        reward: Reward,
+        on_illegal: OnIllegal,
+        backend: str = "numpy",
+        device: str | None = None,
+    ) -> None:
+        for name, value, choices in (("reward", reward, Reward), ("on_illegal", on_illegal, OnIllegal)):
+            if value not in get_args(choices):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}; got {value!r}")
+        self.problem = problem
+        self.shape = shape  # of the actions: () for the single environment, else (B,)
+        self.sparse = reward == "sparse"
+        self.raises = on_illegal == "raise"
+        self.backend = backend
+        self.device = device
+        self.copy = methodcaller("clone" if backend == "torch" else "copy")
+        self.started = False
+        self.connect()
+
+    def connect(self) -> None:
+        """Look up the backend: how to move an array to it, and its array-API namespace."""
+        self.move = converter(self.backend, self.device)
+        self.xp = array_namespace(self.move(np.zeros(0)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("move", "xp")}  # cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.connect()
+
+    @property
+    def batch_size(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    def start(self, instance: Any) -> None:
+        """Begin an episode in every lane, on B instances of any backend."""
+        self.instance = self.own(instance)
+        self.state = self.problem.initial(self.instance)
+        self.static = {key: self.copy(value) for key, value in self.problem.observe_static(self.instance).items()}
+        self.bound = self.as_float64(self.problem.cost_bound(self.instance))
+        self.cost = self.xp.zeros_like(self.bound)
+        self.finished = self.problem.done(self.instance, self.state)  # all False
+        self.illegal = self.xp.zeros_like(self.finished)
+        self.history: deque[Array] = deque()  # actions (B,) of the latest steps
+        self.begin = np.zeros(self.batch_size, dtype=np.int64)  # the step at which each lane's episode began
+        self.now = 0  # steps taken
+        self.started = True
+
+    def restart(self, lanes: Lanes, instance: Any) -> None:
+        """Begin an episode in some lanes, on one instance for each of them."""
+        if len(lanes) == self.batch_size:
+            return self.start(instance)
+        index = self.move(lanes)
+        fresh = self.own(instance)
+        write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
+        self.instance, fresh = match_distances((self.instance, fresh))
+        map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
+        for key, value in self.problem.observe_static(fresh).items():
+            write(self.static[key], index, value)
+        self.state = map_arrays(
+            lambda old, new: write(self.copy(old), index, new), self.state, self.problem.initial(fresh)
+        )
+        for name in ("cost", "finished", "illegal"):
+            setattr(self, name, write(self.copy(getattr(self, name)), index, 0))
+        self.begin[lanes] = self.now
+        while len(self.history) > self.now - self.begin.min():
+            self.history.popleft()
+        return None
+
+    def refresh_mask(self) -> None:
+        """Compute the mask; apart from the steps, so that it is computed once where lanes start anew."""
+        self.mask = self.problem.action_mask(self.instance, self.state)
+
+    def step(self, actions: Any, idle: Lanes) -> Array:
+        """Take one action in every lane.
+
+        Args:
+            actions: Integers of shape `shape`.
+            idle: Lanes that start anew after this step; their actions are ignored, and what becomes of
+                them here means nothing.
+
+        Returns:
+            Rewards: float64 (B,).
+
+        Raises:
+            InvalidAction: Wrong type, shape or range; or illegal, where that is to raise.
+            ResetNeeded: Before the first reset.
+        """
+        self.require_start("step")
+        taken = self.as_actions(actions, idle)
+        illegal = ~gather(self.mask, taken)
+        any_illegal = bool(self.xp.any(illegal))
+        if any_illegal:
+            illegal_lanes = np.flatnonzero(to_numpy(illegal))
+            if self.raises:
+                raise self.illegal_action(int(illegal_lanes[0]), taken)
+            self.put_legal(taken, illegal_lanes)
+        state, cost = self.problem.step(self.instance, self.state, taken)
+        cost = self.as_float64(cost)
+        if any_illegal:
+            state = map_arrays(lambda old, new: self.where(illegal, old, new), self.state, state)
+            cost = self.where(illegal, 0.0 * cost, cost)
+        self.state, self.illegal = state, illegal
+        self.finished = self.problem.done(self.instance, state) | illegal
+        self.cost = self.cost + cost
+        self.history.append(taken)
+        self.now += 1
+        reward = 0.0 - (self.where(self.finished, self.cost, 0.0 * cost) if self.sparse else cost)  # never -0.0
+        if any_illegal:
+            paid = 0.0 * cost if self.sparse else self.cost
+            reward = self.where(illegal, paid - (1.0 + self.bound), reward)
+        return reward
+
+    def as_actions(self, actions: Any, idle: Lanes) -> Array:
+        """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
+        try:
+            values = self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
+        except ValueError as error:
+            raise InvalidAction(f"actions: {error}") from error
+        if tuple(values.shape) != self.shape:
+            expected = f"shape ({self.shape[0]},), one per lane" if self.shape else "a single integer, shape ()"
+            raise InvalidAction(f"actions: expected {expected}; got shape {tuple(values.shape)}")
+        if values.dtype != self.xp.int64 and not self.xp.isdtype(values.dtype, "integral"):
+            raise InvalidAction(f"actions: expected integers, got {values.dtype}")
+        taken = self.xp.reshape(self.xp.astype(values, self.xp.int64, copy=True), (self.batch_size,))
+        if len(idle):
+            self.put_legal(taken, idle)
+        outside = (taken < 0) | (taken >= self.problem.num_actions)
+        if bool(self.xp.any(outside)):
+            lane = int(np.argmax(to_numpy(outside)))
+            nodes = f"nodes are 0 to {self.problem.num_actions - 1}"
+            raise InvalidAction(f"{self.place(lane)}node {int(taken[lane])} does not exist; {nodes}")
+        return taken
+
+    def put_legal(self, actions: Array, lanes: Lanes) -> None:
+        """Overwrite the actions of some lanes with the first legal one."""
+        index = self.move(lanes)
+        actions[index] = self.xp.argmax(self.xp.astype(self.mask[index], self.xp.int8), axis=1)
+
+    def illegal_action(self, lane: int, actions: Array) -> InvalidAction:
+        """Say which lane chose which node, and why it is illegal."""
+        node = int(actions[lane])
+        reason = self.problem.why_illegal(self.instance, self.state, lane, node)
+        return InvalidAction(f"{self.place(lane)}node {node} is illegal: {reason}; choose one where action_mask is 1")
+
+    def place(self, lane: int) -> str:
+        return f"lane {lane}: " if self.shape else ""
+
+    def where(self, lanes: Array, first: Array, second: Array) -> Array:
+        """Pick the first array's rows in the lanes marked by bool (B,), else the second's."""
+        return self.xp.where(self.xp.reshape(lanes, (self.batch_size, *(1,) * (second.ndim - 1))), first, second)
+
+    def require_start(self, method: str) -> None:
+        """Raise ResetNeeded before the first reset."""
+        if not self.started:
+            raise ResetNeeded(f"call reset() before {method}()")
+
+    def observe(self, copy: bool) -> dict[str, Array]:
+        """Return the observations of all lanes; without `copy`, they may share memory with what is kept."""
+        observation = {**self.static, **self.problem.observe_dynamic(self.instance, self.state)}
+        if copy:
+            observation = {key: self.copy(value) for key, value in observation.items()}
+        observation["action_mask"] = self.mask_as_int8()
+        return observation
+
+    def observe_final(self, lanes: Lanes) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return copies of the observations and infos of some lanes, before they start anew."""
+        index = self.move(lanes)
+        instance, state = select(self.instance, index), select(self.state, index)
+        mask = self.xp.astype(self.problem.action_mask(instance, state), self.xp.int8)
+        observation = {key: value[index] for key, value in self.static.items()}
+        observation |= self.problem.observe_dynamic(instance, state)
+        observation["action_mask"] = mask
+        info = {"action_mask": self.copy(mask), "illegal_action": self.illegal[index], "cost": self.cost[index]}
+        return observation, info
+
+    def info(self, copy: bool) -> dict[str, Array]:
+        """Return the info of all lanes; without `copy`, it may share memory with what is kept."""
+        illegal, cost = (self.copy(self.illegal), self.copy(self.cost)) if copy else (self.illegal, self.cost)
+        return {"action_mask": self.mask_as_int8(), "illegal_action": illegal, "cost": cost}
+
+    def mask_as_int8(self) -> Array:
+        return self.xp.astype(self.mask, self.xp.int8)
+
+    def tours(self) -> list[npt.NDArray[np.int64]]:
+        """Actions of each lane's episode so far, without an illegal one at its end."""
+        actions = to_numpy(self.history_array())
+        starts = len(actions) - (self.now - self.begin)
+        ends = len(actions) - to_numpy(self.illegal)
+        return [actions[starts[lane] : ends[lane], lane].copy() for lane in range(self.batch_size)]
+
+    def render(self, render_mode: str) -> tuple[Any, ...]:
+        """Draw each lane's instance and tour: see the functions of `routing_gym.render`."""
+        self.require_start("render")
+        draw: dict[str, Callable[..., Any]] = {
+            "rgb_array": render.to_rgb_array,
+            "ansi": render.to_text,
+            "human": render.show,
+        }
+        instance, cost = map_arrays(to_numpy, self.instance), to_numpy(self.cost)
+        return tuple(
+            draw[render_mode](self.problem, select(instance, slice(lane, lane + 1)), tour, float(cost[lane]))
+            for lane, tour in enumerate(self.tours())
+        )
+
+    def history_array(self) -> Array:
+        """The latest actions of all lanes: int64 (T, B)."""
+        if self.history:
+            return self.xp.stack(tuple(self.history))
+        return self.move(np.zeros((0, self.batch_size), dtype=np.int64))
+
+    def own(self, batch: Any) -> Any:
+        """Copy a batch to the backend."""
+        return map_arrays(lambda x: self.copy(self.move(x)), batch)
+
+    def as_float64(self, x: Array) -> Array:
+        return self.xp.astype(x, self.xp.float64)
+
+    def save(self, generators: Sequence[np.random.Generator]) -> Snapshot:
+        """Copy everything.
+
+        Raises:
+            ResetNeeded: Before the first reset.
+        """
+        self.require_start("get_state")
+        return Snapshot(
+            problem=self.problem,
+            instance=self.own(self.instance),
+            state=self.own(self.state),
+            cost=self.copy(self.cost),
+            bound=self.copy(self.bound),
+            finished=self.copy(self.finished),
+            illegal=self.copy(self.illegal),
+            history=self.history_array(),
+            num_actions=self.now - self.begin,
+            generators=tuple(dict(generator.bit_generator.state) for generator in generators),
+        )
+
+    def load(self, snapshot: Snapshot, generators: Sequence[np.random.Generator]) -> None:
+        """Copy everything back.
+
+        Raises:
+            TypeError: Not a `Snapshot`.
+            ValueError: Of another problem or number of lanes.
+        """
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError(f"set_state needs what get_state returned, got {type(snapshot).__name__}")
+        found, expected = (snapshot.problem, len(snapshot.generators)), (self.problem, self.batch_size)
+        if found != expected:
+            raise ValueError(
+                f"set_state: the state is of {found[0]} in {found[1]} lanes, not {expected[0]} in {expected[1]}"
+            )
+        self.start(snapshot.instance)
+        self.state = self.own(snapshot.state)
+        for name in ("cost", "bound", "finished", "illegal"):
+            setattr(self, name, self.copy(self.move(getattr(snapshot, name))))
+        self.history.extend(self.copy(self.move(snapshot.history)))
+        self.now = len(self.history)
+        self.begin = self.now - snapshot.num_actions
+        self.refresh_mask()
+        for generator, state in zip(generators, snapshot.generators, strict=True):
+            generator.bit_generator.state = state
+
+
+def write(target: Array, index: Array, rows: Array) -> Array:
+    """Overwrite some rows of an array in place, and return it."""
+    target[index] = rows
+    return target

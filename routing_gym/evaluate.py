@@ -1,0 +1,289 @@
+"""What the methods cost: mean objective, gap to a reference, confidence intervals, wins, time.
+
+All comparisons are paired, instance by instance: the difference of two methods varies far less than the
+cost of an instance does. Intervals use Student's t from a series expansion, so that NumPy suffices.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.problem import Problem
+from routing_gym.solvers.base import Solution, require
+
+FloatArray = npt.NDArray[np.float64]
+
+CONFIDENCE = 0.95
+TIE = 1e-6  # costs this close, relative to the best, are equal: float32 coordinates give no more
+HEADER = ("method", "mean", "± 95 %", "gap %", "gap 95 % interval", "wins", "failed", "s/instance", "total s")
+
+
+class Interval(NamedTuple):
+    """An estimate and its confidence interval, nan where too few instances tell."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method in a table."""
+
+    method: str
+    is_bound: bool  # made with knowledge that no policy can have; takes no part in the wins
+    mean: Interval  # cost; prize for OP
+    gap: Interval  # percent of the reference's mean, positive is worse
+    wins: int  # instances on which no other method is better
+    failed: int  # instances without a tour; they count in no mean
+    seconds: float  # per instance
+    total_seconds: float  # sum over the instances; less on the clock where several processes shared them
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as text, in the order of `HEADER`."""
+        half_width = (self.mean.high - self.mean.low) / 2
+        return (
+            self.method + (" (bound)" if self.is_bound else ""),
+            number(self.mean.value, ".4f"),
+            number(half_width, ".4f"),
+            number(self.gap.value, ".3f"),
+            f"{number(self.gap.low, '.3f')} to {number(self.gap.high, '.3f')}" if self.gap.low == self.gap.low else "-",
+            str(self.wins),
+            str(self.failed),
+            number(self.seconds, ".3g"),
+            number(self.total_seconds, ".3g"),
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """A comparison of methods on one batch of instances."""
+
+    problem: str
+    objective: str  # what the mean is of: "cost" or "prize"
+    num_nodes: int
+    num_instances: int
+    reference: str
+    rows: tuple[Row, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)  # seed, commit, hardware: whatever belongs to the numbers
+
+    @property
+    def title(self) -> str:
+        noun = "instance" if self.num_instances == 1 else "instances"
+        details = "".join(f", {key} {value}" for key, value in self.about.items())
+        return (
+            f"{self.problem}-{self.num_nodes}, {self.num_instances} {noun}, mean {self.objective}, "
+            f"gap to {self.reference}{details}"
+        )
+
+    def text(self) -> str:
+        """Return the table for a terminal.
+
+        Raises:
+            ImportError: rich is not installed; names the extra.
+        """
+        table = require("rich.table").Table(title=self.title)
+        for place, name in enumerate(HEADER):
+            table.add_column(name, justify="right" if place else "left", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*row.cells())
+        console = require("rich.console").Console(file=io.StringIO(), width=160)
+        console.print(table)
+        return str(console.file.getvalue())
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        lines = [HEADER, ("---", *("---:",) * (len(HEADER) - 1)), *(row.cells() for row in self.rows)]
+        return f"{self.title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as plain numbers with full precision; None where there is none."""
+        records = []
+        for row in self.rows:
+            record: dict[str, Any] = {"method": row.method, "is_bound": row.is_bound}
+            for name, interval in (("mean", row.mean), ("gap", row.gap)):
+                record |= {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+            record |= {"wins": row.wins, "failed": row.failed}
+            record |= {"seconds": row.seconds, "total_seconds": row.total_seconds}
+            records.append({key: None if value != value else value for key, value in record.items()})
+        return records
+
+    def csv(self) -> str:
+        """Return the rows as comma-separated values, with a header."""
+        file = io.StringIO()
+        records = self.records()
+        writer = csv.DictWriter(file, fieldnames=list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return file.getvalue()
+
+    def json(self) -> str:
+        """Return everything as JSON."""
+        return json.dumps({**asdict(self), "rows": self.records()}, indent=2, allow_nan=False) + "\n"
+
+    def plot(self, path: Path | str) -> None:
+        """Draw gap against time per instance and write it to a file, its format by the suffix.
+
+        Raises:
+            ImportError: matplotlib is not installed; names the extra.
+        """
+        figure = require("matplotlib.figure", "render").Figure(figsize=(7, 4.5), layout="constrained")
+        axes = figure.add_subplot()
+        for row in self.rows:
+            if math.isnan(row.gap.value):
+                continue
+            half_width = None if math.isnan(row.gap.low) else [(row.gap.high - row.gap.low) / 2]
+            axes.errorbar(row.seconds, row.gap.value, yerr=half_width, fmt="o", capsize=3)
+            axes.annotate(row.cells()[0], (row.seconds, row.gap.value), (6, 4), textcoords="offset points", fontsize=8)
+        axes.set_xscale("log")
+        axes.set(
+            xlabel="seconds per instance", ylabel=f"gap to {self.reference} (%)", title=self.title.split(", mean")[0]
+        )
+        axes.margins(x=0.2)
+        axes.grid(alpha=0.3)
+        figure.savefig(path)
+
+
+def compare(
+    problem: Problem[Any, Any],
+    solutions: Mapping[str, Solution],
+    reference: str,
+    about: Mapping[str, Any] | None = None,
+) -> Table:
+    """Compare methods that have solved the same batch of instances.
+
+    Args:
+        problem: The problem.
+        solutions: By name of the method.
+        reference: Name of the method that the gaps refer to.
+        about: What belongs to the numbers: seed, commit, hardware.
+
+    Raises:
+        ValueError: No method of that name, or batches of different sizes.
+    """
+    if reference not in solutions:
+        raise ValueError(f"no method {reference!r} to refer to; the methods are {', '.join(solutions)}")
+    sizes = {name: len(solution.cost) for name, solution in solutions.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"the methods must have solved the same instances, got different numbers: {sizes}")
+    sign = -1.0 if problem.name == "OP" else 1.0
+    contenders = [solution.cost for solution in solutions.values() if not solution.is_bound]
+    best = np.fmin.reduce(contenders) if contenders else np.empty(0)
+    rows = []
+    for name, solution in solutions.items():
+        mean = mean_interval(sign * solution.cost[~solution.failed])
+        wins = 0 if solution.is_bound else int((solution.cost <= best + TIE * np.abs(best)).sum())
+        rows.append(
+            Row(
+                method=name,
+                is_bound=solution.is_bound,
+                mean=mean,
+                gap=gap_interval(solution.cost, solutions[reference].cost),
+                wins=wins,
+                failed=int(solution.failed.sum()),
+                seconds=float(solution.seconds.mean()),
+                total_seconds=float(solution.seconds.sum()),
+            )
+        )
+    objective = "prize" if problem.name == "OP" else "cost"
+    size = sizes[reference]
+    return Table(problem.name, objective, problem.num_nodes, size, reference, tuple(rows), dict(about or {}))
+
+
+def mean_interval(values: FloatArray) -> Interval:
+    """Mean of independent values and its 95 % confidence interval."""
+    if len(values) == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    mean = float(values.mean())
+    return around(mean, standard_error(values), len(values) - 1)
+
+
+def gap_interval(cost: FloatArray, reference: FloatArray) -> Interval:
+    """Gap of the mean cost to the mean reference in percent of the latter, with its 95 % interval.
+
+    The ratio of means, as Kool et al. (2019) report it. Its error is that of the paired residuals
+    cost - reference - gap x reference (ratio estimator; Cochran, Sampling Techniques, section 6.3).
+    Instances on which either failed (nan) are left out.
+    """
+    both = ~np.isnan(cost) & ~np.isnan(reference)
+    cost, reference = cost[both], reference[both]
+    scale = abs(float(reference.mean())) if len(reference) else 0.0
+    if scale == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    ratio = float((cost - reference).mean()) / scale
+    residuals = cost - reference - ratio * np.sign(reference.mean()) * reference
+    return around(100 * ratio, 100 * standard_error(residuals) / scale, len(cost) - 1)
+
+
+def controlled_mean(cost: FloatArray, control: FloatArray, control_mean: float) -> Interval:
+    """Mean cost over a large set of which only a sample is solved, by a control variate.
+
+    A method that is cheap enough to run on the whole set, and whose cost goes with the one looked for,
+    tells how the sample differs from the set: mean(cost) - b (mean(control) - control_mean), with b from
+    least squares. The interval is for the mean over the set, which must be much larger than the sample.
+
+    Args:
+        cost: (B,), of the sample.
+        control: (B,), the other method's cost on the sample.
+        control_mean: Its mean over the whole set.
+
+    Raises:
+        ValueError: Fewer than three instances.
+    """
+    if len(cost) < 3:
+        raise ValueError(f"a control variate needs at least 3 instances, got {len(cost)}")
+    deviation = control - control.mean()
+    slope = float(deviation @ cost) / float(deviation @ deviation) if deviation.any() else 0.0
+    mean = float(cost.mean()) - slope * (float(control.mean()) - control_mean)
+    residuals = cost - cost.mean() - slope * deviation
+    error = float(np.sqrt(residuals @ residuals / (len(cost) - 2) / len(cost)))
+    return around(mean, error, len(cost) - 2)
+
+
+def standard_error(values: FloatArray) -> float:
+    """Standard error of the mean; nan of fewer than two values."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def around(value: float, error: float, degrees: int) -> Interval:
+    """Return the interval around an estimate with a standard error."""
+    if degrees < 1:
+        return Interval(value, math.nan, math.nan)
+    half_width = student_quantile((1 + CONFIDENCE) / 2, degrees) * error
+    return Interval(value, value - half_width, value + half_width)
+
+
+def student_quantile(probability: float, degrees: int) -> float:
+    """Quantile of Student's t distribution, within 0.2 % at the 95 % level.
+
+    Exact for one and two degrees of freedom; else the expansion around the normal quantile
+    (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5).
+    """
+    if degrees == 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if degrees == 2:
+        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return float(z + sum(term / degrees**power for power, term in enumerate(terms, start=1)))
+
+
+def number(value: float, layout: str) -> str:
+    """Format a number; a dash for nan."""
+    return "-" if math.isnan(value) else format(value, layout)

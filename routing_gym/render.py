@@ -1,0 +1,323 @@
+"""One drawing of an instance and a tour, for every problem.
+
+Depot: a square. Customers: circles whose area grows with their demand or prize where the instance has
+one; grey and hollow while unvisited. Each vehicle trip, from depot to depot, has its own colour (Paul
+Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth trip on). An SDVRP
+customer that several trips serve has the first one's colour inside and the last one's around it.
+
+Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
+no line here. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import Array, euclidean, map_arrays, to_numpy
+from routing_gym.data.files import write_atomically
+from routing_gym.problem import Problem
+from routing_gym.problems.checks import as_tours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+AnyProblem = Problem[Any, Any]
+Trip = list[int]  # nodes in order; with a depot, the first is 0 and so is the last once the vehicle is back
+
+NODE_VALUES = {"demand": "demand", "prize": "prize", "expected_prize": "expected prize"}  # field: legend of its sizes
+COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933")
+GREY, DARK = "#999999", "#222222"
+INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders want even numbers of pixels
+WINDOW = "routing-gym"
+AXES_BOX = (0.02, 0.08, 0.96, 0.87)  # left, bottom, width, height in shares of the figure
+MAX_NODES_IN_LINE = 40
+
+
+def draw(
+    problem: AnyProblem,
+    instance: Any,
+    tour: Array,
+    cost: float | None = None,
+    title: str | None = None,
+    axes: Axes | None = None,
+) -> Figure:
+    """Draw one instance and the actions taken so far.
+
+    Args:
+        problem: The problem of the instance.
+        instance: One row of the problem's instance dataclass, NumPy or torch.
+        tour: Integers (T,), possibly none. An unfinished tour stays open and its current node is ringed;
+            actions after the end are ignored.
+        cost: For the title, in any unit; by default the sum of the step costs.
+        title: Replaces the default, which names the problem and the cost (OP: the prize).
+        axes: Where to draw; by default a new figure, unknown to pyplot.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        ValueError: The instance has several rows, or the tour a wrong shape, type or range.
+    """
+    require_matplotlib()
+    instance = one_row(instance)
+    actions, step_cost, done = replay(problem, instance, tour)
+    trips = split_trips(problem, actions, done)
+    if axes is None:
+        axes = new_figure().add_axes(AXES_BOX)
+    coords = instance.coords[0]
+    draw_trips(axes, coords, trips, problem.has_depot)
+    draw_nodes(axes, problem, instance, trips)
+    if not done and (actions or problem.has_depot):
+        node = actions[-1] if actions else 0
+        axes.plot(*coords[node], "o", ms=16, mfc="none", mec=DARK, ls="none", label="current", zorder=5)
+    axes.set_title(title if title is not None else headline(problem, instance, step_cost if cost is None else cost))
+    frame(axes, coords)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def to_rgb_array(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> npt.NDArray[np.uint8]:
+    """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
+    figure = draw(problem, instance, tour, cost)
+    figure.canvas.draw()
+    return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+
+
+def save(
+    path: str | os.PathLike[str],
+    problem: AnyProblem,
+    instance: Any,
+    tour: Array,
+    cost: float | None = None,
+    title: str | None = None,
+) -> None:
+    """Draw as `draw` does, into a PNG file that appears, or replaces an older one, only when complete.
+
+    Raises:
+        ValueError: The name does not end in .png.
+        OSError: The file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise ValueError(f"{path}: pictures are saved as PNG; choose a name that ends in .png")
+    figure = draw(problem, instance, tour, cost, title)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=PIXELS_PER_INCH)
+    write_atomically(path, picture.getvalue())
+
+
+def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> None:
+    """Draw as `draw` does, into one window that later calls reuse. Does not block.
+
+    Does nothing where matplotlib opens no window: without a display, or in a notebook.
+    """
+    require_matplotlib()
+    import matplotlib
+    from matplotlib import pyplot
+    from matplotlib.backends.registry import backend_registry
+
+    _, gui_framework = backend_registry.resolve_backend(matplotlib.get_backend())  # type: ignore[no-untyped-call]
+    if gui_framework is None:
+        return
+    figure = pyplot.figure(WINDOW, INCHES, clear=True)
+    draw(problem, instance, tour, cost, axes=figure.add_axes(AXES_BOX))
+    pyplot.pause(0.001)
+
+
+def to_text(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> str:
+    """Describe a tour in a few lines: cost, trips with their loads or prizes, the unvisited.
+
+    Takes the arguments of `draw`, and raises its ValueError.
+    """
+    instance = one_row(instance)
+    actions, step_cost, done = replay(problem, instance, tour)
+    trips = split_trips(problem, actions, done)
+    state = "complete" if done else "incomplete"
+    lines = [f"{headline(problem, instance, step_cost if cost is None else cost)}, steps {len(actions)}, {state}"]
+    amounts = trip_amounts(instance, trips)
+    for number, (trip, amount) in enumerate(zip(trips, amounts, strict=True), start=1):
+        lines.append(f"trip {number}: {' -> '.join(shorten(trip))}; {amount}length {length(instance, trip):.3f}")
+    visited = {node for trip in trips for node in trip}
+    unvisited = [node for node in range(int(problem.has_depot), problem.num_actions) if node not in visited]
+    if unvisited:
+        lines.append(f"unvisited: {', '.join(shorten(unvisited))}")
+    return "\n".join(lines)
+
+
+def one_row(instance: Any) -> Any:
+    """Bring an instance to NumPy, refusing a batch of several.
+
+    Raises:
+        ValueError: With the number of rows.
+    """
+    if len(instance.coords) != 1:
+        raise ValueError(f"instance: expected one row, got {len(instance.coords)}; pick one with `select`")
+    return map_arrays(to_numpy, instance)
+
+
+def replay(problem: AnyProblem, instance: Any, tour: Array) -> tuple[list[int], float, bool]:
+    """Take the actions of a tour until the episode is done.
+
+    Returns:
+        The actions taken, the sum of their costs, and whether the episode is done.
+
+    Raises:
+        ValueError: The tour has a wrong shape, type or range.
+    """
+    values = to_numpy(tour)
+    if values.ndim != 1:
+        raise ValueError(f"tour: expected shape (T,), got {values.shape}")
+    actions = as_tours(values[None], 1, problem.num_actions)[0] if len(values) else values
+    state, cost = problem.initial(instance), 0.0
+    for step, action in enumerate(actions):
+        state, step_cost = problem.step(instance, state, action[None])
+        cost += float(step_cost[0])
+        if problem.done(instance, state)[0]:
+            return actions[: step + 1].tolist(), cost, True
+    return actions.tolist(), cost, False
+
+
+def split_trips(problem: AnyProblem, actions: list[int], done: bool) -> list[Trip]:
+    """Cut the actions of an episode where they pass the depot; empty trips are left out."""
+    if not problem.has_depot:
+        return [actions + actions[:1] if done else actions] if actions else []
+    trips, trip = [], [0]
+    for node in actions:
+        trip.append(node)
+        if node == 0:
+            trips.append(trip)
+            trip = [0]
+    trips.append(trip)
+    return [trip for trip in trips if any(trip)]
+
+
+def headline(problem: AnyProblem, instance: Any, cost: float) -> str:
+    """Name the problem and the cost, or the prize where costs are negative prizes."""
+    label, value = ("prize", abs(cost)) if problem.cost_bound(instance)[0] <= 0 else ("cost", cost)
+    number = f"{value:.0f}" if float(value).is_integer() and value >= 100 else f"{value:.3f}"
+    return f"{problem.name}-{problem.num_nodes}: {label} {number}"
+
+
+def length(instance: Any, trip: Trip) -> float:
+    """Length of a trip in the metric of the instance."""
+    origin, destination = trip[:-1], trip[1:]
+    if getattr(instance, "distances", None) is not None:
+        return float(instance.distances[0, origin, destination].sum())
+    return float(euclidean(instance.coords[0, origin], instance.coords[0, destination]).sum())
+
+
+def trip_amounts(instance: Any, trips: list[Trip]) -> list[str]:
+    """Say what each trip delivers or collects, as in "load 29 of 30, "."""
+    if hasattr(instance, "demand"):
+        remaining, capacity = instance.demand[0].copy(), int(instance.capacity[0])
+        loads = []
+        for trip in trips:
+            load = 0
+            for node in trip:
+                delivered = min(int(remaining[node]), capacity - load)
+                remaining[node] -= delivered
+                load += delivered
+            loads.append(f"load {load} of {capacity}, ")
+        return loads
+    for field in ("real_prize", "expected_prize", "prize"):
+        if hasattr(instance, field):
+            return [f"prize {getattr(instance, field)[0, trip].sum():.3f}, " for trip in trips]
+    return [""] * len(trips)
+
+
+def shorten(nodes: Trip) -> list[str]:
+    """Write nodes out, leaving out the middle of long lists."""
+    words = [str(node) for node in nodes]
+    if len(words) <= MAX_NODES_IN_LINE:
+        return words
+    half = MAX_NODES_IN_LINE // 2
+    return [*words[:half], f"({len(words) - 2 * half} more)", *words[-half:]]
+
+
+def require_matplotlib() -> None:
+    """Raise ImportError, naming the extra to install, where matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError('pictures need matplotlib: pip install "routing-gym[render]"') from error
+
+
+def new_figure() -> Figure:
+    """Make a figure with a pixel canvas that is freed with its last reference, unlike pyplot's."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(INCHES, PIXELS_PER_INCH)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def draw_trips(axes: Axes, coords: Array, trips: list[Trip], has_depot: bool) -> None:
+    """Draw a line per trip; where there are several, their legs from and to the depot are thin."""
+    from matplotlib.collections import LineCollection
+
+    width = 1.8 if len(coords) <= 200 else 1.0
+    for number, trip in enumerate(trips):
+        start, stop = (1, len(trip) - int(trip[-1] == 0)) if has_depot else (0, len(trip))
+        points = coords[trip]
+        parts = [points[: start + 1], points[start:stop], points[stop - 1 :]]
+        widths = [width / 2, width, width / 2] if len(trips) > 1 else [width]
+        style = "-" if number < len(COLOURS) else (0, (4, 1.5))
+        colour = COLOURS[number % len(COLOURS)]
+        axes.add_collection(LineCollection(parts, linewidths=widths, colors=colour, linestyles=[style], zorder=2))
+
+
+def draw_nodes(axes: Axes, problem: AnyProblem, instance: Any, trips: list[Trip]) -> None:
+    """Draw the depot and the customers, sized by their demand or prize and coloured by their trips."""
+    coords = instance.coords[0]
+    first_trip = np.full(len(coords), -1)
+    last_trip = first_trip.copy()
+    for number, trip in enumerate(trips):
+        last_trip[trip] = number
+        first_trip[trip] = np.where(first_trip[trip] < 0, number, first_trip[trip])
+    nodes = np.arange(int(problem.has_depot), len(coords))
+    visited, unvisited = nodes[first_trip[nodes] >= 0], nodes[first_trip[nodes] < 0]
+    inside, around = (np.array(COLOURS)[trip[visited] % len(COLOURS)] for trip in (first_trip, last_trip))
+    if problem.has_depot:
+        axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
+    sizes = node_sizes(axes, instance)
+    edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
+    x, y = coords[visited].T
+    axes.scatter(x, y, s=sizes[visited], c=inside, edgecolors=around, linewidths=edge, zorder=3)
+    if len(unvisited):
+        x, y = coords[unvisited].T
+        axes.scatter(x, y, s=sizes[unvisited], c="white", edgecolors=GREY, linewidths=edge, zorder=3, label="unvisited")
+
+
+def node_sizes(axes: Axes, instance: Any) -> npt.NDArray[np.float64]:
+    """Return the marker area of every node in square points; where they differ, add examples to the legend."""
+    num_nodes = instance.coords.shape[1]
+    largest = min(max(6000 / num_nodes, 12.0), 150.0)
+    field = next((name for name in NODE_VALUES if hasattr(instance, name)), None)
+    if field is None or len(np.unique(getattr(instance, field)[0, 1:])) < 2:
+        return np.full(num_nodes, 0.35 * largest)
+    values = getattr(instance, field)[0]
+    highest = values.max()
+    for share, unit in ((1 / 3, f"{NODE_VALUES[field]} "), (1, "")):
+        size = (largest * (0.1 + 0.9 * share)) ** 0.5
+        axes.plot([], [], "o", ms=size, color=GREY, ls="none", label=f"{unit}{share * highest:.2g}")
+    return np.asarray(largest * (0.1 + 0.9 * values / highest))
+
+
+def frame(axes: Axes, coords: npt.NDArray[np.float32]) -> None:
+    """Show the unit square, or all nodes where they lie outside, at equal scales; put the legend below."""
+    low, high = min(0.0, float(coords.min())), max(1.0, float(coords.max()))
+    margin = 0.03 * (high - low)
+    axes.set(
+        xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal", xticks=[], yticks=[]
+    )
+    axes.spines[:].set_color("#CCCCCC")
+    if axes.get_legend_handles_labels()[0]:
+        style = {"fontsize": 9, "frameon": False, "handletextpad": 0.2, "columnspacing": 1.4}
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=6, **style)

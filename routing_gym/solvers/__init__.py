@@ -1,0 +1,63 @@
+"""Classical solvers behind one protocol.
+
+    from routing_gym.solvers import FastTSP
+    solution = FastTSP(time_limit=0.05).solve(problem, instance, num_workers=2, progress=True)
+    solution.cost.mean()
+
+Those written here need NumPy only. The others import their package when they solve; the extra
+`routing-gym[solvers]` brings them all. A new solver is one file and one line below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from routing_gym.solvers.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
+from routing_gym.solvers.fast_tsp import FastTSP
+from routing_gym.solvers.held_karp import HeldKarp
+from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
+from routing_gym.solvers.nearest_neighbour import NearestNeighbour
+
+SOLVERS: dict[str, type[Solver]] = {
+    solver.name: solver
+    for solver in (NearestNeighbour, NearestInsertion, FarthestInsertion, RandomInsertion, HeldKarp, FastTSP)
+}
+
+__all__ = [
+    "SOLVERS",
+    "BatchSolver",
+    "FarthestInsertion",
+    "FastTSP",
+    "HeldKarp",
+    "NearestInsertion",
+    "NearestNeighbour",
+    "RandomInsertion",
+    "RowSolver",
+    "Solution",
+    "Solver",
+    "TimedOut",
+    "make_solver",
+]
+
+
+def make_solver(name: str, **settings: Any) -> Solver:
+    """Make a solver by name.
+
+    Args:
+        name: A key of `SOLVERS`.
+        **settings: The solver's own, such as `time_limit`.
+
+    Raises:
+        ValueError: Unknown name or invalid value.
+        TypeError: A setting that the solver does not have.
+    """
+    if name not in SOLVERS:
+        raise ValueError(f"unknown solver {name!r}; choose one of {', '.join(SOLVERS)}")
+    solver: Any = SOLVERS[name]
+    known = [field.name for field in fields(solver)]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise TypeError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+    made: Solver = solver(**settings)
+    return made

@@ -1,0 +1,321 @@
+"""The protocol of all solvers, and what they share: checking, scoring, distances, optional packages.
+
+A solver is a frozen dataclass of settings. `Solver.solve` takes one batch of instances and returns a
+`Solution`, whose costs always come from `Problem.objective`. A row that fails is marked and costs
+nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import normalise, select
+from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.solvers.cache import Store
+from routing_gym.solvers.pool import RowResult, solve_rows
+from routing_gym.solvers.progress import show_progress
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+OPTIMAL = "optimal"  # proven
+FEASIBLE = "feasible"
+Finished: TypeAlias = Generator[tuple[int, RowResult], None, None]  # rows as they finish; closing it ends the work
+NO_NODE = -1  # in the actions of a failed row
+CHUNK_ELEMENTS = 2**20  # of one (chunk, A, A) array in a batched solver: 8 MiB of float64 stay in the cache
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Tours of a batch of B instances. A failed row has cost nan and its actions are all -1.
+
+    The seconds of a batched solver are the batch's, divided evenly; those of the others are measured
+    per row in the process that solved it, without its start.
+    """
+
+    actions: IntArray  # (B, T), padded with 0
+    cost: FloatArray  # (B,), by `Problem.objective`
+    seconds: FloatArray  # (B,)
+    status: tuple[str, ...]  # B of "optimal" (proven), "feasible", or why the row failed
+    is_bound: bool = False  # made with knowledge that no policy can have
+
+    @property
+    def failed(self) -> npt.NDArray[np.bool_]:
+        """Rows without a tour: bool (B,)."""
+        return np.isnan(self.cost)
+
+    @classmethod
+    def score(
+        cls,
+        problem: Problem[Any, Any],
+        instance: Any,
+        actions: npt.ArrayLike,
+        seconds: float | npt.ArrayLike,
+        status: str | Sequence[str] = FEASIBLE,
+        is_bound: bool = False,
+    ) -> Solution:
+        """Score tours from anywhere (a policy, a file), row by row where some are infeasible.
+
+        Args:
+            problem: The problem.
+            instance: B instances, on any backend.
+            actions: Integers (B, T).
+            seconds: (B,), or the time of the whole batch as one number, which is divided evenly.
+            status: Of every row, or one per row. Rows that hold -1 keep theirs.
+            is_bound: The tours were made with knowledge that no policy can have.
+        """
+        instance, tours = normalise(instance), np.asarray(actions, dtype=np.int64)
+        batch_size = len(tours)
+        statuses = [status] * batch_size if isinstance(status, str) else list(status)
+        spent = np.asarray(seconds, dtype=np.float64)
+        spent = np.full(batch_size, spent / batch_size) if spent.ndim == 0 else spent
+        cost = np.full(batch_size, np.nan)
+        rows = np.flatnonzero((tours != NO_NODE).all(axis=1))
+        try:
+            cost[rows] = problem.objective(select(instance, rows), tours[rows])
+        except InfeasibleTour:
+            tours = tours.copy()
+            for row in rows:
+                try:
+                    cost[row] = problem.objective(select(instance, slice(row, row + 1)), tours[row : row + 1])[0]
+                except InfeasibleTour as error:
+                    statuses[row] = f"infeasible: {str(error).removeprefix('row 0, ')}"
+                    tours[row] = NO_NODE
+        return cls(tours, cost, spent, tuple(statuses), is_bound)
+
+
+class Solver(ABC):
+    """One way to solve some problems. Subclasses are frozen dataclasses of validated settings."""
+
+    name: ClassVar[str]
+    problems: ClassVar[tuple[str, ...]]  # names of those it solves
+    packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves
+    extra: ClassVar[str] = "solvers"  # which brings the packages
+    is_bound: ClassVar[bool] = False  # uses what no policy can know: its cost is a bound, not an opponent
+
+    @property
+    def label(self) -> str:
+        """Name for a table."""
+        return self.name
+
+    def solve(
+        self,
+        problem: Problem[Any, Any],
+        instance: Any,
+        *,
+        seed: int = 0,
+        num_workers: int = 1,
+        progress: bool = False,
+        cache: Path | str | None = None,
+    ) -> Solution:
+        """Solve a batch of instances.
+
+        Args:
+            problem: The problem.
+            instance: B instances, on any backend.
+            seed: Row i of the batch is solved with a seed made from (seed, i), whatever the other rows are.
+            num_workers: Processes that share the rows (not in batched solvers, which take all rows at
+                once). 0 solves in this process: nothing to start, but a row that hangs or dies takes
+                the run with it.
+            progress: Show a progress bar.
+            cache: Folder that keeps solved rows for the next run; None keeps nothing.
+
+        Raises:
+            ValueError: The solver does not support the problem or these instances.
+            InvalidInstance: The instances are malformed.
+            ImportError: A package is missing; names the extra that brings it.
+        """
+        if num_workers < 0:
+            raise ValueError(f"num_workers must be at least 0, got {num_workers}")
+        self.check(problem)
+        instance = normalise(instance)
+        problem.validate(instance)
+        self.load()
+        store = Store(cache, self, problem, instance, seed) if cache is not None else None
+        results = store.known() if store else {}
+        todo = [row for row in range(len(instance.coords)) if row not in results]
+        try:
+            with closing(self.run(problem, instance, todo, seed, num_workers)) as finished:
+                for row, result in show_progress(finished, len(todo), f"{self.label} {problem.name}", progress):
+                    results[row] = result
+                    if store:
+                        store.add(row, result)
+        finally:
+            if store:
+                store.save()
+        return assemble(problem, instance, results, self.is_bound)
+
+    def check(self, problem: Problem[Any, Any]) -> None:
+        """Refuse a problem that the solver does not support.
+
+        Raises:
+            ValueError: Naming the supported ones.
+        """
+        if problem.name not in self.problems:
+            raise ValueError(f"{self.name} does not solve {problem.name}; it solves {', '.join(self.problems)}")
+
+    def load(self) -> None:
+        """Import the packages, so that the first row's time does not hold it.
+
+        Raises:
+            ImportError: Naming the extra.
+        """
+        for package in self.packages:
+            require(package, self.extra)
+
+    @abstractmethod
+    def run(
+        self, problem: Problem[Any, Any], instance: Any, rows: Sequence[int], seed: int, num_workers: int
+    ) -> Finished:
+        """Solve the given rows of the instances (NumPy, valid) and yield them as they finish."""
+
+
+class BatchSolver(Solver):
+    """A solver that advances all rows of a batch together, in NumPy."""
+
+    @abstractmethod
+    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+        """Build the tours of a batch.
+
+        Args:
+            problem: The problem.
+            instance: Instances (NumPy, valid), a chunk of the batch.
+            rows: int64 (B,), their places in the whole batch, for random draws.
+            seed: Of the whole batch.
+
+        Returns:
+            Actions: int64 (B, T).
+        """
+
+    def row_elements(self, num_actions: int) -> int:
+        """Size of the largest array that one row needs."""
+        return num_actions**2
+
+    @property
+    def row_status(self) -> str:
+        return FEASIBLE
+
+    def run(
+        self, problem: Problem[Any, Any], instance: Any, rows: Sequence[int], seed: int, num_workers: int
+    ) -> Finished:
+        size = max(1, CHUNK_ELEMENTS // self.row_elements(problem.num_actions))
+        for first in range(0, len(rows), size):
+            chunk = np.asarray(rows[first : first + size], dtype=np.int64)
+            start = perf_counter()
+            tours = self.tours(problem, select(instance, chunk), chunk, seed)
+            seconds = (perf_counter() - start) / len(chunk)
+            for row, tour in zip(chunk.tolist(), tours, strict=True):
+                yield row, RowResult(tour, seconds, self.row_status)
+
+
+@dataclass(frozen=True)
+class RowSolver(Solver):
+    """A solver that takes one instance at a time, in worker processes.
+
+    Attributes:
+        time_limit: Seconds per instance. Heuristics use all of it.
+
+    Raises:
+        ValueError: The time limit is not positive and finite.
+    """
+
+    time_limit: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.time_limit) and self.time_limit > 0):
+            raise ValueError(f"{self.name}: time_limit must be positive and finite, got {self.time_limit!r}")
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.time_limit:g} s"
+
+    @property
+    def hard_limit(self) -> float:
+        """Seconds after which a row that does not keep its time limit is stopped from outside."""
+        return 2 * self.time_limit + 10
+
+    @abstractmethod
+    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[Sequence[int] | IntArray, str]:
+        """Solve one instance.
+
+        Args:
+            problem: The problem.
+            instance: One instance (NumPy, valid): a batch of size 1.
+            seed: In [0, 2^31), for this row.
+
+        Returns:
+            Actions and status, "optimal" or "feasible". Whatever it raises marks the row as failed.
+        """
+
+    def run(
+        self, problem: Problem[Any, Any], instance: Any, rows: Sequence[int], seed: int, num_workers: int
+    ) -> Finished:
+        return solve_rows(self, problem, instance, rows, seed, num_workers)
+
+
+class TimedOut(RuntimeError):
+    """A solver reached its time limit without a tour."""
+
+
+def assemble(
+    problem: Problem[Any, Any], instance: Any, results: dict[int, RowResult], is_bound: bool = False
+) -> Solution:
+    """Put the rows into one Solution and score it."""
+    length = max(1, *(len(result.actions) for result in results.values()))
+    actions = np.zeros((len(results), length), dtype=np.int64)
+    for row, result in results.items():
+        if result.failed:
+            actions[row] = NO_NODE
+        else:
+            actions[row, : len(result.actions)] = result.actions
+    in_order = [results[row] for row in range(len(results))]
+    seconds = [result.seconds for result in in_order]
+    return Solution.score(problem, instance, actions, seconds, [result.status for result in in_order], is_bound)
+
+
+def require(package: str, extra: str = "solvers") -> Any:
+    """Import an optional package.
+
+    Raises:
+        ImportError: Naming the extra that brings it.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(f'{package} cannot be imported ({error}): pip install "routing-gym[{extra}]"') from error
+
+
+def distance_matrix(instance: Any) -> FloatArray:
+    """Distances between all nodes, in the instance's own metric where it has one: float64 (B, A, A)."""
+    if instance.distances is not None:
+        return np.asarray(instance.distances.astype(np.float64))
+    coords = instance.coords.astype(np.float64)
+    return np.asarray(np.linalg.norm(coords[:, :, None] - coords[:, None], axis=-1))
+
+
+def symmetric_distances(solver: Solver, instance: Any) -> FloatArray:
+    """Return the `distance_matrix`, for solvers that need the way back to be as long.
+
+    Raises:
+        ValueError: It is not symmetric.
+    """
+    distances = distance_matrix(instance)
+    if (distances != distances.transpose(0, 2, 1)).any():
+        raise ValueError(f"{solver.name} needs symmetric distances; held-karp takes any, up to 12 cities")
+    return distances
+
+
+def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:
+    """Write trips as actions: each ends with a return to the depot; no trip at all stays there."""
+    return [node for trip in trips if len(trip) for node in (*trip, 0)] or [0]

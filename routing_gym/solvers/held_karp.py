@@ -1,0 +1,154 @@
+"""Exact dynamic programming over subsets, for instances of up to 12 cities or customers.
+
+Held and Karp (1962), "A dynamic programming approach to sequencing problems": the shortest way from the
+depot through a set S that ends at j follows from the sets one smaller. That gives the shortest closed
+tour through every set of customers, and with it OP and PCTSP (the best set) and CVRP (the best
+partition into sets that fit the vehicle). Distances may be asymmetric.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from routing_gym.problem import Problem
+from routing_gym.problems.op import LENGTH_MARGIN
+from routing_gym.problems.pctsp import MIN_PRIZE
+from routing_gym.solvers.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix
+
+MAX_NODES = 12  # 2^12 x 12 entries per instance
+
+
+@dataclass(frozen=True)
+class HeldKarp(BatchSolver):
+    """Optimal tours by dynamic programming, all rows together. m below is the number of nodes but one."""
+
+    name: ClassVar[str] = "held-karp"
+    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", "OP", "PCTSP")
+
+    @property
+    def row_status(self) -> str:
+        return OPTIMAL
+
+    def check(self, problem: Problem[Any, Any]) -> None:
+        super().check(problem)
+        if problem.num_nodes > MAX_NODES:
+            raise ValueError(f"held-karp takes at most {MAX_NODES} nodes, got {problem.num_nodes}; milp takes more")
+
+    def row_elements(self, num_actions: int) -> int:
+        return int(num_actions * 2 ** (num_actions - 1))
+
+    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+        distances = distance_matrix(instance)
+        paths = shortest_paths(distances)
+        length = np.min(paths + distances[:, None, 1:, 0], axis=2)
+        length[:, 0] = 0.0  # nobody visited
+        everyone = np.full(len(rows), length.shape[1] - 1)
+        if problem.name == "TSP":
+            return np.pad(order(paths, distances, everyone), ((0, 0), (1, 0)))
+        if problem.name == "CVRP":
+            return joined(paths, distances, best_partition(length, set_sums(instance.demand), instance.capacity))
+        if problem.name == "OP":
+            value = set_sums(instance.prize)
+            allowed = length <= instance.max_length.astype(np.float64)[:, None] - LENGTH_MARGIN
+            allowed[:, 0] = True
+            best = np.argmax(np.where(allowed, value, -1.0), axis=1)
+        else:
+            paid = set_sums(instance.penalty)
+            allowed = set_sums(instance.expected_prize) >= MIN_PRIZE
+            allowed[:, -1] = True
+            best = np.argmin(np.where(allowed, length + paid[:, -1:] - paid, np.inf), axis=1)
+        return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))
+
+
+def shortest_paths(distances: FloatArray) -> FloatArray:
+    """Shortest ways from node 0 through a set of the others, by the node they end at.
+
+    Args:
+        distances: (B, m + 1, m + 1).
+
+    Returns:
+        (B, 2^m, m); bit k of a set and end k stand for node k + 1. Infinite where the end is not in the set.
+    """
+    num_others = distances.shape[1] - 1
+    sets = np.arange(2**num_others)
+    sizes = set_sums(np.ones((1, num_others + 1)))[0]
+    paths = np.full((len(distances), len(sets), num_others), np.inf)
+    for end in range(num_others):
+        paths[:, 1 << end, end] = distances[:, 0, end + 1]
+    for size in range(2, num_others + 1):
+        for end in range(num_others):
+            here = sets[(sizes == size) & (sets >> end & 1 == 1)]
+            before = paths[:, here ^ (1 << end)] + distances[:, None, 1:, end + 1]
+            paths[:, here, end] = before.min(axis=2)
+    return paths
+
+
+def order(paths: FloatArray, distances: FloatArray, chosen: IntArray) -> IntArray:
+    """Follow the shortest closed tours through the chosen sets (B,) backwards.
+
+    Returns:
+        (B, m): the nodes of each set in the order of the tour, then zeros.
+    """
+    num_others = paths.shape[2]
+    every = np.arange(len(paths))
+    rest, following = chosen.copy(), np.zeros(len(paths), dtype=np.int64)
+    backwards = np.zeros((len(paths), num_others), dtype=np.int64)
+    for step in range(num_others):
+        end = np.argmin(paths[every, rest] + distances[every, 1:, following], axis=1)
+        following = np.where(rest > 0, end + 1, 0)
+        backwards[:, step] = following
+        rest = np.where(rest > 0, rest & ~(1 << end), 0)
+    return zeros_last(backwards[:, ::-1])
+
+
+def best_partition(length: FloatArray, demand: FloatArray, capacity: IntArray) -> list[IntArray]:
+    """Split all customers into sets that fit the vehicle, with the least total length.
+
+    Args:
+        length: (B, 2^m), of the shortest closed tour through each set.
+        demand: (B, 2^m), of each set.
+        capacity: int64 (B,).
+
+    Returns:
+        Sets (B,), one array per trip; 0 where a row needs fewer trips.
+    """
+    length = np.where(demand <= capacity[:, None], length, np.inf)
+    sets = np.arange(length.shape[1])
+    cost = np.zeros_like(length)
+    trip = np.zeros(length.shape, dtype=np.int64)
+    for whole in sets[1:]:
+        first_customer = whole & -whole  # is on some trip: this one
+        parts = sets[(sets & ~whole == 0) & (sets & first_customer > 0)]
+        options = length[:, parts] + cost[:, whole ^ parts]
+        trip[:, whole] = parts[np.argmin(options, axis=1)]
+        cost[:, whole] = options.min(axis=1)
+    every, rest, trips = np.arange(len(length)), np.full(len(length), sets[-1]), []
+    while rest.any():
+        trips.append(trip[every, rest])
+        rest = rest ^ trips[-1]
+    return trips
+
+
+def joined(paths: FloatArray, distances: FloatArray, trips: list[IntArray]) -> IntArray:
+    """Write the trips one after the other, a return to the depot after each."""
+    actions = np.concatenate([np.pad(order(paths, distances, trip), ((0, 0), (0, 1))) for trip in trips], axis=1)
+    before = np.pad(actions, ((0, 0), (1, 0)))[:, :-1]
+    redundant = (actions == 0) & (before == 0)
+    last = np.take_along_axis(actions, np.argsort(redundant, axis=1, kind="stable"), axis=1)
+    return last[:, : int((~redundant).sum(axis=1).max())]
+
+
+def set_sums(values: Any) -> FloatArray:
+    """Sum per-node values (B, m + 1) over every set of nodes 1 to m: float64 (B, 2^m)."""
+    sums = np.zeros((len(values), 1))
+    for column in values[:, 1:].T.astype(np.float64):
+        sums = np.concatenate([sums, sums + column[:, None]], axis=1)
+    return sums
+
+
+def zeros_last(nodes: IntArray) -> IntArray:
+    """Move the zeros of each row to its end; keep the order of the rest."""
+    return np.take_along_axis(nodes, np.argsort(nodes == 0, axis=1, kind="stable"), axis=1)

@@ -1,0 +1,72 @@
+"""What the contract suite compares with, and the error that it raises."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_torch_array
+
+from routing_gym.arrays import to_numpy
+
+
+class ContractViolation(AssertionError):
+    """A problem or an environment breaks its contract; the message says which part, where, and what was found."""
+
+
+def require(condition: Any, subject: Any, where: str, found: str) -> None:
+    """Raise `ContractViolation` unless a condition holds."""
+    if not condition:
+        raise ContractViolation(f"{subject}: {where}: {found}")
+
+
+def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
+    """Say where two nested structures first differ; None where they do not.
+
+    Compares dicts, dataclasses, tuples, lists and object arrays by their elements; arrays by dtype, shape
+    and value, whatever their backend; everything else by type and value.
+
+    Args:
+        first: Anything.
+        second: What it should equal.
+        tolerance: Absolute, on floating-point values.
+    """
+    if isinstance(first, np.ndarray) and first.dtype == object:
+        first, second = list(first), list(second)
+    if dataclasses.is_dataclass(first):
+        first, second = dict(vars(first)), dict(vars(second))
+    if isinstance(first, dict):
+        if first.keys() != second.keys():
+            return f"keys {sorted(first)} != {sorted(second)}"
+        pairs = [(f"[{key!r}]", value, second[key]) for key, value in first.items()]
+    elif isinstance(first, (list, tuple)):
+        if len(first) != len(second):
+            return f"length {len(first)} != {len(second)}"
+        pairs = [(f"[{place}]", *pair) for place, pair in enumerate(zip(first, second, strict=True))]
+    else:
+        return leaf_difference(first, second, tolerance)
+    for place, one, other in pairs:
+        found = difference(one, other, tolerance)
+        if found is not None:
+            return place + (found if found.startswith("[") else f": {found}")
+    return None
+
+
+def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
+    """As `difference`, for arrays and scalars."""
+    across = is_torch_array(first) or is_torch_array(second)  # torch has no scalars, only 0-dimensional tensors
+    if not across and type(first) is not type(second):
+        return f"{type(first).__name__} != {type(second).__name__}"
+    if not hasattr(first, "dtype") and not across:
+        return None if first == second else f"{first!r} != {second!r}"
+    one, other = to_numpy(first), to_numpy(second)
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return f"{one.dtype} {one.shape} != {other.dtype} {other.shape}"
+    apart = one != other
+    if np.issubdtype(one.dtype, np.floating):
+        apart &= ~(np.abs(one - other) <= tolerance)
+    if not apart.any():
+        return None
+    place = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    return f"{'' if one.ndim == 0 else f'at {tuple(map(int, place))}: '}{one[place]} != {other[place]}"

@@ -1,0 +1,118 @@
+"""The exhaustive part of `check_problem`: every legal action sequence, against every sequence whatever."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import converter, select, to_numpy
+from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.testing.compare import require
+
+AnyProblem = Problem[Any, Any]
+TOLERANCE = 1e-5  # on costs
+MAX_SEQUENCES = 5000  # to try of the greatest length
+
+
+def check_exhaustively(problem: AnyProblem, instance: Any, search: bool = True) -> None:
+    """Check that legal sequences cost what `objective` says, and that none that it accepts beats them.
+
+    Where the sequences of `horizon` steps are too many, both sides are held to fewer steps.
+
+    Args:
+        problem: A tiny one: three customers or so.
+        instance: Some of its instances.
+        search: Whether to try all sequences; else only the legal ones.
+
+    Raises:
+        ContractViolation: With the sequence and the costs.
+    """
+    max_steps = int(np.log(MAX_SEQUENCES) / np.log(problem.num_actions))
+    max_steps = problem.horizon if problem.fixed_length else min(problem.horizon, max_steps)
+    bound = to_numpy(problem.cost_bound(instance))
+    for row in range(len(bound)):
+        one = select(instance, slice(row, row + 1))
+        legal = legal_sequences(problem, one, max_steps)
+        require(legal, problem, f"small instance, row {row}", f"no legal sequence ends within {max_steps} steps")
+        for tours, costs in legal:
+            check_costs(problem, one, tours, costs)
+            where, dearest = f"cost_bound, small instance, row {row}", costs.max()
+            require(dearest <= bound[row] + TOLERANCE, problem, where, f"{bound[row]} is below a legal {dearest}")
+        if search:
+            best_cost, best_tour = min(((costs.min(), tours[costs.argmin()]) for tours, costs in legal), key=first)
+            found_cost, found_tour = best_of_all(problem, one, max_steps)
+            told = f"the best legal sequence {best_tour} costs {best_cost}, but {found_tour} costs {found_cost}"
+            same = abs(best_cost - found_cost) <= TOLERANCE * max(1.0, abs(found_cost))
+            require(same, problem, f"small instance, row {row}", told)
+
+
+def first(pair: tuple[float, Any]) -> float:
+    """Sort key: the cost."""
+    return pair[0]
+
+
+def legal_sequences(
+    problem: AnyProblem, one: Any, max_steps: int
+) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
+    """Take every legal action, and after it every legal action, until all episodes have ended.
+
+    Args:
+        problem: The problem.
+        one: One instance.
+        max_steps: Episodes that take more are left out.
+
+    Returns:
+        Per number of steps T: the sequences (N, T) that end an episode, and the sums of their step costs (N,).
+    """
+    move = converter("numpy") if isinstance(one.coords, np.ndarray) else converter("torch", str(one.coords.device))
+    state, tours, costs, complete = problem.initial(one), np.zeros((1, 0), dtype=np.int64), np.zeros(1), []
+    for _ in range(max_steps):
+        many = select(one, move(np.zeros(len(tours), dtype=np.int64)))
+        rows, actions = np.nonzero(to_numpy(problem.action_mask(many, state)))
+        state, step_costs = problem.step(select(many, move(rows)), select(state, move(rows)), move(actions))
+        tours = np.column_stack([tours[rows], actions])
+        costs = costs[rows] + to_numpy(step_costs)
+        done = to_numpy(problem.done(select(many, move(rows)), state))
+        if done.any():
+            complete.append((tours[done], costs[done]))
+        going = np.flatnonzero(~done)
+        if not len(going):
+            break
+        state, tours, costs = select(state, move(going)), tours[going], costs[going]
+    return complete
+
+
+def check_costs(problem: AnyProblem, one: Any, tours: npt.NDArray[np.int64], costs: npt.NDArray[np.float64]) -> None:
+    """Check that `objective` accepts legal sequences at the costs of their steps.
+
+    Raises:
+        ContractViolation: With the first sequence for which it does not.
+    """
+    many = select(one, [0] * len(tours))
+    try:
+        expected = to_numpy(problem.objective(many, tours))
+    except InfeasibleTour as error:
+        require(False, problem, "objective", f"refused the legal sequence {tours[error.row]}: {error}")
+    bad = ~(np.abs(expected - costs) <= TOLERANCE * np.maximum(1.0, np.abs(costs)))
+    row = int(np.argmax(bad))
+    told = f"sequence {tours[row]} costs {expected[row]}, but its steps cost {costs[row]}"
+    require(not bad.any(), problem, "objective", told)
+
+
+def best_of_all(problem: AnyProblem, one: Any, max_steps: int) -> tuple[float, tuple[int, ...]]:
+    """Try every action sequence of up to `max_steps` steps, legal or not, that `objective` accepts.
+
+    Knows nothing of masks and states. Returns the lowest cost, and its sequence.
+    """
+    best: tuple[float, tuple[int, ...]] = (np.inf, ())
+    for length in range(max_steps if problem.fixed_length else 1, max_steps + 1):
+        for tour in itertools.product(range(problem.num_actions), repeat=length):
+            try:
+                cost = float(problem.objective(one, np.array([tour]))[0])
+            except InfeasibleTour:
+                continue
+            best = min(best, (cost, tour))
+    return best

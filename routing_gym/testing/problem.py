@@ -1,0 +1,293 @@
+"""`check_problem`: the contract of `Problem`, checked on random instances and tours."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import device as device_of
+
+from routing_gym.arrays import Array, concatenate, converter, select, to_backend, to_numpy
+from routing_gym.envs import RoutingEnv
+from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.testing.compare import difference, require
+from routing_gym.testing.exhaustive import check_exhaustively
+
+AnyProblem = Problem[Any, Any]
+TOLERANCE = 1e-5  # on costs and observations between backends, and on what decides a mask
+
+
+def check_problem(
+    problem: AnyProblem,
+    *,
+    batch_size: int = 32,
+    seed: int = 0,
+    small: AnyProblem | None = None,
+    device: str | None = None,
+) -> None:
+    """Check everything that `Problem` promises, on random instances and random legal tours.
+
+    - `generate` gives valid instances, the same in one batch or in two.
+    - Masks are never empty; a finished row has one legal action, which costs and changes nothing.
+    - Every episode ends within `horizon` steps and costs no more than `cost_bound`.
+    - The step costs add up to `objective`, which is written independently, and refuses incomplete tours.
+    - Observations are within `observation_space`; rewards of `RoutingEnv` are minus the costs.
+    - No method changes its arguments; rows do not depend on each other and may be at different steps.
+    - NumPy and torch agree: on costs and observations within 1e-5, and on masks exactly, except where a
+      change of 1e-5 in a number of the instance or the state would change the mask anyway.
+    - On small instances, the best of all legal action sequences is the best of all sequences whatever that
+      `objective` accepts.
+
+    Args:
+        problem: A frozen dataclass with a field `num_nodes`.
+        batch_size: Number of instances.
+        seed: Of the instances and the tours.
+        small: The problem for the exhaustive search; by default `problem` with three customers or four cities.
+        device: A torch device for the comparison of backends, such as "cuda".
+
+    Raises:
+        ContractViolation: With the part of the contract, the place and what was found.
+
+    Warns:
+        UserWarning: torch is not installed, so that only NumPy was checked.
+    """
+    instance = check_generate(problem, batch_size, seed)
+    episodes = play(problem, instance, np.random.default_rng(seed))
+    check_objective(problem, instance, episodes)
+    check_rows_are_independent(problem, instance, episodes)
+    check_rewards(problem, seed)
+    if small is None:
+        small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, 3 if problem.has_depot else 4))  # type: ignore[type-var]
+    tiny = small.generate(np.random.default_rng(seed), 2)
+    check_exhaustively(small, tiny)
+    if find_spec("torch") is None:
+        warnings.warn("check_problem: torch is not installed, so only NumPy was checked", stacklevel=2)
+        return
+    check_backends_agree(problem, instance, episodes, device)
+    check_exhaustively(small, to_backend(tiny, "torch", device), search=False)
+
+
+@dataclass(frozen=True)
+class Played:
+    """Episodes of B rows, all played to the end, and one step beyond."""
+
+    states: list[Any]  # T + 1 states
+    masks: list[npt.NDArray[np.bool_]]  # T + 1 of (B, A)
+    done: list[npt.NDArray[np.bool_]]  # T + 1 of (B,)
+    actions: npt.NDArray[np.int64]  # (B, T)
+    costs: npt.NDArray[np.float64]  # (B, T)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Steps until each row was done: (B,)."""
+        return np.asarray(np.argmax(np.stack(self.done, axis=1), axis=1))
+
+
+def call(problem: AnyProblem, method: str, *arguments: Any) -> Any:
+    """Call a method of a problem and check that it leaves its arguments as they were."""
+    before = copy.deepcopy(arguments)
+    result = getattr(problem, method)(*arguments)
+    for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
+        where = difference(old, new)
+        require(where is None, problem, method, f"changed its argument {number}: {where}")
+    return result
+
+
+def check_generate(problem: AnyProblem, batch_size: int, seed: int) -> Any:
+    """Check `generate`, `from_uniforms` and `validate`; return instances."""
+    instance = problem.generate(np.random.default_rng(seed), batch_size)
+    found, expected = type(instance), problem.instance_type
+    require(found is expected, problem, "generate", f"returned a {found.__name__}, expected a {expected.__name__}")
+    call(problem, "validate", instance)
+    rng = np.random.default_rng(seed)
+    parts = concatenate([problem.generate(rng, 1), problem.generate(rng, batch_size - 1)])
+    where = difference(instance, parts)
+    require(where is None, problem, "generate", f"two batches in turn differ from one batch of both: {where}")
+    uniforms = np.random.default_rng(seed).random((batch_size, problem.num_uniforms))
+    where = difference(instance, call(problem, "from_uniforms", uniforms))
+    require(where is None, problem, "generate", f"differs from from_uniforms, which the environments use: {where}")
+    return instance
+
+
+def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played:
+    """Play random legal episodes, checking masks, costs, ends and observations at every step."""
+    space = problem.observation_space()
+    state = call(problem, "initial", instance)
+    states, masks, done, actions, costs = [state], [], [], [], []
+    for step in itertools.count():
+        mask, finished = call(problem, "action_mask", instance, state), call(problem, "done", instance, state)
+        check_mask(problem, mask, finished, step)
+        masks.append(mask)
+        done.append(finished)
+        check_observation(problem, space, call(problem, "observe", instance, state), mask, step)
+        require(step > 0 or not finished.any(), problem, "done", f"row {np.argmax(finished)} is done at the start")
+        if step > 0:
+            reopened = done[-2] & ~finished
+            require(not reopened.any(), problem, f"step {step}", f"row {np.argmax(reopened)} is done no longer")
+            if done[-2].all():
+                break
+        open_rows = f"row {np.argmin(finished)} is not done after `horizon` = {problem.horizon} steps"
+        require(step < problem.horizon or bool(finished.all()), problem, "horizon", open_rows)
+        action = np.argmax(rng.random(mask.shape) * mask, axis=1)
+        state, cost = call(problem, "step", instance, state, action)
+        require(cost.dtype == np.float32, problem, f"step {step}", f"costs are {cost.dtype}, expected float32")
+        paid = finished & (cost != 0)
+        require(not paid.any(), problem, f"step {step}", f"row {np.argmax(paid)} was done, yet paid {cost[paid]}")
+        check_absorbing(problem, instance, states[-1], state, finished, step)
+        states.append(state)
+        actions.append(action)
+        costs.append(cost.astype(np.float64))
+    return Played(states, masks, done, np.stack(actions, axis=1), np.stack(costs, axis=1))
+
+
+def check_mask(problem: AnyProblem, mask: Array, finished: Array, step: int) -> None:
+    """Check type and shape of a mask, and the number of legal actions in each row."""
+    expected = (len(finished), problem.num_actions)
+    found = f"{mask.dtype} {mask.shape}, expected bool {expected}"
+    require(mask.dtype == np.bool_ and mask.shape == expected, problem, f"action_mask, step {step}", found)
+    legal = mask.sum(axis=1)
+    require(legal.all(), problem, f"action_mask, step {step}", f"row {np.argmin(legal)} has no legal action")
+    bad = finished & (legal != 1)
+    several = f"row {np.argmax(bad)} is done but has {legal[np.argmax(bad)]} legal actions, expected 1"
+    require(not bad.any(), problem, f"action_mask, step {step}", several)
+
+
+def check_observation(problem: AnyProblem, space: Any, observation: Any, mask: Array, step: int) -> None:
+    """Check that every row is within the space, and that the mask is the mask."""
+    where = f"observe, step {step}"
+    require(observation.keys() == space.keys(), problem, where, f"keys {[*observation]}, expected {[*space]}")
+    for key, values in observation.items():
+        require(values.dtype == space[key].dtype, problem, where, f"{key} is {values.dtype}, not {space[key].dtype}")
+        for row, value in enumerate(values):
+            if value not in space[key]:  # the message is long to make
+                require(False, problem, where, f"row {row}: {key} = {value} is outside {space[key]}")
+    require(np.array_equal(observation["action_mask"], mask), problem, where, "action_mask differs from action_mask()")
+
+
+def check_absorbing(problem: AnyProblem, instance: Any, old: Any, new: Any, finished: Array, step: int) -> None:
+    """Check that a step changes nothing that can be seen of a finished row."""
+    rows = np.flatnonzero(finished)
+    if len(rows):
+        before, after = (problem.observe(select(instance, rows), select(state, rows)) for state in (old, new))
+        where = difference(before, after)
+        require(where is None, problem, f"step {step}", f"changed finished rows (numbers {rows}): {where}")
+
+
+def check_objective(problem: AnyProblem, instance: Any, played: Played) -> None:
+    """Check `objective` and `cost_bound` against the steps, and that incomplete tours are refused."""
+    bound = to_numpy(call(problem, "cost_bound", instance))
+    for row, length in enumerate(played.lengths):
+        one, tour, cost = select(instance, [row]), played.actions[row : row + 1, :length], played.costs[row].sum()
+        if problem.fixed_length:
+            require(length == problem.horizon, problem, f"row {row}", f"took {length} steps, not {problem.horizon}")
+        tours = [tour] + ([np.pad(tour, ((0, 0), (0, 2)))] if problem.has_depot else [])
+        for actions in tours:
+            expected = float(call(problem, "objective", one, actions)[0])
+            apart = f"row {row}: tour {actions[0]} costs {expected}, but its steps cost {cost}"
+            require(abs(expected - cost) <= TOLERANCE * max(1.0, abs(cost)), problem, "objective", apart)
+        dear = f"row {row}: tour {tour[0]} costs {cost}, above the bound {bound[row]}"
+        require(cost <= bound[row] + TOLERANCE, problem, "cost_bound", dear)
+        try:
+            problem.objective(one, tour[:, :-1])
+        except InfeasibleTour as error:
+            require(error.row == 0, problem, "objective", f"InfeasibleTour.row is {error.row} for a batch of one")
+        else:
+            require(False, problem, "objective", f"row {row}: accepted {tour[0]} without its last action")
+
+
+def check_rows_are_independent(problem: AnyProblem, instance: Any, played: Played) -> None:
+    """Check that rows at different steps, reordered and alone, give what they gave in lockstep."""
+    num_rows, num_steps = played.actions.shape
+    steps = sorted({0, num_steps // 3, num_steps // 2, num_steps - 1})
+    expected_states = concatenate([played.states[step + 1] for step in steps])
+    expected_masks = np.concatenate([played.masks[step] for step in steps])
+    expected_done = np.concatenate([played.done[step] for step in steps])
+    everything = concatenate([instance] * len(steps)), concatenate([played.states[step] for step in steps])
+    actions = np.concatenate([played.actions[:, step] for step in steps])
+    costs = np.concatenate([played.costs[:, step] for step in steps])
+    backwards = np.arange(len(actions))[::-1]
+    for rows in (backwards, *(np.array([row]) for row in backwards[:: max(1, num_rows // 8)])):
+        some, state = (select(batch, rows) for batch in everything)
+        where = f"rows {rows[:3]}... of steps {steps}, {len(rows)} at once"
+        same = np.array_equal(problem.action_mask(some, state), expected_masks[rows])
+        require(same, problem, where, "action_mask depends on the other rows or their order")
+        same = np.array_equal(problem.done(some, state), expected_done[rows])
+        require(same, problem, where, "done depends on the other rows or their order")
+        new_state, cost = problem.step(some, state, actions[rows])
+        apart = difference((new_state, cost), (select(expected_states, rows), costs[rows].astype(np.float32)))
+        require(apart is None, problem, where, f"step depends on the other rows or their order: {apart}")
+
+
+def check_rewards(problem: AnyProblem, seed: int) -> None:
+    """Check that the rewards of an episode add up to minus the cost of its tour, dense and sparse."""
+    for reward in ("dense", "sparse"):
+        env = RoutingEnv(problem, reward=reward)
+        rng = np.random.default_rng(seed)
+        _, info = env.reset(seed=seed)
+        rewards, terminated = [], False
+        while not terminated:
+            action = rng.choice(np.flatnonzero(info["action_mask"]))
+            _, value, terminated, _, info = env.step(action)
+            rewards.append(value)
+        cost = float(problem.objective(env.instance, env.tour[None])[0])
+        apart = f"add up to {sum(rewards)}, but the tour costs {cost}"
+        require(abs(sum(rewards) + cost) <= TOLERANCE * max(1.0, abs(cost)), problem, f"{reward} rewards", apart)
+        early = [step for step, value in enumerate(rewards[:-1]) if value != 0 and reward == "sparse"]
+        require(not early, problem, "sparse rewards", f"not 0 before the end, at steps {early}")
+
+
+def check_backends_agree(problem: AnyProblem, instance: Any, played: Played, device: str | None) -> None:
+    """Replay the episodes with torch and compare masks, costs, ends, observations and objectives."""
+    move = converter("torch", device)
+    moved = to_backend(instance, "torch", device)
+    state = call(problem, "initial", moved)
+    fixed = difference(problem.observe_static(moved), problem.observe_static(instance), TOLERANCE)
+    require(fixed is None, problem, "observe_static", f"torch and NumPy differ: {fixed}")
+    for step, expected_state in enumerate(played.states):
+        where = f"step {step}"
+        mask = call(problem, "action_mask", moved, state)
+        require(device_of(mask) == device_of(moved.coords), problem, where, "the mask is on another device")
+        disputed = to_numpy(mask) != played.masks[step]
+        if disputed.any():
+            disputed &= ~near_limit(problem, instance, expected_state)
+        places = f"torch and NumPy disagree at (row, action) {np.argwhere(disputed)[:5].tolist()}"
+        require(not disputed.any(), problem, f"action_mask, {where}", places)
+        same = np.array_equal(to_numpy(problem.done(moved, state)), played.done[step])
+        require(same, problem, f"done, {where}", "torch and NumPy disagree")
+        seen = problem.observe_dynamic(moved, state), problem.observe_dynamic(instance, expected_state)
+        apart = difference(seen[0], seen[1], TOLERANCE)
+        require(apart is None, problem, f"observe_dynamic, {where}", f"torch and NumPy differ: {apart}")
+        if step < played.actions.shape[1]:
+            state, cost = call(problem, "step", moved, state, move(played.actions[:, step]))
+            apart = difference(cost, played.costs[:, step].astype(np.float32), TOLERANCE)
+            require(apart is None, problem, where, f"torch and NumPy differ in the cost: {apart}")
+    apart = difference(problem.cost_bound(moved), problem.cost_bound(instance), TOLERANCE)
+    require(apart is None, problem, "cost_bound", f"torch and NumPy differ: {apart}")
+    for row, length in enumerate(played.lengths):
+        tour = played.actions[row : row + 1, :length]
+        both = problem.objective(select(moved, [row]), move(tour)), problem.objective(select(instance, [row]), tour)
+        apart = difference(both[0], both[1], TOLERANCE)
+        require(apart is None, problem, f"objective, row {row}", f"torch and NumPy differ: {apart}")
+
+
+def near_limit(problem: AnyProblem, instance: Any, state: Any) -> npt.NDArray[np.bool_]:
+    """Mark actions whose legality a change of 1e-5 in one float field of instance or state changes: bool (B, A)."""
+    mask = problem.action_mask(instance, state)
+    near = np.zeros_like(mask)
+    for batch, number in ((instance, 0), (state, 1)):
+        for field in dataclasses.fields(batch):
+            values = getattr(batch, field.name)
+            if values is None or not np.issubdtype(values.dtype, np.floating):
+                continue
+            for shift in (-TOLERANCE, TOLERANCE):
+                arguments = [instance, state]
+                arguments[number] = dataclasses.replace(batch, **{field.name: values + values.dtype.type(shift)})
+                near |= problem.action_mask(*arguments) != mask
+    return np.asarray(near)

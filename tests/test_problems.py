@@ -1,0 +1,705 @@
+"""The rules of the six problems: values worked out by hand, exact solutions, and masks written a second time."""
+
+import itertools
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing_gym import (
+    CVRP,
+    OP,
+    PCTSP,
+    SDVRP,
+    SPCTSP,
+    TSP,
+    CVRPInstance,
+    InfeasibleTour,
+    InvalidInstance,
+    OPInstance,
+    PCTSPInstance,
+    SPCTSPInstance,
+    TSPInstance,
+    make_problem,
+)
+from routing_gym.arrays import concatenate, normalise, select, to_backend, to_numpy
+from routing_gym.problems import PROBLEMS
+from routing_gym.problems.cvrp import default_capacity
+from routing_gym.problems.geometry import expected_length
+from routing_gym.testing.exhaustive import legal_sequences
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def backend(request):
+    if request.param == "torch":
+        pytest.importorskip("torch")
+    return request.param
+
+
+def batch(backend, instance_type, **fields):
+    """One instance from plain lists, on a backend."""
+    return to_backend(normalise(instance_type(**{key: np.array([value]) for key, value in fields.items()})), backend)
+
+
+def tours(backend, *rows):
+    if backend == "torch":
+        import torch
+
+        return torch.tensor(rows)
+    return np.array(rows)
+
+
+def play(problem, instance, actions):
+    """Take actions in an instance of one row; return the costs of the steps, the masks before them, and the end."""
+    state, costs, masks = problem.initial(instance), [], []
+    backend = "numpy" if isinstance(instance.coords, np.ndarray) else "torch"
+    for action in actions:
+        masks.append(to_numpy(problem.action_mask(instance, state))[0].astype(int).tolist())
+        state, cost = problem.step(instance, state, tours(backend, action))
+        costs.append(float(cost[0]))
+    masks.append(to_numpy(problem.action_mask(instance, state))[0].astype(int).tolist())
+    return costs, masks, bool(problem.done(instance, state)[0])
+
+
+# --- TSP
+
+SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
+
+
+def test_tsp_around_the_square(backend):
+    """Four sides of 1: the first city costs nothing, the last pays the edge there and the closing edge."""
+    instance = batch(backend, TSPInstance, coords=np.array(SQUARE, float))
+    costs, masks, done = play(TSP(4), instance, [2, 1, 0, 3])
+    assert costs == [0, 1, 1, 2]
+    assert masks == [[1, 1, 1, 1], [1, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1]]
+    assert done
+    assert TSP(4).objective(instance, tours(backend, [2, 1, 0, 3])).item() == 4
+
+
+def test_tsp_across_the_square(backend):
+    """Two sides and two diagonals: 2 + 2 sqrt(2)."""
+    instance = batch(backend, TSPInstance, coords=np.array(SQUARE, float))
+    assert TSP(4).objective(instance, tours(backend, [0, 2, 1, 3])).item() == pytest.approx(2 + 2 * 2**0.5)
+
+
+def test_tsp_in_a_metric_of_its_own(backend):
+    """Distances 1 + 2 + 4 + 8 there, 15 the other way round too: the coordinates do not count."""
+    distances = np.zeros((4, 4))
+    for origin, destination, length in ((0, 1, 1), (1, 2, 2), (2, 3, 4), (3, 0, 8)):
+        distances[origin, destination] = distances[destination, origin] = length
+    instance = batch(backend, TSPInstance, coords=np.array(SQUARE, float), distances=distances)
+    costs, _, _ = play(TSP(4), instance, [0, 1, 2, 3])
+    assert costs == [0, 1, 2, 12]
+    assert TSP(4).objective(instance, tours(backend, [0, 3, 2, 1])).item() == 15
+
+
+def test_tsp_before_its_first_action():
+    observation = TSP(4).observe(instance := TSP(4).generate(np.random.default_rng(0), 2), TSP(4).initial(instance))
+    assert observation["current_node"].tolist() == observation["first_node"].tolist() == [0, 0]
+    assert observation["action_mask"].tolist() == [[1, 1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("tour", "message"),
+    [
+        ([0, 1, 1, 2], "row 0, step 2: node 1 is already visited; visit each node once"),
+        ([0, 1, 2], "row 0, step 3: node 3 is not visited; visit every node"),
+        ([0, 1, 2, 4], "row 0, step 3: node 4 does not exist; nodes are 0 to 3"),
+        ([0, 1, 2, -1], "row 0, step 3: node -1 does not exist"),
+    ],
+)
+def test_tsp_refuses(backend, tour, message):
+    instance = batch(backend, TSPInstance, coords=np.array(SQUARE, float))
+    with pytest.raises(InfeasibleTour, match=message):
+        TSP(4).objective(instance, tours(backend, tour))
+
+
+# --- CVRP and SDVRP: depot at 0, customers at 0.5 to the right and to the top
+
+TWO = {"coords": [[0, 0], [0.5, 0], [0, 0.5]], "capacity": 5}
+
+
+def test_overweight_pair_needs_two_trips(backend):
+    """Loads 3 + 3 exceed capacity 5: two round trips of 2 x 0.5 = 2.0."""
+    instance = batch(backend, CVRPInstance, demand=[0, 3, 3], **TWO)
+    costs, masks, done = play(CVRP(2), instance, [1, 0, 2, 0])
+    assert costs == [0.5, 0.5, 0.5, 0.5]
+    assert masks == [[0, 1, 1], [1, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0]]
+    assert done
+    assert CVRP(2).objective(instance, tours(backend, [1, 0, 2, 0])).item() == pytest.approx(2.0)
+    message = "row 0, step 1: load 6 exceeds capacity 5 at node 2; return to the depot (0) first."
+    with pytest.raises(InfeasibleTour, match=f"^{re.escape(message)}$") as caught:
+        CVRP(2).objective(instance, tours(backend, [1, 2, 0, 0]))
+    assert (caught.value.row, caught.value.step) == (0, 1)
+
+
+def test_pair_that_fits_exactly_needs_one_trip(backend):
+    """Loads 3 + 2 = 5 are the capacity: 0.5 + sqrt(0.5) + 0.5."""
+    instance = batch(backend, CVRPInstance, demand=[0, 3, 2], **TWO)
+    costs, masks, done = play(CVRP(2), instance, [1, 2, 0])
+    assert sum(costs) == pytest.approx(1 + 0.5**0.5)
+    assert masks == [[0, 1, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0]]
+    assert done
+
+
+def test_cvrp_observes_shares_of_the_capacity(backend):
+    """Demand 3 and 2 of 5 are 0.6 and 0.4; after serving the first, 2 of 5 are free."""
+    instance = batch(backend, CVRPInstance, demand=[0, 3, 2], **TWO)
+    state, _ = CVRP(2).step(instance, CVRP(2).initial(instance), tours(backend, 1))
+    observation = CVRP(2).observe(instance, state)
+    assert to_numpy(observation["demand"])[0] == pytest.approx([0, 0.6, 0.4])
+    assert to_numpy(observation["free_capacity"])[0] == pytest.approx([0.4])
+
+
+@pytest.mark.parametrize(
+    ("tour", "message"),
+    [
+        ([1, 0, 2], "row 0, step 2: the tour ends at node 2; return to the depot"),
+        ([1, 0], "row 0, step 2: node 2 is not visited; visit every node"),
+        ([1, 0, 1, 0, 2, 0], "row 0, step 2: node 1 is already visited"),
+        ([1, 0, 3, 0], "row 0, step 2: node 3 does not exist; nodes are 0 to 2"),
+    ],
+)
+def test_cvrp_refuses(backend, tour, message):
+    instance = batch(backend, CVRPInstance, demand=[0, 3, 3], **TWO)
+    with pytest.raises(InfeasibleTour, match=message):
+        CVRP(2).objective(instance, tours(backend, tour))
+
+
+def test_infeasible_tour_names_the_row_of_the_batch():
+    instance = batch("numpy", CVRPInstance, demand=[0, 3, 3], **TWO)
+    with pytest.raises(InfeasibleTour, match="row 2, step 1: load 6"):
+        CVRP(2).objective(select(instance, [0, 0, 0]), np.array([[1, 0, 2, 0], [2, 0, 1, 0], [2, 1, 0, 0]]))
+
+
+def test_a_delivery_may_be_split(backend):
+    """Demands 3 + 3, capacity 5: 3 and 2 on the first trip, the last 1 on the second.
+
+    0.5 + sqrt(0.5) + 0.5 for the first trip, 2 x 0.5 for the second.
+    """
+    instance = batch(backend, CVRPInstance, demand=[0, 3, 3], **TWO)
+    costs, masks, done = play(SDVRP(2), instance, [1, 2, 0, 2, 0])
+    assert sum(costs) == pytest.approx(2 + 0.5**0.5)
+    assert masks == [[0, 1, 1], [1, 0, 1], [1, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0]]
+    assert done
+    objective = SDVRP(2).objective(instance, tours(backend, [1, 2, 0, 2, 0]))
+    assert objective.item() == pytest.approx(2 + 0.5**0.5)
+
+
+def test_sdvrp_observes_what_remains(backend):
+    """After delivering 3 of 5 and 2 of 3: 1 of 5 remains, and the vehicle is empty."""
+    instance = batch(backend, CVRPInstance, demand=[0, 3, 3], **TWO)
+    state = SDVRP(2).initial(instance)
+    for node in (1, 2):
+        state, _ = SDVRP(2).step(instance, state, tours(backend, node))
+    observation = SDVRP(2).observe(instance, state)
+    assert to_numpy(observation["remaining_demand"])[0] == pytest.approx([0, 0, 0.2])
+    assert to_numpy(observation["free_capacity"])[0] == pytest.approx([0])
+
+
+@pytest.mark.parametrize(
+    ("tour", "message"),
+    [
+        ([1, 1, 0, 2, 0], "row 0, step 1: nothing is left to deliver at node 1; leave it out"),
+        ([1, 2, 2, 0], r"row 0, step 2: the vehicle is empty; return to the depot \(0\) first"),
+        ([1, 2, 0], "row 0, step 3: node 2 still needs 1; serve all demand"),
+        ([1, 2, 0, 2], "row 0, step 3: the tour ends at node 2"),
+    ],
+)
+def test_sdvrp_refuses(backend, tour, message):
+    instance = batch(backend, CVRPInstance, demand=[0, 3, 3], **TWO)
+    with pytest.raises(InfeasibleTour, match=message):
+        SDVRP(2).objective(instance, tours(backend, tour))
+
+
+def test_the_longest_sdvrp_episode_is_within_the_horizon():
+    """Demands 9, 9 with capacity 9, going home each time: 4 steps; the bound is 2 (2 + 2) = 8."""
+    instance = batch("numpy", CVRPInstance, demand=[0, 9, 9], coords=TWO["coords"], capacity=9)
+    assert play(SDVRP(2), instance, [1, 0, 2, 0])[2]
+    assert SDVRP(2).horizon == 8
+
+
+# --- OP: depot at 0, customers at 0.25 and 0.75 to the right
+
+LINE = {"coords": [[0, 0], [0.25, 0], [0.75, 0]], "prize": [0, 0.5, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("max_length", "mask"),
+    [
+        (0.4, [1, 0, 0]),  # too short to reach anyone: the tour stays at the depot
+        (0.5, [1, 0, 0]),  # 0.25 + 0.25 = 0.5 is not below 0.5 by 1e-6
+        (0.500002, [1, 1, 0]),
+        (1.5, [1, 1, 0]),
+        (1.500002, [1, 1, 1]),
+    ],
+)
+def test_op_leaves_out_those_from_whom_the_way_back_is_too_far(backend, max_length, mask):
+    instance = batch(backend, OPInstance, max_length=max_length, **LINE)
+    _, masks, _ = play(OP(2), instance, [0])
+    assert masks == [mask, [1, 0, 0]]
+
+
+def test_op_collects_prizes(backend):
+    """Out to 0.25 and 0.75 and back is 1.5 of 1.6; prizes 0.5 + 1; the return ends it. 0.75, then 0.1 remain."""
+    instance = batch(backend, OPInstance, max_length=1.6, **LINE)
+    problem, state, left = OP(2), OP(2).initial(instance), []
+    costs, masks, done = play(problem, instance, [2, 1, 0])
+    assert costs == [-1, -0.5, 0]
+    assert masks == [[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 0, 0]]
+    assert done
+    for action in (2, 1, 0):
+        state, _ = problem.step(instance, state, tours(backend, action))
+        left.append(problem.observe(instance, state)["remaining_length"].item())
+    assert left == pytest.approx([0.85, 0.35, 0.1], abs=1e-6)
+    assert problem.objective(instance, tours(backend, [2, 1, 0])).item() == -1.5
+
+
+def test_op_may_stay_at_the_depot(backend):
+    """No prize: return 0, within one step."""
+    instance = batch(backend, OPInstance, max_length=0.1, **LINE)
+    costs, _, done = play(OP(2), instance, [0])
+    assert (costs, done) == ([0], True)
+    assert OP(2).objective(instance, tours(backend, [0])).item() == 0
+
+
+@pytest.mark.parametrize(
+    ("tour", "message"),
+    [
+        ([2, 0], "row 0, step 1: length 1.5 exceeds the maximum 1.4; leave out some nodes"),
+        ([1, 0, 2, 0], "row 0, step 2: node 2 comes after the return to the depot; the tour ends there"),
+        ([1, 1, 0], "row 0, step 1: node 1 is already visited"),
+        ([1], "row 0, step 0: the tour ends at node 1"),
+        ([], "row 0, step 0: the tour is empty"),
+    ],
+)
+def test_op_refuses(tour, message):
+    instance = batch("numpy", OPInstance, max_length=1.4, **LINE)
+    with pytest.raises(InfeasibleTour, match=message):
+        OP(2).objective(instance, np.array([tour], dtype=np.int64))
+
+
+def test_op_budget_is_in_the_metric_of_the_file(backend):
+    """In integers, both ways of 3 fit a budget of 6, although the coordinates are 0.25 apart."""
+    distances = [[0, 3, 5], [3, 0, 2], [5, 2, 0]]
+    instance = batch(backend, OPInstance, max_length=6.5, distances=np.array(distances, float), **LINE)
+    costs, masks, _ = play(OP(2), instance, [1, 0])
+    assert masks == [[1, 1, 0], [1, 0, 0], [1, 0, 0]]
+    assert costs == [-0.5, 0]
+    with pytest.raises(InfeasibleTour, match="length 10 exceeds the maximum 6.5"):
+        OP(2).objective(instance, tours(backend, [2, 1, 0]))
+
+
+# --- PCTSP and SPCTSP: depot at 0, customers at 0.25, 0.5 and 0.75
+
+PRIZES = {
+    "coords": [[0, 0], [0.25, 0], [0.5, 0], [0.75, 0]],
+    "expected_prize": [0, 0.5, 0.5, 0.25],
+    "penalty": [0, 0.125, 0.25, 2.0],
+}
+
+
+def test_pctsp_returns_once_the_prize_is_one(backend):
+    """0.5 + 0.5 = 1 after two customers; length 1.0, and the penalty of 2 for the third on the last step."""
+    instance = batch(backend, PCTSPInstance, **PRIZES)
+    costs, masks, done = play(PCTSP(3), instance, [1, 2, 0])
+    assert costs == [0.25, 0.25, 2.5]
+    assert masks == [[0, 1, 1, 1], [0, 0, 1, 1], [1, 0, 0, 1], [1, 0, 0, 0]]
+    assert done
+    assert PCTSP(3).objective(instance, tours(backend, [1, 2, 0])).item() == 3.0
+
+
+def test_pctsp_may_go_on_after_the_prize(backend):
+    """All three: length 1.5, no penalty."""
+    instance = batch(backend, PCTSPInstance, **PRIZES)
+    assert PCTSP(3).objective(instance, tours(backend, [1, 2, 3, 0])).item() == 1.5
+    costs, masks, _ = play(PCTSP(3), instance, [1, 2, 3, 0])
+    assert sum(costs) == 1.5
+    assert masks[-2:] == [[1, 0, 0, 0], [1, 0, 0, 0]]
+
+
+def test_pctsp_may_return_when_nobody_is_left(backend):
+    """Prizes of 0.1 each never reach 1, but after all of them the depot is legal."""
+    few = PRIZES | {"expected_prize": [0, 0.1, 0.1, 0.1]}
+    instance = batch(backend, PCTSPInstance, **few)
+    _, masks, done = play(PCTSP(3), instance, [3, 2, 1, 0])
+    assert [mask[0] for mask in masks] == [0, 0, 0, 1, 1]
+    assert done
+    assert PCTSP(3).objective(instance, tours(backend, [3, 2, 1, 0])).item() == 1.5
+    with pytest.raises(InfeasibleTour, match="row 0, step 2: prize 0.2 is below 1; visit more customers"):
+        PCTSP(3).objective(instance, tours(backend, [3, 2, 0]))
+
+
+def test_spctsp_counts_the_real_prize_and_shows_the_expected(backend):
+    """The first customer alone yields 1.0, twice what was expected."""
+    instance = batch(backend, SPCTSPInstance, real_prize=[0, 1.0, 0, 0.5], **PRIZES)
+    costs, masks, done = play(SPCTSP(3), instance, [1, 0])
+    assert costs == [0.25, 0.25 + 0.25 + 2]
+    assert [mask[0] for mask in masks] == [0, 1, 1]
+    assert done
+    observation = SPCTSP(3).observe(instance, SPCTSP(3).initial(instance))
+    assert to_numpy(observation["prize"])[0].tolist() == [0, 0.5, 0.5, 0.25]
+    assert observation["remaining_prize"].item() == 1
+    with pytest.raises(InfeasibleTour, match="prize 0.5 is below 1"):
+        SPCTSP(3).objective(instance, tours(backend, [2, 3, 0]))
+
+
+# --- what is drawn
+
+
+def test_sizes_pass_through_the_points_of_the_paper():
+    assert [default_capacity(n) for n in (20, 50, 100)] == [30, 40, 50]
+    assert [expected_length(n) for n in (20, 50, 100)] == [2, 3, 4]
+    assert (CVRP(50).capacity, OP(100).max_length, PCTSP(20).penalty_scale) == (40, 4, 2)
+
+
+def test_uniforms_become_an_instance():
+    """Demand 1 + floor(9u): 1 for 0, 5 for 0.5, 9 for 0.999. The depot has coordinates but no demand."""
+    uniforms = np.array([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.0, 0.5, 0.999]])
+    instance = CVRP(3, capacity=12).from_uniforms(uniforms)
+    expected = np.array([[[0.1, 0.2], [0.3, 0.4], [0.5, 0.6], [0.7, 0.8]]], dtype=np.float32)
+    assert np.array_equal(instance.coords, expected)
+    assert instance.demand.tolist() == [[0, 1, 5, 9]]
+    assert instance.capacity.tolist() == [12]
+
+
+def test_op_prizes():
+    """Customers at distance 0.3 and 0.6 of the depot.
+
+    distance: (1 + floor(99 / 2)) / 100 = 0.5 and (1 + 99) / 100 = 1. uniform: (1 + floor(100u)) / 100, so
+    0.26 for u = 0.25 and 1 for u = 0.999.
+    """
+    uniforms = np.array([[0.0, 0.0, 0.3, 0.0, 0.0, 0.6, 0.25, 0.999]])
+    prizes = {kind: OP(2, prize=kind).from_uniforms(uniforms).prize[0] for kind in ("constant", "uniform", "distance")}
+    assert prizes["constant"].tolist() == [0, 1, 1]
+    assert prizes["uniform"] == pytest.approx([0, 0.26, 1.0])
+    assert prizes["distance"] == pytest.approx([0, 0.5, 1.0])
+
+
+def test_pctsp_prizes_and_penalties():
+    """n = 2: penalties 3K/n u = 3u with K = 2, then prizes 4/n u = 2u, then real prizes 2u x expected."""
+    uniforms = np.array([[*[0.0] * 6, 0.5, 0.1, 0.25, 0.5, 0.5, 0.25]])
+    instance = SPCTSP(2).from_uniforms(uniforms)
+    assert instance.penalty[0] == pytest.approx([0, 1.5, 0.3])
+    assert instance.expected_prize[0] == pytest.approx([0, 0.5, 1.0])
+    assert instance.real_prize[0] == pytest.approx([0, 0.5, 0.5])
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "num_nodes", "message"),
+    [
+        ("TSP", 1, "TSP: num_nodes must be at least 2, got 1"),
+        ("CVRP", 0, "CVRP: num_nodes must be at least 1, got 0"),
+        ("OP", -3, "OP: num_nodes must be at least 1, got -3"),
+        ("PCTSP", 2.0, "PCTSP: num_nodes must be an integer, got 2.0"),
+        ("SDVRP", True, "SDVRP: num_nodes must be an integer, got True"),
+        ("VRP", 10, "unknown problem 'VRP'; choose one of TSP, CVRP"),
+    ],
+)
+def test_bad_sizes(name, num_nodes, message):
+    with pytest.raises(ValueError, match=message):
+        make_problem(name, num_nodes)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("CVRP", {"capacity": 8}, "CVRP: capacity must be an integer of at least 9.* got 8"),
+        ("SDVRP", {"capacity": 20.5}, "SDVRP: capacity must be an integer of at least 9.* got 20.5"),
+        ("OP", {"prize": "unit"}, "OP: prize must be one of constant, uniform, distance; got 'unit'"),
+        ("OP", {"max_length": 0}, "OP: max_length must be positive and finite, got 0"),
+        ("OP", {"max_length": float("nan")}, "OP: max_length must be positive and finite, got nan"),
+        ("PCTSP", {"penalty_scale": float("inf")}, "PCTSP: penalty_scale must be positive and finite, got inf"),
+    ],
+)
+def test_bad_settings(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_problem(name, 10, **settings)
+
+
+def test_unknown_setting():
+    with pytest.raises(TypeError, match="OP has no setting capacity; it has prize, max_length"):
+        make_problem("OP", 10, capacity=9)
+
+
+def broken(name, field, change):
+    """Three instances of a problem with two customers, one array of which is changed."""
+    problem = make_problem(name, 2)
+    instance = problem.generate(np.random.default_rng(0), 3)
+    values = getattr(instance, field)
+    return problem, replace(instance, **{field: change(None if values is None else values.copy())})
+
+
+def put(index, value):
+    def change(array):
+        array[index] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "change", "message"),
+    [
+        ("TSP", "coords", put((1, 0, 1), np.nan), r"coords: row 1, index \(0, 1\) is nan, expected in \[0, 1\]"),
+        ("TSP", "coords", put((2, 1, 0), np.inf), r"coords: row 2, index \(1, 0\) is inf"),
+        ("OP", "coords", put((0, 2, 0), 1.5), r"coords: row 0, index \(2, 0\) is 1.5.*scale both axes"),
+        ("CVRP", "coords", lambda x: x[:, :2], r"coords: expected shape \(B, 3, 2\), got \(3, 2, 2\)"),
+        ("CVRP", "coords", lambda x: x[:0], "coords: the batch is empty"),
+        ("CVRP", "coords", lambda x: x.tolist(), "coords: expected a float32 array, got list"),
+        (
+            "CVRP",
+            "demand",
+            put((0, 1), -1),
+            r"demand: row 0, index \(1,\) is -1, expected finite and at least 0",
+        ),
+        ("CVRP", "demand", put((2, 2), 21), "demand: row 2, customer 2 has demand 21, expected 0 to the capacity 20"),
+        ("SDVRP", "demand", put((2, 2), 0), "demand: row 2, customer 2 has demand 0, expected 1 to the capacity 20"),
+        ("CVRP", "demand", put((1, 0), 3), r"demand: row 1 gives the depot \(index 0\) 3, expected 0"),
+        ("CVRP", "demand", lambda x: x.astype(np.float32), "demand: expected an int64 array, got dtype float32"),
+        ("CVRP", "demand", lambda x: x[:2], "the arrays of an instance must have one batch size, got .*'demand': 2"),
+        ("CVRP", "capacity", put(0, 0), r"capacity: row 0 is 0, expected finite and at least 1"),
+        ("CVRP", "capacity", lambda x: x[:, None], r"capacity: expected shape \(B\), got \(3, 1\)"),
+        ("OP", "prize", put((0, 1), -0.5), r"prize: row 0, index \(1,\) is -0.5"),
+        ("OP", "max_length", put(1, np.nan), "max_length: row 1 is nan, expected finite and at least 0"),
+        ("PCTSP", "penalty", put((0, 0), 0.5), r"penalty: row 0 gives the depot \(index 0\) 0.5"),
+        ("PCTSP", "expected_prize", put((1, 1), np.inf), r"expected_prize: row 1, index \(1,\) is inf"),
+        ("SPCTSP", "real_prize", put((1, 1), -1), r"real_prize: row 1, index \(1,\) is -1"),
+        ("TSP", "distances", lambda _: np.ones((3, 2, 2), np.float32), "distances: the way from a node to itself"),
+        ("TSP", "distances", lambda _: np.ones((3, 2, 3), np.float32), r"distances: expected shape \(B, 2, 2\)"),
+    ],
+)
+def test_bad_instances(name, field, change, message):
+    problem, instance = broken(name, field, change)
+    with pytest.raises(InvalidInstance, match=message):
+        problem.validate(instance)
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (np.array([0, 1]), r"actions: expected shape \(1, T\), got \(2,\)"),
+        (np.array([[0], [1]]), r"actions: expected shape \(1, T\), got \(2, 1\)"),
+        (np.array([[0.0, 1.0]]), "actions: expected integers, got float64"),
+    ],
+)
+def test_bad_tours(actions, message):
+    instance = TSP(2).generate(np.random.default_rng(0), 1)
+    with pytest.raises(ValueError, match=message):
+        TSP(2).objective(instance, actions)
+
+
+# --- exact solutions, by means that know nothing of steps and masks
+
+
+def length(coords, nodes):
+    points = coords[[*nodes]].astype(float)
+    return float(np.linalg.norm(points - np.roll(points, -1, axis=0), axis=1).sum())
+
+
+def best_round_trip(coords, customers):
+    """Shortest tour from the depot through some customers: all orders."""
+    return min(length(coords, (0, *order)) for order in itertools.permutations(customers))
+
+
+def subsets(items):
+    return itertools.chain.from_iterable(itertools.combinations(items, size) for size in range(len(items) + 1))
+
+
+def exact_tsp(instance):
+    """All tours that start at city 0."""
+    cities = range(1, len(instance.coords[0]))
+    return min(length(instance.coords[0], (0, *order)) for order in itertools.permutations(cities))
+
+
+def exact_cvrp(instance):
+    """Best partition of the customers into trips that fit, by recursion over who rides with the first one."""
+    coords, demand, capacity = instance.coords[0], instance.demand[0], instance.capacity[0]
+
+    def best(customers):
+        if not customers:
+            return 0.0
+        first, *others = customers
+        trips = [(first, *rest) for rest in subsets(others)]
+        fitting = [trip for trip in trips if demand[[*trip]].sum() <= capacity]
+        rests = [tuple(customer for customer in customers if customer not in trip) for trip in fitting]
+        return min(best_round_trip(coords, trip) + best(rest) for trip, rest in zip(fitting, rests, strict=True))
+
+    return best(tuple(range(1, len(demand))))
+
+
+def exact_op(instance):
+    """The largest prize of a set of customers whose shortest tour is short enough."""
+    sets = subsets(range(1, len(instance.prize[0])))
+    return -max(
+        instance.prize[0, [*chosen]].astype(float).sum()
+        for chosen in sets
+        if best_round_trip(instance.coords[0], chosen) <= instance.max_length[0]
+    )
+
+
+def exact_pctsp(instance):
+    """The cheapest set of customers that yields enough: shortest tour plus the penalties of the others."""
+    customers = range(1, len(instance.penalty[0]))
+    prize, penalty = instance.expected_prize[0].astype(float), instance.penalty[0].astype(float)
+    return min(
+        best_round_trip(instance.coords[0], chosen) + penalty.sum() - penalty[[*chosen]].sum()
+        for chosen in subsets(customers)
+        if prize[[*chosen]].sum() >= 1 or len(chosen) == len(customers)
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "exact"),
+    [
+        (TSP(6), exact_tsp),
+        (CVRP(5, capacity=12), exact_cvrp),
+        (OP(6, max_length=1.5), exact_op),
+        (OP(5, prize="uniform", max_length=2.0), exact_op),
+        (PCTSP(6), exact_pctsp),
+        (PCTSP(5, penalty_scale=0.2), exact_pctsp),
+    ],
+    ids=str,
+)
+def test_the_best_legal_sequence_is_the_exact_solution(problem, exact):
+    instances = problem.generate(np.random.default_rng(7), 4)
+    for row in range(4):
+        one = select(instances, [row])
+        best = min(costs.min() for _, costs in legal_sequences(problem, one, problem.horizon))
+        assert best == pytest.approx(exact(one), abs=1e-5)
+
+
+# --- masks and ends, written a second time from the history of an episode, in plain Python
+
+
+def distance(instance, origin, destination):
+    return float(
+        np.linalg.norm(instance.coords[0, origin].astype(float) - instance.coords[0, destination].astype(float))
+    )
+
+
+def expected_tsp(problem, instance, history):
+    done = len(history) == problem.num_nodes
+    return {history[-1]} if done else set(range(problem.num_nodes)) - set(history), done
+
+
+def expected_cvrp(problem, instance, history):
+    served, load = set(history) - {0}, 0
+    for node in history:
+        load = 0 if node == 0 else load + instance.demand[0, node]
+    node = history[-1] if history else 0
+    customers = {c for c in range(1, problem.num_actions) if c not in served}
+    fitting = {c for c in customers if load + instance.demand[0, c] <= instance.capacity[0]}
+    return fitting | ({0} if node != 0 or not customers else set()), node == 0 and not customers
+
+
+def expected_sdvrp(problem, instance, history):
+    remaining, goods = instance.demand[0].copy(), instance.capacity[0]
+    for node in history:
+        delivered = min(goods, remaining[node])
+        remaining[node] -= delivered
+        goods = instance.capacity[0] if node == 0 else goods - delivered
+    node = history[-1] if history else 0
+    customers = set(np.flatnonzero(remaining).tolist()) if goods > 0 else set()
+    return customers | ({0} if node != 0 or not remaining.any() else set()), node == 0 and not remaining.any()
+
+
+def expected_op(problem, instance, history):
+    if 0 in history:
+        return {0}, True
+    way = [0, *history]
+    so_far = sum(distance(instance, *leg) for leg in itertools.pairwise(way))
+    legal, unclear = {0}, set()
+    for c in set(range(1, problem.num_actions)) - set(history):
+        slack = instance.max_length[0] - so_far - distance(instance, way[-1], c) - distance(instance, c, 0)
+        (unclear if abs(slack) < 1e-5 else legal if slack > 0 else set()).add(c)
+    return legal, False, unclear
+
+
+def expected_pctsp(problem, instance, history):
+    if 0 in history:
+        return {0}, True
+    prize = (instance.real_prize if problem.name == "SPCTSP" else instance.expected_prize)[0].astype(float)
+    unvisited = set(range(1, problem.num_actions)) - set(history)
+    enough = prize[[*history]].sum() - 1
+    unclear = {0} if abs(enough) < 1e-5 and unvisited else set()
+    return unvisited | ({0} if enough >= 0 or not unvisited else set()), False, unclear
+
+
+EXPECTED = {
+    "TSP": expected_tsp,
+    "CVRP": expected_cvrp,
+    "SDVRP": expected_sdvrp,
+    "OP": expected_op,
+    "PCTSP": expected_pctsp,
+    "SPCTSP": expected_pctsp,
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@given(data=st.data(), num_nodes=st.integers(2, 8), seed=st.integers(0, 2**32 - 1))
+def test_masks_follow_from_the_history(name, data, num_nodes, seed):
+    """Random instances and random legal actions; nodes within 1e-5 of a limit may be either."""
+    problem = make_problem(name, num_nodes)
+    instance = problem.generate(np.random.default_rng(seed), 1)
+    state, history = problem.initial(instance), []
+    for _ in range(problem.horizon + 1):
+        legal, done, *unclear = EXPECTED[name](problem, instance, history)
+        found = set(np.flatnonzero(problem.action_mask(instance, state)[0]).tolist())
+        assert found ^ legal <= (unclear[0] if unclear else set())
+        assert problem.done(instance, state)[0] == done
+        if done:
+            return
+        action = data.draw(st.sampled_from(sorted(found)))
+        reasons = [problem.why_illegal(instance, state, 0, node) for node in range(problem.num_actions)]
+        assert all(isinstance(reason, str) for reason in reasons)
+        state, _ = problem.step(instance, state, np.array([action]))
+        history.append(action)
+    pytest.fail(f"not done within the horizon of {problem.horizon}")
+
+
+@given(
+    num_nodes=st.integers(1, 6),
+    demands=st.lists(st.integers(0, 9), min_size=6, max_size=6),
+    capacity=st.integers(9, 30),
+    seed=st.integers(0, 1000),
+)
+def test_cvrp_with_any_demands_ends_within_the_horizon(num_nodes, demands, capacity, seed):
+    """Customers without demand included: CVRP visits them too."""
+    problem = CVRP(num_nodes)
+    rng = np.random.default_rng(seed)
+    instance = replace(
+        problem.generate(rng, 1),
+        demand=np.array([[0, *demands[:num_nodes]]]),
+        capacity=np.array([capacity]),
+    )
+    problem.validate(instance)
+    state, actions = problem.initial(instance), []
+    while not problem.done(instance, state)[0]:
+        assert len(actions) < problem.horizon
+        actions.append(rng.choice(np.flatnonzero(problem.action_mask(instance, state)[0])))
+        state, _ = problem.step(instance, state, np.array([actions[-1]]))
+    assert problem.objective(instance, np.array([actions])).shape == (1,)
+
+
+def test_concatenated_rows_keep_their_values():
+    problem = OP(5)
+    parts = [problem.generate(np.random.default_rng(seed), 2) for seed in (0, 1)]
+    assert np.array_equal(select(concatenate(parts), [2, 3]).coords, parts[1].coords)
+
+
+@pytest.mark.parametrize("problem", [TSP(2), CVRP(1), SDVRP(1), OP(1), PCTSP(1), SPCTSP(1)], ids=str)
+def test_the_smallest_sizes(problem):
+    """One trip to the only customer and back, or two cities: cost twice the distance (OP: its prize)."""
+    instance = problem.generate(np.random.default_rng(3), 1)
+    actions = [0, 1] if problem.name == "TSP" else [1, 0]
+    costs, _, done = play(problem, instance, actions)
+    expected = -instance.prize[0, 1] if problem.name == "OP" else 2 * distance(instance, 0, 1)
+    assert done
+    assert sum(costs) == pytest.approx(expected)
