@@ -56,13 +56,13 @@ class Args:
     """Batches per epoch."""
     batch_size: int = 256
     """Instances per batch."""
-    learning_rate: float = 3e-4
+    learning_rate: float = 5e-4
     """Of Adam, until the decay sets in."""
     decay: float = 1 / 3
     """Last part of the run over which the learning rate falls linearly to zero."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
-    baseline: Literal["rollout", "exponential", "shared", "none"] = "rollout"
+    baseline: Literal["rollout", "exponential", "shared", "none"] = "shared"
     """What a tour is compared with: the greedy tour of a frozen policy (Kool et al.), a moving average,
     the other tours of the same instance (POMO), or nothing."""
     num_starts: int = 8

@@ -58,7 +58,7 @@ class Report:
         return [json.loads(line) for line in self.metrics_path.read_text().splitlines()]
 
     def __enter__(self) -> Report:
-        self.console.print(f"{self.folder}: logs, checkpoints and pictures; tensorboard --logdir {self.folder}")
+        self.console.print(f"{self.folder}: logs, checkpoints, pictures", soft_wrap=True)
         self.console.print("".join(f"{name:>12}" for name in COLUMNS))
         self.progress.start()
         self.since = time.perf_counter()
@@ -95,7 +95,9 @@ class Report:
     def interrupted(self) -> None:
         """Say how to go on."""
         self.progress.stop()
-        self.console.print(f"Stopped and saved. Go on with: python agents/am_reinforce.py --resume {self.folder}")
+        self.console.print(
+            f"Stopped and saved. Go on with: python agents/am_reinforce.py --resume {self.folder}", soft_wrap=True
+        )
 
     def finished(self, problem: Problem[Any, Any], model: AttentionModel, instance: Any) -> None:
         """Draw the learning curve and one solved instance, and say how to use the result."""
@@ -109,7 +111,9 @@ class Report:
         self.console.print(
             f"Best greedy cost on held-out instances: {best['greedy']:.4f}{gap} (epoch {best['epoch']:.0f}).\n"
             f"Learning curve: {self.folder}/curve.png    a solved instance: {self.folder}/solution.png\n"
-            f"Solve a file:   python agents/solve.py --checkpoint {self.folder} FILE..."
+            f"Curves:         tensorboard --logdir {self.folder}\n"
+            f"Solve a file:   python agents/solve.py --checkpoint {self.folder} FILE...",
+            soft_wrap=True,
         )
 
     def draw_curve(self) -> None:

@@ -4,17 +4,20 @@
 
 One step is all that `am_reinforce.py` does per batch: generate, encode, sample, baseline, score,
 backward, optimiser. The model's own operation count over the measured rate of one large float32 matrix
-product gives the time that arithmetic alone would take; its share of the time taken is reported.
+product (whatever the precision of the run) gives the time that arithmetic alone would take; its share of
+the time taken is reported.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
@@ -46,6 +49,8 @@ class Args:
     """Instances per step."""
     threads: tuple[int, ...] = (1, 2)
     """Numbers of CPU threads."""
+    precisions: tuple[str, ...] = ("float32", "bfloat16")
+    """Of the encoder's matrix products."""
     steps: int = 5
     """Timed steps after two that are not; the median counts."""
     keep_memory: bool = True
@@ -81,12 +86,13 @@ def step_operations(model: AttentionModel, num_nodes: int, num_tours: int, num_s
     return sampled + (encoder_operations(model, num_nodes) + query * num_steps if rollout else 0)
 
 
-def measure(args: Args, env_id: str, baseline: str, threads: int) -> dict[str, float | str]:
+def measure(args: Args, env_id: str, baseline: str, precision: str, threads: int) -> dict[str, Any]:
     """Time the training steps of one configuration."""
     torch.set_num_threads(threads)
     settings = am_reinforce.Args(
         env_id=env_id,
         baseline=baseline,  # type: ignore[arg-type]
+        precision=precision,  # type: ignore[arg-type]
         num_starts=args.num_starts,
         batch_size=args.batch_size,
         baseline_size=args.batch_size,
@@ -107,6 +113,7 @@ def measure(args: Args, env_id: str, baseline: str, threads: int) -> dict[str, f
     return {
         "env_id": env_id,
         "baseline": baseline,
+        "precision": precision,
         "threads": threads,
         "instances_per_second": args.batch_size / seconds,
         "operations_per_instance": operations,
@@ -115,26 +122,18 @@ def measure(args: Args, env_id: str, baseline: str, threads: int) -> dict[str, f
     }
 
 
-def main(args: Args) -> list[dict[str, float | str]]:
+def main(args: Args) -> list[dict[str, Any]]:
     """Measure, print a table, and write the figures."""
     if args.keep_memory:
         keep_freed_memory()
-    table = Table("environment", "baseline", "threads", "instances/s", "MFLOP/instance", "GFLOP/s possible", "share")
+    columns = ("environment", "baseline", "precision", "threads", "instances/s", "MFLOP/instance", "share of peak")
+    table = Table(*columns)
     rows = []
-    for env_id in args.env_ids:
-        for baseline in args.baselines:
-            for threads in args.threads:
-                row = measure(args, env_id, baseline, threads)
-                rows.append(row)
-                table.add_row(
-                    env_id,
-                    baseline,
-                    str(threads),
-                    f"{row['instances_per_second']:.0f}",
-                    f"{row['operations_per_instance'] / 1e6:.0f}",  # type: ignore[operator]
-                    f"{row['matrix_product_rate'] / 1e9:.0f}",  # type: ignore[operator]
-                    f"{row['share_of_rate']:.0%}",
-                )
+    for choice in itertools.product(args.env_ids, args.baselines, args.precisions, args.threads):
+        row = measure(args, *choice)
+        rows.append(row)
+        cells = (row["instances_per_second"], row["operations_per_instance"] / 1e6)
+        table.add_row(*map(str, choice), *(f"{cell:.0f}" for cell in cells), f"{row['share_of_rate']:.0%}")
     Console().print(table)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     figures = {

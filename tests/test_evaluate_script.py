@@ -1,0 +1,106 @@
+"""The evaluation command: what it compares, writes and refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import checkpoint
+import evaluate
+import numpy as np
+import pytest
+import torch
+from attention_model import AttentionModel, ModelConfig
+from embeddings import FEATURES
+from evaluate import Args
+
+from routing_gym.data import save_npz
+from routing_gym.problems import TSP, make_problem
+from routing_gym.solvers import HeldKarp
+
+
+@pytest.fixture
+def model_path(tmp_path):
+    """A small untrained model for TSP."""
+    model = AttentionModel(
+        FEATURES["TSP"],
+        ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
+        torch.Generator().manual_seed(1),
+    )
+    path = tmp_path / "tsp.safetensors"
+    checkpoint.save(path, checkpoint.prefixed("model", model.state_dict()), checkpoint.describe(TSP(8), model))
+    return path
+
+
+@pytest.fixture
+def args(tmp_path, model_path):
+    methods = ("held-karp", "nearest-neighbour", f"{model_path}:num_tours=20,sample=true", f"{model_path}:beam=3")
+    return Args("random/TSP-8", methods, size=12, seed=3, workers=1, cache=tmp_path / "cache", out=tmp_path / "out")
+
+
+def test_one_table_of_solvers_and_models(args):
+    """The optimum has gap 0 and wins everywhere; its mean is that of the solver called by hand; nothing beats it."""
+    table = evaluate.main(args)
+    problem = make_problem("TSP", 8)
+    optimum = HeldKarp().solve(problem, problem.generate(np.random.default_rng(3), 12)).cost.mean()
+    assert [row.method for row in table.rows] == list(args.methods)
+    assert table.rows[0].mean.value == pytest.approx(optimum)
+    assert table.rows[0].gap.value == 0
+    assert table.rows[0].wins == 12
+    assert all(row.gap.value >= 0 for row in table.rows)
+    with (args.out / "table.csv").open() as file:
+        assert [row["method"] for row in csv.DictReader(file)] == list(args.methods)
+    assert json.loads((args.out / "table.json").read_text())["about"]["instances"] == "random/TSP-8"
+    assert "| held-karp |" in (args.out / "table.md").read_text()
+    assert (args.out / "gap.png").stat().st_size > 0
+
+
+def test_same_seed_same_table(args):
+    first, second = ([row.mean for row in evaluate.main(args).rows] for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("source", ["npz", "paper", "file"])
+def test_sources_of_instances(tmp_path, source):
+    if source == "npz":
+        problem = make_problem("TSP", 6)
+        save_npz(tmp_path / "six.npz", problem, problem.generate(np.random.default_rng(0), 5))
+        name, expected = str(tmp_path / "six.npz"), 4
+    elif source == "paper":
+        name, expected = "paper/TSP-20", 4
+    else:
+        square = "TYPE : TSP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 9 0\n3 9 9\n4 0 9\nEOF\n"
+        (tmp_path / "square.tsp").write_text(square)
+        name, expected = str(tmp_path / "square.tsp"), 1
+    table = evaluate.main(Args(name, ("nearest-neighbour",), size=4, cache=tmp_path / "cache"))
+    assert table.num_instances == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": ()}, "name at least one method"),
+        ({"methods": ("magic",)}, "'magic' is neither a solver .* nor a checkpoint's path"),
+        ({"methods": ("held-karp",), "reference": "other"}, "--reference 'other' must be one of the methods"),
+        ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20"),
+        ({"instances": "paper/TSP-21"}, "20, 50 or 100"),
+        ({"instances": "random/XYZ-8"}, "unknown problem 'XYZ'"),
+        ({"instances": "random/CVRP-8", "methods": ("fast-tsp",)}, "fast-tsp does not solve CVRP"),
+        ({"methods": ("{model}:beam",)}, "'beam' has no value"),
+        ({"methods": ("{model}:width=3",)}, "no setting width; a model has num_tours"),
+        ({"methods": ("{model}:num_tours=3",)}, "greedy tours from one start are the same"),
+        ({"instances": "random/CVRP-8", "methods": ("{model}",)}, "was trained on TSP; the instances are CVRP"),
+    ],
+)
+def test_refused_before_any_work(args, model_path, changes, message):
+    if "methods" in changes:
+        changes["methods"] = tuple(text.replace("{model}", str(model_path)) for text in changes["methods"])
+    with pytest.raises(ValueError, match=message):
+        evaluate.main(Args(**{**vars(args), **changes}))
+    assert not Path(args.out).exists()
+
+
+def test_unknown_setting_of_a_solver(args):
+    with pytest.raises(TypeError, match="fast-tsp has no setting speed; it has time_limit"):
+        evaluate.main(Args(**{**vars(args), "methods": ("fast-tsp:speed=9",)}))
