@@ -23,10 +23,10 @@ import gymnasium as gym
 import numpy as np
 import torch
 import tyro
-from hardware import describe_machine
 from rich.console import Console
 from rich.table import Table
 
+from hardware import describe_machine
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
 from routing_gym.env_arguments import draw_instances
 

@@ -19,14 +19,15 @@ from typing import Any
 
 import torch
 import tyro
-from hardware import describe_machine
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from hardware import describe_machine
 from routing_gym.arrays import select, to_backend
+from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
-from routing_gym.evaluate import Interval, controlled_mean, mean_interval
+from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
 from routing_gym.problems import make_problem
 from routing_gym.solvers import make_solver
 
@@ -53,6 +54,8 @@ PAPER = {  # table 1, n = 20: greedy, best of 1,280 samples, best known; OP is a
     "PCTSP": (3.18, 3.15, 3.13),
     "SPCTSP": (3.26, None, None),
 }
+
+REFERENCES = {"TSP": "fast-tsp", "CVRP": "hygese", "SDVRP": "hygese", "OP": "milp", "PCTSP": "milp"}
 
 
 @dataclass(frozen=True)
@@ -108,3 +111,56 @@ def measure(args: Args, name: str) -> dict[str, Any]:
     if args.reference_size and name in REFERENCES:
         figures |= reference(args, name, greedy)
     return figures
+
+
+def reference(args: Args, name: str, greedy: FloatArray) -> dict[str, Any]:
+    """Solve the first instances, and estimate the solver's mean over all of them from the greedy costs."""
+    problem = make_problem(name, 20)
+    instance = select(paper_test_set(name, 20, size=args.size), slice(0, args.reference_size))
+    solver = make_solver(REFERENCES[name])
+    solution = solver.solve(problem, instance, seed=1234, num_workers=args.workers, progress=True)
+    if solution.failed.any():
+        raise RuntimeError(f"{solver.name} failed on {solution.failed.sum()} instances: {set(solution.status)}")
+    return {
+        "reference_solver": solver.label,
+        "reference": controlled_mean(solution.cost, greedy[: args.reference_size], float(greedy.mean())),
+        "reference_seconds_per_instance": float(solution.seconds.mean()),
+    }
+
+
+def show(name: str, figures: dict[str, Any]) -> tuple[str, ...]:
+    """Return a row of the table: ours with 95 % half-widths, beside the paper's; prizes positive."""
+
+    def ours(column: str) -> str:
+        if column not in figures:
+            return "-"
+        value, low, high = figures[column]
+        return f"{abs(value):.3f} ± {(high - low) / 2:.3f}"
+
+    paper = ("-" if value is None else f"{value:.2f}" for value in PAPER[name])
+    cells = zip(map(ours, ("greedy", "sampling", "reference")), paper, strict=True)
+    return name, *(cell for pair in cells for cell in pair), figures.get("reference_solver", "-")
+
+
+def main(args: Args) -> dict[str, Any]:
+    """Measure what is not there yet, problem by problem; print the table."""
+    keep_freed_memory()
+    settings = {"size": args.size, "samples": args.samples, "reference_size": args.reference_size}
+    results = json.loads(args.out.read_text()) if args.out.exists() else {"settings": settings, "problems": {}}
+    if results["settings"] != settings:
+        raise ValueError(f"{args.out} holds figures for {results['settings']}, not {settings}; move it away first")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    for name in args.problems:
+        if name not in results["problems"]:
+            results["problems"][name] = {**measure(args, name), "machine": describe_machine()}
+            write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
+    columns = ("greedy", "paper", f"best of {args.samples}", "paper (1280)", "reference", "paper", "solver")
+    table = Table("problem", *columns)
+    for name in args.problems:
+        table.add_row(*show(name, results["problems"][name]))
+    Console(width=140).print(table)
+    return results
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args, description=__doc__))

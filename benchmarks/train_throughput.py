@@ -27,11 +27,10 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "agents"))
 
-from hardware import describe_machine  # noqa: E402
-
 import am_reinforce  # noqa: E402
 from attention_model import AttentionModel  # noqa: E402
 from decoding import solve  # noqa: E402
+from hardware import describe_machine  # noqa: E402
 from tuning import keep_freed_memory  # noqa: E402
 
 

@@ -6,15 +6,15 @@ import csv
 import json
 from pathlib import Path
 
-import checkpoint
-import evaluate
 import numpy as np
 import pytest
 import torch
+
+import checkpoint
+import evaluate
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
 from evaluate import Args
-
 from routing_gym.data import save_npz
 from routing_gym.problems import TSP, make_problem
 from routing_gym.solvers import HeldKarp
@@ -70,9 +70,11 @@ def test_sources_of_instances(tmp_path, source):
     elif source == "paper":
         name, expected = "paper/TSP-20", 4
     else:
-        square = "TYPE : TSP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 9 0\n3 9 9\n4 0 9\nEOF\n"
-        (tmp_path / "square.tsp").write_text(square)
-        name, expected = str(tmp_path / "square.tsp"), 1
+        triangle = (
+            "TYPE : TSP\nDIMENSION : 3\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 3 0\n3 0 4\nEOF\n"
+        )
+        (tmp_path / "triangle.tsp").write_text(triangle)
+        name, expected = str(tmp_path / "triangle.tsp"), 1
     table = evaluate.main(Args(name, ("nearest-neighbour",), size=4, cache=tmp_path / "cache"))
     assert table.num_instances == expected
 

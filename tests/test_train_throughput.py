@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+
 import train_throughput
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
