@@ -15,6 +15,7 @@ import json
 import signal
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -63,8 +64,8 @@ class Args:
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     baseline: Literal["rollout", "exponential", "shared", "none"] = "shared"
-    """What a tour is compared with: the greedy tour of a frozen policy (Kool et al.), a moving average,
-    the other tours of the same instance (POMO), or nothing."""
+    """What a tour is compared with: the greedy tour of a frozen policy (Kool et al. 2019), a moving
+    average, the other sampled tours of the same instance, or nothing."""
     num_starts: int = 8
     """Tours per instance of the shared baseline."""
     force_starts: bool = False
@@ -256,9 +257,8 @@ def set_up(args: Args) -> tuple[Trainer, Path]:
     """
     if args.resume is None:
         trainer = Trainer(args)
-        name = (
-            args.name or f"{trainer.problem.name}-{trainer.problem.num_nodes}-{args.baseline}-seed{args.seed}".lower()
-        )
+        size = f"{trainer.problem.name.lower()}-{trainer.problem.num_nodes}"
+        name = args.name or f"{size}-{args.baseline}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
         folder = args.runs / name
         try:
             folder.mkdir(parents=True)

@@ -108,10 +108,12 @@ def read_files(args: Args, problem: Problem[Any, Any]) -> list[data.FileInstance
     """Read all files and check where the results go, before any work is done.
 
     Raises:
-        ValueError: A file cannot be read, or is of another problem than the model.
+        ValueError: No file, one that cannot be read, or one of another problem than the model.
         FileExistsError: A result is there already.
         OSError: The folder for the results cannot be made.
     """
+    if not args.files:
+        raise ValueError("name at least one .tsp, .vrp or .oplib file")
     files = [data.read_instance(path) for path in args.files]
     args.out.mkdir(parents=True, exist_ok=True)
     for file in files:

@@ -305,6 +305,12 @@ def test_solve_a_file(tiny, square, tmp_path):
         solve_script.main(args)
 
 
+def test_solve_needs_a_file(tiny, tmp_path):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    with pytest.raises(ValueError, match="name at least one"):
+        solve_script.main(solve_script.Args(files=(), checkpoint=folder, out=tmp_path / "out"))
+
+
 def test_solve_refuses_another_problem(tiny, square, tmp_path):
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", epochs=1))
     with pytest.raises(ValueError, match=r"square.tsp is a TSP, but .* was trained on CVRP"):
