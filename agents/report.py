@@ -93,8 +93,10 @@ class Report:
         return {} if self.reference is None else {"gap": (greedy - self.reference) / abs(self.reference)}
 
     def interrupted(self) -> None:
-        """Say how to go on."""
+        """Draw the curve so far, and say how to go on."""
         self.progress.stop()
+        if self.rows:
+            self.draw_curve()
         self.console.print(
             f"Stopped and saved. Go on with: python agents/am_reinforce.py --resume {self.folder}", soft_wrap=True
         )

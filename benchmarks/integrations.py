@@ -1,0 +1,142 @@
+"""Steps per second inside reinforcement-learning libraries: our adapters against the libraries' own.
+
+    python benchmarks/integrations.py                           # writes benchmarks/results/integrations.json
+
+Stable-Baselines3: `RoutingVecEnv` against `DummyVecEnv` over single environments made by `gym.make`, with the
+same seeds and actions, in one process on one thread, in turn, several times; medians count. Lanes start anew by
+themselves, so drawing instances counts. "step" is `VecEnv.step` alone, which the bar is about; "step and masks"
+adds what sb3-contrib's MaskablePPO asks for before each step. Drawing the actions does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+from sb3_contrib.common.maskable.utils import get_action_masks
+from stable_baselines3 import __version__ as sb3_version
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+from env_throughput import random_legal
+from hardware import describe_machine
+from routing_gym.integrations.sb3 import RoutingVecEnv
+
+ROOT = Path(__file__).parents[1]
+BAR = 20  # times DummyVecEnv that RoutingVecEnv must reach
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    problem: str = "TSP-50"
+    """What to step, as in the ids after "routing/"."""
+    lanes: int = 256
+    """Number of lanes."""
+    repeats: int = 5
+    """Runs of each side, in turn; the median counts."""
+    episodes: int = 2
+    """Episodes per lane and run."""
+    seed: int = 0
+    """Of instances and actions."""
+    out: Path = ROOT / "benchmarks" / "results" / "integrations.json"
+    """Where the figures go."""
+
+
+class Player:
+    """Plays a `VecEnv` with random legal actions and takes the time."""
+
+    def __init__(self, env: VecEnv, seed: int) -> None:
+        self.env = env
+        self.rng = np.random.default_rng(seed)
+        env.seed(seed)
+        env.reset()
+
+    def run(self, num_steps: int) -> tuple[float, float]:
+        """Return the seconds that the steps took, and those that the masks took."""
+        in_steps = in_masks = 0.0
+        for _ in range(num_steps):
+            started = time.perf_counter()
+            masks = get_action_masks(self.env)
+            in_masks += time.perf_counter() - started
+            actions = random_legal(self.rng, masks)
+            started = time.perf_counter()
+            self.env.step(actions)
+            in_steps += time.perf_counter() - started
+        return in_steps, in_masks
+
+
+def measure(args: Args) -> list[Figures]:
+    """Measure both sides in turn."""
+    env_id = f"routing/{args.problem}"
+    num_nodes = int(args.problem.split("-")[1])
+    num_steps = num_nodes * args.episodes
+    players = {
+        "DummyVecEnv": Player(DummyVecEnv([lambda: gym.make(env_id) for _ in range(args.lanes)]), args.seed),
+        "RoutingVecEnv": Player(RoutingVecEnv(env_id, num_envs=args.lanes), args.seed),
+    }
+    for player in players.values():
+        player.run(num_nodes // 2)  # not timed
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in players}
+    for _ in range(args.repeats):
+        for name, player in players.items():
+            times[name].append(player.run(num_steps))
+    transitions = args.lanes * num_steps
+    return [
+        {
+            "problem": args.problem,
+            "lanes": args.lanes,
+            "env": name,
+            "steps_per_second": transitions / statistics.median(step for step, _ in pairs),
+            "steps_and_masks_per_second": transitions / statistics.median(map(sum, pairs)),
+            "slowest_over_fastest": max(step for step, _ in pairs) / min(step for step, _ in pairs),
+        }
+        for name, pairs in times.items()
+    ]
+
+
+def print_tables(figures: Figures) -> None:
+    """Print the figures."""
+    table = Table("problem", "lanes", "env", "step", "step and masks", title="Stable-Baselines3: steps per second")
+    for row in figures["sb3"]:
+        rates = (f"{row[key]:,.0f}" for key in ("steps_per_second", "steps_and_masks_per_second"))
+        table.add_row(row["problem"], str(row["lanes"]), row["env"], *rates)
+    console = Console()
+    console.print(table)
+    bar = figures["bar"]
+    verdict = "reached" if bar["reached"] else "MISSED"
+    console.print(
+        f"RoutingVecEnv: {bar['times_dummy']:.1f} x DummyVecEnv; at least {bar['bar']}: {verdict}; "
+        f"with masks {bar['times_dummy_with_masks']:.1f} x"
+    )
+
+
+def main(args: Args) -> Figures:
+    """Measure, print a table, and write the figures."""
+    torch.set_num_threads(1)
+    dummy, native = rows = measure(args)
+    times, times_with_masks = (native[key] / dummy[key] for key in ("steps_per_second", "steps_and_masks_per_second"))
+    bar = {"times_dummy": times, "times_dummy_with_masks": times_with_masks, "bar": BAR, "reached": times >= BAR}
+    machine = describe_machine()
+    machine["versions"]["stable-baselines3"] = sb3_version
+    settings = {name: value for name, value in asdict(args).items() if name != "out"}
+    figures = {"machine": machine, "arguments": settings, "sb3": rows, "bar": bar}
+    print_tables(figures)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(figures, indent=2) + "\n")
+    return figures
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

@@ -1,0 +1,217 @@
+"""Stable-Baselines3 and sb3-contrib: many lanes of a routing problem as one `VecEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import InvalidAction
+from gymnasium.vector import AutoresetMode
+
+from routing_gym.arrays import concatenate, select
+from routing_gym.env_arguments import check_options
+from routing_gym.problems.geometry import match_distances
+from routing_gym.vector_envs import RoutingVectorEnv
+
+try:
+    from stable_baselines3.common.vec_env import VecEnv
+    from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
+except ImportError as error:
+    raise ImportError(f'Stable-Baselines3 cannot be imported ({error}): pip install "routing-gym[sb3]"') from error
+
+Observation = dict[str, npt.NDArray[Any]]
+Info = dict[str, Any]
+
+METHODS = ("action_masks", "render")  # that env_method calls
+PER_LANE = ("tour", "np_random", "np_random_seed")  # attributes with one entry per lane
+
+
+class RoutingVecEnv(VecEnv):
+    """Many lanes of one routing problem, stepped all at once, for Stable-Baselines3 and sb3-contrib.
+
+    `MaskablePPO("MultiInputPolicy", VecMonitor(RoutingVecEnv("routing/TSP-20", num_envs=64)))`. Plays what a
+    `DummyVecEnv` over `num_envs` single environments plays: the same seeds and actions give the same
+    observations, rewards (float32) and dones. Differences, for speed:
+
+    - `step` fills the info of lanes whose episode has ended, only: `terminal_observation`,
+      `TimeLimit.truncated` (always False), `cost`, `illegal_action` and `action_mask` of the episode that has
+      ended. `VecMonitor(env, info_keywords=("cost", "illegal_action"))` logs the first two.
+    - `env_method` calls `action_masks` and `render`; `set_attr` sets `generator`, in all lanes.
+
+    Algorithms that know no masks, such as PPO, choose illegal actions: they need `on_illegal="terminate"`,
+    the default, which ends the episode with a return below any legal one's.
+
+    Attributes:
+        vector_env: The `RoutingVectorEnv` that it steps; `seed`, `set_options` and `reset` go through here.
+
+    Args:
+        env: An id, such as "routing/TSP-50", or a `RoutingVectorEnv` on NumPy with
+            `autoreset_mode="SameStep"` and `copy=True`.
+        num_envs: Number of lanes; only with an id.
+        **settings: Further arguments of `RoutingVectorEnv`, such as `num_nodes`; only with an id.
+
+    Raises:
+        TypeError: `env` is neither, `num_envs` is missing, or an argument does not go with a made environment.
+        ValueError: An environment that Stable-Baselines3 cannot use, or an invalid argument.
+    """
+
+    def __init__(self, env: str | RoutingVectorEnv, num_envs: int | None = None, **settings: Any) -> None:
+        self.vector_env = make_vector_env(env, num_envs, settings)
+        space = self.vector_env.single_observation_space
+        super().__init__(self.vector_env.num_envs, space, self.vector_env.single_action_space)
+        self.metadata = self.vector_env.metadata
+
+    def reset(self) -> Observation:
+        """Begin an episode in every lane, with the seeds and options of `seed` and `set_options`, once.
+
+        Raises:
+            TypeError: An instance is not of the problem's instance class.
+            ValueError: An unknown option, an invalid instance, or instances for some lanes only.
+        """
+        observations, info = self.vector_env.reset(seed=self._seeds, options=self._batch_options())
+        self._reset_seeds()
+        self._reset_options()
+        self.reset_infos = split(info, np.arange(self.num_envs))
+        return observations
+
+    def step_async(self, actions: npt.NDArray[Any]) -> None:
+        self._actions = actions
+
+    def step_wait(self) -> tuple[Observation, npt.NDArray[Any], npt.NDArray[Any], list[Info]]:
+        """Take the actions of `step_async`; lanes whose episode ends start anew.
+
+        Raises:
+            InvalidAction: Not one integer per lane, no such node, or illegal with `on_illegal="raise"`.
+            ResetNeeded: Before the first reset.
+        """
+        try:
+            observations, rewards, dones, _, info = self.vector_env.step(self._actions)
+        except InvalidAction as error:
+            if self.vector_env._episodes.raises:
+                error.add_note(
+                    'An algorithm that knows no masks (PPO, DQN) needs on_illegal="terminate"; '
+                    "sb3_contrib.MaskablePPO chooses legal actions only (in predict, with action_masks=)."
+                )
+            raise
+        infos: list[Info] = [{} for _ in range(self.num_envs)]
+        if "final_obs" in info:
+            ended = np.flatnonzero(dones)
+            rows = zip(ended.tolist(), split(info["final_info"], ended), split(info, ended), strict=True)
+            for lane, final, begun in rows:
+                observation = info["final_obs"][lane]
+                infos[lane] = {**final, "TimeLimit.truncated": False, "terminal_observation": observation}
+                self.reset_infos[lane] = begun
+        return observations, rewards.astype(np.float32), dones, infos
+
+    def _batch_options(self) -> dict[str, Any]:
+        """Merge the options of the lanes, of one instance each, into those of `RoutingVectorEnv.reset`."""
+        if not any(self._options):
+            return {}
+        problem = self.vector_env.problem
+        rows = [check_options(options, problem, 1, ["instance"]).get("instance") for options in self._options]
+        if len(rows) != self.num_envs or any(row is None for row in rows):
+            given = sum(row is not None for row in rows)
+            raise ValueError(f"set_options: give an instance to each of the {self.num_envs} lanes, not to {given}")
+        return {"instance": concatenate(match_distances(rows))}
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Say whether a lane has an attribute or a method that `env_method` can call."""
+        if callable(getattr(RoutingVectorEnv, attr_name, None)):
+            return attr_name in METHODS
+        return hasattr(RoutingVectorEnv, attr_name) or attr_name in vars(self.vector_env)
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """Return an attribute of each lane, as `RoutingEnv` has it: `instance`, `tour`, `problem` and so on.
+
+        Raises:
+            AttributeError: There is none of this name, or it is a method.
+        """
+        if callable(getattr(RoutingVectorEnv, attr_name, None)):
+            raise AttributeError(f"get_attr: {attr_name} is a method; env_method calls {' and '.join(METHODS)}")
+        lanes = list(self._get_indices(indices))
+        single = f"single_{attr_name}" if attr_name in ("observation_space", "action_space") else attr_name
+        value = getattr(self.vector_env, single)
+        if attr_name in ("instance", "state"):
+            return [select(value, [lane]) for lane in lanes]
+        return [value[lane] for lane in lanes] if attr_name in PER_LANE else [value] * len(lanes)
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Change `generator`, for the episodes that begin from now on.
+
+        Raises:
+            AttributeError: Another attribute.
+            ValueError: Some lanes only.
+        """
+        if attr_name != "generator":
+            raise AttributeError(f"set_attr: only generator can be changed; make another RoutingVecEnv for {attr_name}")
+        if set(self._get_indices(indices)) != set(range(self.num_envs)):
+            raise ValueError("set_attr: all lanes share one generator; leave indices out")
+        self.vector_env.generator = value
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Call `action_masks` (bool (A,) per lane) or `render`, once for all lanes.
+
+        Raises:
+            AttributeError: Another method.
+            TypeError: Arguments; neither takes any.
+        """
+        if method_name not in METHODS:
+            raise AttributeError(
+                f"env_method: expected {' or '.join(METHODS)}, got {method_name!r}; call others on vector_env"
+            )
+        results = getattr(self.vector_env, method_name)(*method_args, **method_kwargs)
+        if results is None:  # nothing to render
+            results = [None] * self.num_envs
+        return list(results) if indices is None else [results[lane] for lane in self._get_indices(indices)]
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        """Say False for each lane: wrap the `VecEnv` instead, as in `VecMonitor(env)`."""
+        return [False for _ in self._get_indices(indices)]
+
+    def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:
+        return self.env_method("render")
+
+    def close(self) -> None:
+        self.vector_env.close()
+
+
+def make_vector_env(env: str | RoutingVectorEnv, num_envs: int | None, settings: dict[str, Any]) -> RoutingVectorEnv:
+    """Make or check the environment that `RoutingVecEnv` steps; see there."""
+    if isinstance(env, str):
+        if num_envs is None:
+            raise TypeError(f'num_envs is missing; as in RoutingVecEnv("{env}", num_envs=64)')
+        made = gym.make_vec(env, num_envs, **{"autoreset_mode": "SameStep", **settings})
+    elif num_envs is not None or settings:
+        given = [*(["num_envs"] if num_envs is not None else []), *settings]
+        raise TypeError(f"{', '.join(given)}: only with an id; the {type(env).__name__} passed has its own")
+    else:
+        made = env
+    if not isinstance(made, RoutingVectorEnv):
+        raise TypeError(
+            f"env: expected an id such as 'routing/TSP-50', or a RoutingVectorEnv without wrappers; "
+            f"got {type(made).__name__}"
+        )
+    checks = (
+        ("backend", made._episodes.backend, "numpy"),
+        ("autoreset_mode", made.autoreset_mode.value, AutoresetMode.SAME_STEP.value),
+        ("copy", made.copy, True),  # Stable-Baselines3 keeps observations until after the next step
+    )
+    for name, found, needed in checks:
+        if found != needed:
+            raise ValueError(f"Stable-Baselines3 needs {name}={needed!r}, got {found!r}; pass {name}={needed!r}")
+    return made
+
+
+def split(info: Info, lanes: npt.NDArray[np.intp]) -> list[Info]:
+    """Return the infos of some lanes, one dictionary each, as `RoutingEnv` returns them."""
+    rows = zip(
+        info["action_mask"][lanes], info["illegal_action"][lanes].tolist(), info["cost"][lanes].tolist(), strict=True
+    )
+    return [{"action_mask": mask, "illegal_action": illegal, "cost": cost} for mask, illegal, cost in rows]
