@@ -81,6 +81,8 @@ class RoutingVectorEnv(VectorEnv[Observation, Array, Array]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(type(self), render_mode)
+        self.backend = backend
+        self.on_illegal = on_illegal
         self.copy = copy
         self.generator = generator
         self.single_action_space = spaces.Discrete(self.problem.num_actions)

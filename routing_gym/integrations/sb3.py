@@ -90,7 +90,7 @@ class RoutingVecEnv(VecEnv):
         try:
             observations, rewards, dones, _, info = self.vector_env.step(self._actions)
         except InvalidAction as error:
-            if self.vector_env._episodes.raises:
+            if self.vector_env.on_illegal == "raise":
                 error.add_note(
                     'An algorithm that knows no masks (PPO, DQN) needs on_illegal="terminate"; '
                     "sb3_contrib.MaskablePPO chooses legal actions only (in predict, with action_masks=)."
@@ -199,7 +199,7 @@ def make_vector_env(env: str | RoutingVectorEnv, num_envs: int | None, settings:
             f"got {type(made).__name__}"
         )
     checks = (
-        ("backend", made._episodes.backend, "numpy"),
+        ("backend", made.backend, "numpy"),
         ("autoreset_mode", made.autoreset_mode.value, AutoresetMode.SAME_STEP.value),
         ("copy", made.copy, True),  # Stable-Baselines3 keeps observations until after the next step
     )

@@ -1,0 +1,678 @@
+"""Solvers against brute force, and what happens to rows that crash, hang, die or are infeasible."""
+
+import itertools
+import math
+import multiprocessing
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from routing_gym.arrays import concatenate, select, to_backend
+from routing_gym.problem import InfeasibleTour, InvalidInstance
+from routing_gym.problems import OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
+from routing_gym.solvers import (
+    REFERENCES,
+    SOLVERS,
+    ExactMIP,
+    FarthestInsertion,
+    FastTSP,
+    HeldKarp,
+    Hygese,
+    NearestInsertion,
+    NearestNeighbour,
+    OfflineMIP,
+    OrOpt,
+    ORTools,
+    PyVRP,
+    RandomInsertion,
+    RowSolver,
+    Solution,
+    TwoOpt,
+    TwoOptOrOpt,
+    make_solver,
+)
+from routing_gym.solvers import local_search as search
+from routing_gym.solvers.pool import row_seed
+from routing_gym.solvers.split_delivery import best_replay, merge_copies, replay, unit_copies
+
+QUICK = 0.03  # seconds; enough for these sizes
+PAIRS = [(solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems]
+
+
+def draw(name, num_nodes, batch_size, seed=0):
+    problem = make_problem(name, num_nodes)
+    return problem, problem.generate(np.random.default_rng(seed), batch_size)
+
+
+def quick(name):
+    """Make a solver by name, with a short time limit if it is a heuristic that uses all of its time."""
+    for package in SOLVERS[name].packages:
+        pytest.importorskip(package)
+    uses_all_time = issubclass(SOLVERS[name], RowSolver) and not issubclass(SOLVERS[name], ExactMIP)
+    return make_solver(name, time_limit=0.1 if name == "ortools" else QUICK) if uses_all_time else make_solver(name)
+
+
+def brute_force(problem, instance):
+    """Least objective of each row over every order of every set of customers, with returns anywhere."""
+    nodes = range(problem.num_actions)
+    if problem.name == "TSP":
+        sequences = [[0, *rest] for rest in itertools.permutations(nodes[1:])]
+    elif problem.name == "CVRP":
+        sequences = [
+            [node for pair in zip(order, returns, strict=True) for node in (pair[0], *[0] * pair[1])]
+            for order in itertools.permutations(nodes[1:])
+            for returns in itertools.product((0, 1), repeat=problem.num_nodes - 1)
+            for returns in [(*returns, 1)]
+        ]
+    else:
+        sequences = [[*order, 0] for size in nodes for order in itertools.permutations(nodes[1:], size)]
+    best = np.full(len(instance.coords), np.inf)
+    for row in range(len(best)):
+        one = select(instance, slice(row, row + 1))
+        for sequence in sequences:
+            try:
+                best[row] = min(best[row], problem.objective(one, np.array([sequence]))[0])
+            except InfeasibleTour:
+                continue
+    return best
+
+
+def random_metric(instance, seed=0):
+    """Give an instance a symmetric matrix of distances that has nothing to do with its coordinates."""
+    batch_size, size = instance.coords.shape[:2]
+    lengths = np.triu(np.random.default_rng(seed).uniform(0.1, 1.0, (batch_size, size, size)), 1)
+    return replace(instance, distances=(lengths + lengths.transpose(0, 2, 1)).astype(np.float32))
+
+
+def replay_cost(problem, instance, actions):
+    """Play tours step by step, and fail at the first action that the mask forbids."""
+    state, cost = problem.initial(instance), np.zeros(len(actions))
+    for action in actions.T:
+        action = np.where(problem.done(instance, state) & problem.has_depot, 0, action)
+        assert problem.action_mask(instance, state)[np.arange(len(action)), action].all()
+        state, step_cost = problem.step(instance, state, action)
+        cost += step_cost
+    assert problem.done(instance, state).all()
+    return cost
+
+
+# --- exactness ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["TSP", "CVRP", "OP", "PCTSP"])
+def test_held_karp_equals_brute_force(name):
+    problem, instance = draw(name, 6 if name == "TSP" else 4, 5)
+    solution = HeldKarp().solve(problem, instance)
+    np.testing.assert_allclose(solution.cost, brute_force(problem, instance), atol=1e-9)
+    assert set(solution.status) == {"optimal"}
+
+
+def test_held_karp_takes_asymmetric_distances():
+    problem, instance = draw("TSP", 6, 4)
+    lengths = np.random.default_rng(1).random((4, 6, 6)).astype(np.float32) * (1 - np.eye(6, dtype=np.float32))
+    instance = replace(instance, distances=lengths)
+    np.testing.assert_allclose(HeldKarp().solve(problem, instance).cost, brute_force(problem, instance), atol=1e-9)
+
+
+@pytest.mark.parametrize("own_metric", [False, True])
+@pytest.mark.parametrize(
+    ("solver", "name"),
+    [
+        (FastTSP(QUICK), "TSP"),
+        (ExactMIP(), "TSP"),
+        (ExactMIP(), "OP"),
+        (ExactMIP(), "PCTSP"),
+        (Hygese(QUICK), "CVRP"),
+        (PyVRP(QUICK), "CVRP"),
+        (PyVRP(QUICK), "OP"),
+        (ORTools(0.1), "PCTSP"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_packages_find_the_optimum_of_small_instances(solver, name, own_metric):
+    """As good as dynamic programming at n = 8, in an instance's own metric too (PyVRP rounds to 1e-4)."""
+    for package in solver.packages:
+        pytest.importorskip(package)
+    problem, instance = draw(name, 8, 4, seed=3)
+    if own_metric:
+        instance = random_metric(instance)
+    solution = solver.solve(problem, instance, num_workers=0)
+    np.testing.assert_allclose(solution.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["TSP", "OP", "PCTSP"])
+def test_mip_where_the_first_solutions_have_subtours(name):
+    """n = 11: larger than what the pairs and triples of the relaxation forbid by themselves."""
+    pytest.importorskip("scipy")
+    problem, instance = draw(name, 11, 4, seed=5)
+    solution = ExactMIP().solve(problem, instance, num_workers=0)
+    np.testing.assert_allclose(solution.cost, HeldKarp().solve(problem, instance).cost, atol=1e-9)
+    assert set(solution.status) == {"optimal"}
+
+
+def test_mip_stays_at_home_where_nobody_can_be_reached():
+    """The nearest customer is 0.5 away: a way of 1.0, and 0.9 is allowed."""
+    pytest.importorskip("scipy")
+    instance = OPInstance(
+        np.array([[[0.0, 0.0], [0.5, 0.0], [0.5, 0.5]]], dtype=np.float32),
+        np.array([[0, 1, 1]], dtype=np.float32),
+        np.array([0.9], dtype=np.float32),
+    )
+    solution = ExactMIP().solve(make_problem("OP", 2), instance, num_workers=0)
+    assert solution.cost.tolist() == [0.0]
+    assert solution.actions.tolist() == [[0]]
+
+
+def test_mip_visits_everyone_where_the_prizes_do_not_suffice():
+    """Prizes 0.4 + 0.4 < 1, so both must be visited: 0.3 + 0.3 + sqrt(0.18), though their penalties are 0."""
+    pytest.importorskip("scipy")
+    instance = PCTSPInstance(
+        np.array([[[0.0, 0.0], [0.3, 0.0], [0.0, 0.3]]], dtype=np.float32),
+        np.array([[0, 0.4, 0.4]], dtype=np.float32),
+        np.zeros((1, 3), dtype=np.float32),
+    )
+    solution = ExactMIP().solve(make_problem("PCTSP", 2), instance, num_workers=0)
+    assert solution.cost[0] == pytest.approx(0.6 + math.sqrt(0.18), abs=1e-6)
+
+
+def test_offline_bound_knows_the_real_prizes():
+    """SPCTSP with the real prizes known is PCTSP with those prizes."""
+    pytest.importorskip("scipy")
+    problem, instance = draw("SPCTSP", 8, 4)
+    known = PCTSPInstance(instance.coords, instance.real_prize, instance.penalty)
+    solution = OfflineMIP().solve(problem, instance, num_workers=0)
+    np.testing.assert_allclose(solution.cost, HeldKarp().solve(make_problem("PCTSP", 8), known).cost, atol=1e-9)
+    assert solution.is_bound
+
+
+@pytest.mark.parametrize(("solver", "name"), PAIRS)
+@pytest.mark.parametrize("num_nodes", [2, 3, 7])
+def test_every_tour_can_be_played(solver, name, num_nodes):
+    """Each action is legal in the environment, and the steps cost what `objective` says."""
+    made = quick(solver)
+    problem, instance = draw(name, num_nodes, 3, seed=num_nodes)
+    solution = made.solve(problem, instance, num_workers=0)
+    assert not solution.failed.any(), solution.status
+    np.testing.assert_allclose(replay_cost(problem, instance, solution.actions), solution.cost, atol=1e-5)
+    assert solution.actions.dtype == np.int64
+    assert (solution.seconds > 0).all()
+
+
+@pytest.mark.parametrize(("solver", "name"), [pair for pair in PAIRS if pair[1] != "TSP"])
+def test_one_customer(solver, name):
+    problem, instance = draw(name, 1, 2)
+    solution = quick(solver).solve(problem, instance, num_workers=0)
+    assert not solution.failed.any(), solution.status
+
+
+def test_every_problem_has_a_reference():
+    assert {name: solver in SOLVERS and name in SOLVERS[solver].problems for name, solver in REFERENCES.items()} == (
+        dict.fromkeys(("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP"), True)
+    )
+
+
+# --- construction and local search -------------------------------------------------------------------------
+
+
+def test_nearest_neighbour_by_hand():
+    """On a line at 0, 0.2, 0.9, 0.3, 0.6: from 0 to 0.2, 0.3, 0.6, 0.9 and back."""
+    coords = np.array([[[0, 0], [0.2, 0], [0.9, 0], [0.3, 0], [0.6, 0]]], dtype=np.float32)
+    solution = NearestNeighbour().solve(make_problem("TSP", 5), TSPInstance(coords))
+    assert solution.actions.tolist() == [[0, 1, 3, 4, 2]]
+    assert solution.cost[0] == pytest.approx(1.8, abs=1e-6)
+
+
+def test_nearest_neighbour_of_pctsp_returns_as_soon_as_it_may():
+    """Prizes 0.6 each: after the two nearest, at 0.1 and 0.2, it goes home and pays 0.5 for the third."""
+    coords = np.array([[[0, 0], [0.2, 0], [0.9, 0], [0.1, 0]]], dtype=np.float32)
+    instance = PCTSPInstance(
+        coords, np.array([[0, 0.6, 0.6, 0.6]], np.float32), np.array([[0, 0.5, 0.5, 0.5]], np.float32)
+    )
+    solution = NearestNeighbour().solve(make_problem("PCTSP", 3), instance)
+    assert solution.actions.tolist() == [[3, 1, 0]]
+    assert solution.cost[0] == pytest.approx(0.4 + 0.5, abs=1e-6)
+
+
+def slow_insertion(distances, first, next_city):
+    """Insertion for one instance as the textbook has it."""
+    tour = [first]
+    while len(tour) < len(distances):
+        outside = [city for city in range(len(distances)) if city not in tour]
+        city = next_city(outside, [min(distances[city][inside] for inside in tour) for city in outside])
+        detours = [
+            distances[a][city] + distances[city][b] - distances[a][b]
+            for a, b in zip(tour, tour[1:] + tour[:1], strict=True)
+        ]
+        tour.insert(int(np.argmin(detours)) + 1, city)
+    return tour
+
+
+@pytest.mark.parametrize("solver", [NearestInsertion(), FarthestInsertion()], ids=lambda solver: solver.name)
+def test_insertion_equals_the_textbook(solver):
+    problem, instance = draw("TSP", 9, 6)
+    tours = solver.solve(problem, instance).actions
+    for row, points in enumerate(instance.coords.astype(np.float64)):
+        distances = np.linalg.norm(points[:, None] - points, axis=-1)
+        if solver.name == "nearest-insertion":
+            expected = slow_insertion(distances, 0, lambda outside, near: outside[int(np.argmin(near))])
+        else:
+            first = int(np.argmax(distances.max(axis=1)))
+            expected = slow_insertion(distances, first, lambda outside, near: outside[int(np.argmax(near))])
+        assert tours[row].tolist() == expected
+
+
+def test_random_insertion_depends_on_seed_and_row_only():
+    problem, instance = draw("TSP", 12, 30)
+    whole = RandomInsertion().solve(problem, instance, seed=4)
+    part = RandomInsertion().solve(problem, select(instance, slice(0, 7)), seed=4)
+    np.testing.assert_array_equal(whole.actions[:7], part.actions)
+    assert (RandomInsertion().solve(problem, instance, seed=5).actions != whole.actions).any()
+    one = select(instance, slice(0, 1))
+    same = RandomInsertion().solve(problem, concatenate([one] * 20), seed=4)
+    assert len({tuple(tour) for tour in same.actions.tolist()}) > 1  # rows draw differently
+
+
+def test_two_opt_uncrosses_a_square():
+    """The diagonals of the unit square cost 2 + 2 sqrt(2), its sides 4."""
+    coords = np.array([[[0, 0], [1, 1], [0, 1], [1, 0]]], dtype=np.float32)
+    distances = np.linalg.norm(coords[:, :, None] - coords[:, None], axis=-1).astype(np.float64)
+    tours = np.array([[0, 1, 2, 3]])
+    search.improve_all(tours, distances, reverses=True, moves_segments=False)
+    assert make_problem("TSP", 4).objective(TSPInstance(coords), tours)[0] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("solver", [TwoOpt, OrOpt, TwoOptOrOpt], ids=lambda solver: solver.name)
+def test_local_search_ends_where_no_move_helps(solver):
+    """Every 2-opt move (turn a part around) and every Or-opt move of the end result, by the objective."""
+    problem, instance = draw("TSP", 9, 5)
+    solution = solver(start="nearest-neighbour", use_numba=False).solve(problem, instance)
+    start = NearestNeighbour().solve(problem, instance)
+    assert solution.cost.sum() < start.cost.sum()
+    for row, tour in enumerate(solution.actions.tolist()):
+        neighbours = []
+        for i, j in itertools.combinations(range(10), 2):
+            if solver.reverses:
+                neighbours.append(tour[:i] + tour[i:j][::-1] + tour[j:])
+            if solver.moves_segments and j - i <= 3:
+                rest, segment = tour[:i] + tour[j:], tour[i:j]
+                for place in range(len(rest) + 1):
+                    neighbours += [rest[:place] + part + rest[place:] for part in (segment, segment[::-1])]
+        one = concatenate([select(instance, slice(row, row + 1))] * len(neighbours))
+        assert problem.objective(one, np.array(neighbours)).min() >= solution.cost[row] - 1e-9
+
+
+@pytest.mark.parametrize("start", ["nearest-neighbour", "farthest-insertion"])
+@pytest.mark.parametrize("num_nodes", [4, 5, 30])
+def test_numba_makes_the_same_moves(num_nodes, start):
+    """Also on a grid of integers, where many moves tie."""
+    pytest.importorskip("numba")
+    problem, instance = draw("TSP", num_nodes, 8)
+    grid = replace(instance, coords=np.round(instance.coords * 4) / 4)
+    for batch in (instance, grid):
+        for solver in (TwoOpt, OrOpt, TwoOptOrOpt):
+            compiled = solver(start=start, use_numba=True).solve(problem, batch)
+            plain = solver(start=start, use_numba=False).solve(problem, batch)
+            np.testing.assert_array_equal(compiled.actions, plain.actions)
+
+
+# --- split deliveries --------------------------------------------------------------------------------------
+
+
+def best_by_search(problem, instance):
+    """Least cost of one instance over all sequences of legal actions."""
+    best = np.inf
+    stack = [(problem.initial(instance), 0.0)]
+    while stack:
+        state, cost = stack.pop()
+        if problem.done(instance, state).all():
+            best = min(best, cost)
+        elif cost < best:
+            for action in np.flatnonzero(problem.action_mask(instance, state)[0]):
+                following, step_cost = problem.step(instance, state, np.array([action]))
+                stack.append((following, cost + float(step_cost[0])))
+    return best
+
+
+def test_splitting_saves_a_trip():
+    """Three customers of 2 units, capacity 3, at distance 0.5 in one place: 2 trips instead of 3, 2.0 for 3.0.
+
+    Trip one serves a whole customer and half of another, trip two the rest.
+    """
+    pytest.importorskip("hygese")
+    coords = np.array([[[0, 0], [0.5, 0], [0.5, 0], [0.5, 0]]], dtype=np.float32)
+    instance = SDVRPInstance(coords, np.array([[0, 2, 2, 2]]), np.array([3]))
+    assert Hygese(QUICK).solve(make_problem("CVRP", 3), instance, num_workers=0).cost[0] == pytest.approx(3.0)
+    assert Hygese(QUICK).solve(make_problem("SDVRP", 3), instance, num_workers=0).cost[0] == pytest.approx(2.0)
+
+
+def test_split_deliveries_lie_between_the_optimum_and_cvrp():
+    pytest.importorskip("hygese")
+    problem = make_problem("SDVRP", 4, capacity=9)
+    instance = problem.generate(np.random.default_rng(0), 4)
+    cost = Hygese(QUICK).solve(problem, instance, num_workers=0).cost
+    optimum = [best_by_search(problem, select(instance, slice(row, row + 1))) for row in range(4)]
+    assert (cost >= np.array(optimum) - 1e-5).all()
+    assert (cost <= HeldKarp().solve(make_problem("CVRP", 4, capacity=9), instance).cost + 1e-9).all()
+
+
+def test_parts_of_a_customer():
+    """9 = 1 + 2 + 4 + 2; a trip over parts 1, 2 (customer 1) and 5 (customer 2) visits 1 and 2 once each."""
+    owners, units = unit_copies(np.array([0, 9, 1]))
+    assert owners.tolist() == [0, 1, 1, 1, 1, 2]
+    assert units.tolist() == [0, 1, 2, 4, 2, 1]
+    assert merge_copies([[1, 2, 5], [3, 4]], owners) == [[1, 2], [1]]
+
+
+def test_replay_serves_what_is_left_over():
+    """Capacity 3, demands 3 and 3: the plan gives 2 of 3 units to customer 1 first, but a visit delivers all 3.
+
+    Customer 2 then gets nothing on trip one, 3 units on trip two; the second visit of 1 is left out.
+    Without trip two, a further trip serves 2.
+    """
+    demand = np.array([0, 3, 3])
+    assert replay([[1, 2], [2, 1]], demand, 3) == [[1], [2]]
+    assert replay([[1, 2]], demand, 3) == [[1], [2]]
+
+
+def test_best_replay_puts_the_split_customer_last():
+    """Capacity 4, demands 3, 2, 3 on a line at 0.1, 0.2, 0.3. Planned: [2, 1] and [2, 3], one unit of 2 on each.
+
+    Driven as planned, trip one empties 2 and lacks a unit for 1: a third trip. Turned around, both trips
+    deliver 1 unit to 2 at their end.
+    """
+    points = np.array([0, 0.1, 0.2, 0.3])
+    distances = np.abs(points[:, None] - points)
+    demand = np.array([0, 3, 2, 3])
+    assert len(replay([[2, 1], [2, 3]], demand, 4)) == 3
+    trips = best_replay([[2, 1], [2, 3]], demand, 4, distances, np.random.default_rng(0))
+    assert sorted(map(sorted, trips)) == [[1, 2], [2, 3]]
+
+
+# --- the protocol ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Faulty(RowSolver):
+    """Fails in the way that the row's first coordinate says; else returns the cities in order."""
+
+    name: ClassVar[str] = "faulty"
+    problems: ClassVar[tuple[str, ...]] = ("TSP",)
+
+    time_limit: float = 1.0
+
+    @property
+    def hard_limit(self):
+        return self.time_limit
+
+    def solve_row(self, problem, instance, seed):
+        kind = round(float(instance.coords[0, 0, 0]) * 10)
+        if kind == 1:
+            raise RuntimeError("no luck")
+        if kind == 2:
+            time.sleep(30)
+        if kind == 3:
+            os._exit(7)
+        if kind == 4:
+            return [0] * problem.num_nodes, "feasible"
+        return list(range(problem.num_nodes)), "feasible"
+
+
+class CannotStart(Faulty):
+    def load(self):
+        if multiprocessing.parent_process() is not None:
+            raise RuntimeError("not here")
+
+
+def faulty_batch(*kinds):
+    problem, instance = draw("TSP", 4, len(kinds))
+    coords = instance.coords.copy()
+    coords[:, 0, 0] = np.array(kinds) / 10
+    return problem, replace(instance, coords=coords)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_failing_row_costs_one_row(num_workers):
+    problem, instance = faulty_batch(0, 1, 2, 3, 4, 0)
+    solution = Faulty().solve(problem, instance, num_workers=num_workers)
+    assert solution.failed.tolist() == [False, True, True, True, True, False]
+    assert solution.status[0] == "feasible"
+    assert solution.status[1] == "RuntimeError: no luck"
+    assert solution.status[2].startswith("timed out: stopped after")
+    assert solution.status[3] == "died: the worker process ended with exit code 7"
+    assert solution.status[4] == "infeasible: step 1: node 0 is already visited; visit each node once"
+    assert (solution.actions[1:5] == -1).all()
+    np.testing.assert_allclose(
+        solution.cost[[0, 5]], problem.objective(select(instance, np.array([0, 5])), solution.actions[[0, 5]])
+    )
+
+
+def test_failing_rows_in_this_process():
+    problem, instance = faulty_batch(0, 1, 4)
+    solution = Faulty().solve(problem, instance, num_workers=0)
+    assert solution.status == (
+        "feasible",
+        "RuntimeError: no luck",
+        "infeasible: step 1: node 0 is already visited; visit each node once",
+    )
+
+
+def test_all_rows_may_fail():
+    problem, instance = faulty_batch(1, 1)
+    solution = Faulty().solve(problem, instance, num_workers=0)
+    assert solution.failed.all()
+
+
+def test_workers_that_do_not_start_say_what_to_do():
+    problem, instance = faulty_batch(0)
+    with pytest.raises(RuntimeError, match="__main__.*num_workers=0"):
+        CannotStart().solve(problem, instance)
+
+
+def test_a_time_limit_that_is_too_short_fails_the_row():
+    pytest.importorskip("scipy")
+    problem, instance = draw("TSP", 8, 1)
+    solution = ExactMIP(time_limit=1e-6).solve(problem, instance, num_workers=0)
+    assert solution.failed.all()
+    assert solution.status[0] == "TimedOut: not proven optimal within the time limit"
+
+
+def test_workers_give_the_same_tours_as_this_process():
+    pytest.importorskip("fast_tsp")
+    problem, instance = draw("TSP", 10, 6)
+    here = FastTSP(QUICK).solve(problem, instance, num_workers=0)
+    np.testing.assert_array_equal(FastTSP(QUICK).solve(problem, instance, num_workers=2).actions, here.actions)
+
+
+def test_progress_bar_needs_rich(capsys, monkeypatch):
+    problem, instance = draw("TSP", 5, 2)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with pytest.raises(ImportError, match=r"pip install \"routing-gym\[solvers\]\""):
+        NearestNeighbour().solve(problem, instance, progress=True)
+    monkeypatch.undo()
+    pytest.importorskip("rich")
+    assert NearestNeighbour().solve(problem, instance, progress=True).cost.shape == (2,)
+
+
+def test_row_seeds_differ():
+    seeds = {row_seed(seed, row) for seed in range(20) for row in range(50)}
+    assert len(seeds) == 1000
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_instances_may_be_torch():
+    pytest.importorskip("torch")
+    problem, instance = draw("TSP", 7, 3)
+    solution = HeldKarp().solve(problem, to_backend(instance, "torch"))
+    np.testing.assert_array_equal(solution.cost, HeldKarp().solve(problem, instance).cost)
+
+
+def test_score_marks_infeasible_rows():
+    problem, instance = draw("TSP", 3, 3)
+    solution = Solution.score(problem, instance, [[0, 1, 2], [0, 0, 2], [2, 1, 0]], seconds=1.5)
+    assert solution.failed.tolist() == [False, True, False]
+    assert solution.seconds.tolist() == [0.5, 0.5, 0.5]
+    assert solution.cost[0] == pytest.approx(problem.objective(select(instance, [0]), np.array([[0, 1, 2]]))[0])
+
+
+# --- bad input ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", ["fast_tsp", "hygese", "pyvrp", "scipy.optimize"])
+def test_a_missing_package_names_its_extra(package, monkeypatch):
+    solver = next(solver for solver in SOLVERS.values() if package in solver.packages)
+    monkeypatch.setitem(sys.modules, package, None)
+    problem, instance = draw(solver.problems[0], 5, 1)
+    with pytest.raises(ImportError, match=rf"{package} cannot be imported .*pip install \"routing-gym\[solvers\]\""):
+        solver().solve(problem, instance)
+
+
+def test_missing_numba_is_an_error_only_where_it_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    problem, instance = draw("TSP", 5, 1)
+    with pytest.raises(ImportError, match=r"pip install \"routing-gym\[numba\]\""):
+        TwoOpt(use_numba=True).solve(problem, instance)
+    assert not TwoOpt(use_numba=False).solve(problem, instance).failed.any()
+
+
+def test_an_unsupported_problem_names_the_supported_ones():
+    problem, instance = draw("CVRP", 5, 1)
+    with pytest.raises(ValueError, match="milp does not solve CVRP; it solves TSP, OP, PCTSP"):
+        ExactMIP().solve(problem, instance)
+
+
+def test_settings_are_validated():
+    with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 0"):
+        FastTSP(time_limit=0)
+    with pytest.raises(ValueError, match="time_limit must be positive and finite, got nan"):
+        Hygese(time_limit=math.nan)
+    with pytest.raises(ValueError, match="2-opt: start must be one of nearest-neighbour"):
+        TwoOpt(start="greedy")
+    with pytest.raises(ValueError, match="unknown solver 'lkh'; choose one of nearest-neighbour"):
+        make_solver("lkh")
+    with pytest.raises(TypeError, match="fast-tsp has no setting timelimit; it has time_limit"):
+        make_solver("fast-tsp", timelimit=1)
+
+
+def test_malformed_instances_and_arguments_are_refused():
+    problem, instance = draw("TSP", 5, 2)
+    with pytest.raises(InvalidInstance, match="coords: row 0"):
+        NearestNeighbour().solve(problem, TSPInstance(instance.coords * 9))
+    with pytest.raises(ValueError, match="num_workers must be at least 0, got -1"):
+        NearestNeighbour().solve(problem, instance, num_workers=-1)
+    with pytest.raises(ValueError, match="held-karp takes at most 12 nodes, got 13"):
+        HeldKarp().solve(*draw("TSP", 13, 1))
+    lengths = np.zeros((2, 5, 5), dtype=np.float32)
+    lengths[:, 0, 1] = 1
+    with pytest.raises(ValueError, match="2-opt needs symmetric distances"):
+        TwoOpt(use_numba=False).solve(problem, replace(instance, distances=lengths))
+
+
+# --- the cache ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counting(RowSolver):
+    """Counts what it solves."""
+
+    name: ClassVar[str] = "counting"
+    problems: ClassVar[tuple[str, ...]] = ("TSP",)
+    solved: ClassVar[list[int]] = []
+
+    time_limit: float = 1.0
+    stop_after: int = 10**9
+
+    def solve_row(self, problem, instance, seed):
+        if len(self.solved) >= self.stop_after:
+            raise KeyboardInterrupt("stopped by hand")
+        self.solved.append(seed)
+        return np.random.default_rng(seed).permutation(problem.num_nodes), "feasible"
+
+
+@pytest.fixture
+def counting():
+    Counting.solved.clear()
+    return Counting()
+
+
+def test_a_second_run_does_not_solve_again(counting, tmp_path):
+    problem, instance = draw("TSP", 6, 5)
+    first = counting.solve(problem, instance, num_workers=0, cache=tmp_path / "new")
+    second = counting.solve(problem, instance, num_workers=0, cache=tmp_path / "new")
+    assert len(Counting.solved) == 5
+    np.testing.assert_array_equal(first.actions, second.actions)
+    np.testing.assert_array_equal(first.cost, second.cost)
+    np.testing.assert_array_equal(first.seconds, second.seconds)
+
+
+def test_a_longer_batch_finds_its_first_rows_solved(counting, tmp_path):
+    problem, instance = draw("TSP", 6, 5)
+    counting.solve(problem, select(instance, slice(0, 3)), num_workers=0, cache=tmp_path)
+    whole = counting.solve(problem, instance, num_workers=0, cache=tmp_path)
+    assert len(Counting.solved) == 5
+    np.testing.assert_array_equal(whole.actions, counting.solve(problem, instance, num_workers=0).actions)
+
+
+@pytest.mark.parametrize("change", ["seed", "settings", "instance", "place"])
+def test_anything_that_changes_the_result_is_solved_anew(change, counting, tmp_path):
+    problem, instance = draw("TSP", 6, 2)
+    counting.solve(problem, instance, num_workers=0, cache=tmp_path)
+    if change == "place":
+        instance = select(instance, np.array([1, 0]))  # a row's seed depends on its place
+    if change == "instance":
+        instance = replace(instance, coords=np.roll(instance.coords, 1, axis=1))
+    solver = replace(counting, time_limit=2.0) if change == "settings" else counting
+    solver.solve(problem, instance, num_workers=0, cache=tmp_path, seed=int(change == "seed"))
+    assert len(Counting.solved) == 4
+
+
+def test_an_interrupted_run_keeps_what_it_had(counting, tmp_path):
+    problem, instance = draw("TSP", 6, 5)
+    stopped = replace(counting, stop_after=3)
+    with pytest.raises(KeyboardInterrupt, match="stopped by hand"):
+        stopped.solve(problem, instance, num_workers=0, cache=tmp_path)
+    done = Counting.solved.copy()
+    Counting.solved.clear()
+    stopped.solve(problem, instance, num_workers=0, cache=tmp_path)
+    assert len(done) == 3
+    assert Counting.solved == [row_seed(0, 3), row_seed(0, 4)]
+
+
+def test_failed_rows_are_tried_again(tmp_path):
+    problem, instance = faulty_batch(0, 1)
+    first = Faulty().solve(problem, instance, num_workers=0, cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    with np.load(file) as content:
+        assert len(content["key"]) == 1
+    again = Faulty().solve(problem, instance, num_workers=0, cache=tmp_path)
+    assert again.failed.tolist() == first.failed.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut off"])
+def test_a_damaged_cache_is_named(content, counting, tmp_path):
+    problem, instance = draw("TSP", 6, 2)
+    counting.solve(problem, instance, num_workers=0, cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{file.name} is no solver cache, or a damaged one .*; delete it"):
+        counting.solve(problem, instance, num_workers=0, cache=tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_file(counting, tmp_path, monkeypatch):
+    problem, instance = draw("TSP", 6, 4)
+    counting.solve(problem, select(instance, slice(0, 2)), num_workers=0, cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    before = file.read_bytes()
+
+    def full(stream, **arrays):
+        stream.write(b"half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="no space left"):
+        counting.solve(problem, instance, num_workers=0, cache=tmp_path)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
