@@ -29,7 +29,7 @@ from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
 from routing_gym.problems import make_problem
-from routing_gym.solvers import make_solver
+from routing_gym.solvers import REFERENCES, make_solver
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "agents"))
@@ -54,8 +54,6 @@ PAPER = {  # table 1, n = 20: greedy, best of 1,280 samples, best known; OP is a
     "PCTSP": (3.18, 3.15, 3.13),
     "SPCTSP": (3.26, None, None),
 }
-
-REFERENCES = {"TSP": "fast-tsp", "CVRP": "hygese", "SDVRP": "hygese", "OP": "milp", "PCTSP": "milp"}
 
 
 @dataclass(frozen=True)

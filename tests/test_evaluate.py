@@ -1,4 +1,4 @@
-"""Means, gaps, intervals and tables, by hand and against SciPy."""
+"""Means, gaps, intervals and tables, by hand."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from routing_gym.evaluate import compare, controlled_mean, gap_interval, mean_interval, student_quantile
+from routing_gym.evaluate import compare, controlled_mean, gap_interval, mean_interval
 from routing_gym.problems import make_problem
 from routing_gym.solvers import FarthestInsertion, HeldKarp, NearestNeighbour, Solution
 
@@ -19,19 +19,6 @@ def solution(cost, seconds=1.0, is_bound=False):
     cost = np.array(cost, dtype=np.float64)
     status = tuple("died" if np.isnan(value) else "feasible" for value in cost)
     return Solution(np.zeros((len(cost), 3), np.int64), cost, np.full(len(cost), seconds), status, is_bound)
-
-
-@pytest.mark.parametrize(
-    ("degrees", "expected"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (29, 2.045), (999, 1.962)]
-)
-def test_student_quantiles_of_the_printed_table(degrees, expected):
-    assert student_quantile(0.975, degrees) == pytest.approx(expected, rel=2e-3)
-
-
-def test_student_quantiles_equal_scipy():
-    stats = pytest.importorskip("scipy.stats")
-    for degrees in (1, 2, *range(5, 200, 7)):
-        assert student_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=2e-4)
 
 
 def test_mean_interval_by_hand():

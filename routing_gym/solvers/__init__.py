@@ -16,27 +16,64 @@ from typing import Any
 from routing_gym.solvers.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
 from routing_gym.solvers.fast_tsp import FastTSP
 from routing_gym.solvers.held_karp import HeldKarp
+from routing_gym.solvers.hygese import Hygese
 from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
+from routing_gym.solvers.local_search import OrOpt, TwoOpt, TwoOptOrOpt
+from routing_gym.solvers.milp import ExactMIP, OfflineMIP
 from routing_gym.solvers.nearest_neighbour import NearestNeighbour
+from routing_gym.solvers.ortools import ORTools
+from routing_gym.solvers.pyvrp import PyVRP
 
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver
-    for solver in (NearestNeighbour, NearestInsertion, FarthestInsertion, RandomInsertion, HeldKarp, FastTSP)
+    for solver in (
+        NearestNeighbour,
+        NearestInsertion,
+        FarthestInsertion,
+        RandomInsertion,
+        TwoOpt,
+        OrOpt,
+        TwoOptOrOpt,
+        HeldKarp,
+        FastTSP,
+        Hygese,
+        PyVRP,
+        ORTools,
+        ExactMIP,
+        OfflineMIP,
+    )
+}
+REFERENCES = {  # the best of them for each problem, by name
+    "TSP": "fast-tsp",
+    "CVRP": "hygese",
+    "SDVRP": "hygese",
+    "OP": "milp",
+    "PCTSP": "milp",
+    "SPCTSP": "milp-offline",
 }
 
 __all__ = [
+    "REFERENCES",
     "SOLVERS",
     "BatchSolver",
+    "ExactMIP",
     "FarthestInsertion",
     "FastTSP",
     "HeldKarp",
+    "Hygese",
     "NearestInsertion",
     "NearestNeighbour",
+    "ORTools",
+    "OfflineMIP",
+    "OrOpt",
+    "PyVRP",
     "RandomInsertion",
     "RowSolver",
     "Solution",
     "Solver",
     "TimedOut",
+    "TwoOpt",
+    "TwoOptOrOpt",
     "make_solver",
 ]
 

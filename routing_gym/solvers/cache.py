@@ -100,7 +100,7 @@ def read(path: Path) -> dict[str, RowResult]:
         ValueError: The file is damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             columns = [file[name] for name in ("key", "actions", "seconds", "status")]
     except FileNotFoundError:
         return {}

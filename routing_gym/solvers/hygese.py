@@ -1,0 +1,85 @@
+"""CVRP by hybrid genetic search: HGS-CVRP (Vidal, 2022), through the package hygese (MIT licence)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from routing_gym.problem import Problem
+from routing_gym.solvers.base import (
+    FEASIBLE,
+    FloatArray,
+    IntArray,
+    RowSolver,
+    join_trips,
+    require,
+    symmetric_distances,
+)
+from routing_gym.solvers.split_delivery import best_replay, merge_copies, trip_length, unit_copies
+
+LONGEST = 1000.0  # HGS refuses distances of very small scale
+MAX_ITERATIONS = 2**31 - 1  # the time limit is to end the search
+
+
+@dataclass(frozen=True)
+class Hygese(RowSolver):
+    """CVRP, and SDVRP as the better of a CVRP tour and one with split customers (`split_delivery`).
+
+    Within 0.1 % of the best known at 0.1 s for 20 customers, 0.3 s for 50, 1 s for 100. SDVRP gives half of
+    the time to each of its two searches.
+
+    Attributes:
+        time_limit: Seconds per instance; all of it is used.
+    """
+
+    name: ClassVar[str] = "hygese"
+    problems: ClassVar[tuple[str, ...]] = ("CVRP", "SDVRP")
+    packages: ClassVar[tuple[str, ...]] = ("hygese",)
+
+    time_limit: float = 0.1
+
+    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+        distances = symmetric_distances(self, instance)[0]
+        coords, demand = instance.coords[0].astype(np.float64), instance.demand[0]
+        capacity = int(instance.capacity[0])
+        if problem.name == "CVRP":
+            return join_trips(search(distances, coords, demand, capacity, self.time_limit, seed)), FEASIBLE
+        whole = search(distances, coords, demand, capacity, self.time_limit / 2, seed)
+        owners, units = unit_copies(demand)
+        parts = search(distances[np.ix_(owners, owners)], coords[owners], units, capacity, self.time_limit / 2, seed)
+        split = best_replay(merge_copies(parts, owners), demand, capacity, distances, np.random.default_rng(seed))
+        better = min(whole, split, key=lambda trips: sum(trip_length(trip, distances) for trip in trips))
+        return join_trips(better), FEASIBLE
+
+
+def search(
+    distances: FloatArray, coords: FloatArray, demand: IntArray, capacity: int, time_limit: float, seed: int
+) -> list[list[int]]:
+    """Run HGS on one instance and return its trips.
+
+    Args:
+        distances: (A, A).
+        coords: (A, 2), at least 0; HGS sorts customers by their direction from the depot.
+        demand: int64 (A,).
+        capacity: Of the vehicle.
+        time_limit: Seconds.
+        seed: In [0, 2^31).
+    """
+    num_customers = len(demand) - 1
+    longest = distances.max()
+    if num_customers == 1 or longest == 0:  # HGS would loop for ever, or refuse the scale
+        return [[customer] for customer in range(1, num_customers + 1)]
+    hygese = require("hygese")
+    parameters = hygese.AlgorithmParameters(timeLimit=time_limit, nbIter=MAX_ITERATIONS, seed=seed)
+    data = {
+        "x_coordinates": coords[:, 0] * LONGEST,
+        "y_coordinates": coords[:, 1] * LONGEST,
+        "distance_matrix": distances * (LONGEST / longest),
+        "demands": demand,
+        "vehicle_capacity": capacity,
+        "num_vehicles": num_customers,  # its default, 1.3 times the least number and 3, can be too few
+    }
+    trips: list[list[int]] = hygese.Solver(parameters=parameters, verbose=False).solve_cvrp(data).routes
+    return [trip for trip in trips if trip]

@@ -1,0 +1,184 @@
+"""2-opt and Or-opt for the TSP: take the best improving move until none is left.
+
+Croes (1958), "A method for solving traveling-salesman problems", turns a part of the tour around; Or
+(1976) moves up to three consecutive cities elsewhere, turned around or not. The batched NumPy version
+below and the compiled one in `local_search_numba` make the same moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from routing_gym.problem import Problem
+from routing_gym.solvers.base import BatchSolver, FloatArray, IntArray, require, symmetric_distances
+from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
+from routing_gym.solvers.nearest_neighbour import NearestNeighbour
+
+Start = Literal["nearest-neighbour", "nearest-insertion", "farthest-insertion", "random-insertion"]
+STARTS: dict[str, BatchSolver] = {
+    solver.name: solver for solver in (NearestNeighbour(), NearestInsertion(), FarthestInsertion(), RandomInsertion())
+}
+MIN_GAIN = 1e-9  # smaller gains are rounding errors, and could go round in circles
+LONGEST_SEGMENT = 3
+
+
+@dataclass(frozen=True)
+class LocalSearch(BatchSolver):
+    """What the local searches share.
+
+    Attributes:
+        start: Heuristic that makes the first tour.
+        use_numba: Compile (True: fails without numba; False: NumPy; None: if numba is installed). The
+            tours are the same; compiled, the search takes a third of the time at n = 100.
+
+    Raises:
+        ValueError: An unknown start.
+    """
+
+    problems: ClassVar[tuple[str, ...]] = ("TSP",)
+    reverses: ClassVar[bool] = False  # 2-opt
+    moves_segments: ClassVar[bool] = False  # Or-opt
+
+    start: Start = "farthest-insertion"
+    use_numba: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.start not in get_args(Start):
+            raise ValueError(f"{self.name}: start must be one of {', '.join(get_args(Start))}; got {self.start!r}")
+
+    @property
+    def compiled(self) -> bool:
+        return find_spec("numba") is not None if self.use_numba is None else self.use_numba
+
+    def load(self) -> None:
+        if self.compiled:
+            require("numba", "numba")
+            kernel = require("routing_gym.solvers.local_search_numba").improve_all
+            kernel(np.zeros((1, 4), dtype=np.int64), np.zeros((1, 4, 4)), True, True)  # compiles
+
+    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+        distances = symmetric_distances(self, instance)
+        tours = np.ascontiguousarray(STARTS[self.start].tours(problem, instance, rows, seed))
+        if self.compiled:
+            require("routing_gym.solvers.local_search_numba").improve_all(
+                tours, distances, self.reverses, self.moves_segments
+            )
+        else:
+            improve_all(tours, distances, self.reverses, self.moves_segments)
+        return tours
+
+
+@dataclass(frozen=True)
+class TwoOpt(LocalSearch):
+    """2-opt: turn the part of the tour around that shortens it most."""
+
+    name: ClassVar[str] = "2-opt"
+    reverses: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class OrOpt(LocalSearch):
+    """Or-opt: move one to three consecutive cities to where that shortens the tour most."""
+
+    name: ClassVar[str] = "or-opt"
+    moves_segments: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class TwoOptOrOpt(LocalSearch):
+    """The better of a 2-opt and an Or-opt move each time; ends where neither helps."""
+
+    name: ClassVar[str] = "2-opt+or-opt"
+    reverses: ClassVar[bool] = True
+    moves_segments: ClassVar[bool] = True
+
+
+def improve_all(tours: IntArray, distances: FloatArray, reverses: bool, moves_segments: bool) -> None:
+    """Improve tours in place until no row has an improving move.
+
+    Args:
+        tours: int64 (B, n).
+        distances: (B, n, n), symmetric.
+        reverses: Try 2-opt moves.
+        moves_segments: Try Or-opt moves.
+    """
+    active = np.arange(len(tours))
+    while len(active):
+        here = tours[active]
+        legs = distances[active[:, None, None], here[:, :, None], here[:, None, :]]
+        best_gain = np.full(len(active), -MIN_GAIN)
+        places = np.tile(np.arange(here.shape[1]), (len(active), 1))
+        if reverses:
+            keep_better(best_gain, places, *best_reversal(legs))
+        if moves_segments:
+            for length in range(1, min(LONGEST_SEGMENT, here.shape[1] - 2) + 1):
+                for turned in (False, True)[:length]:  # turning one city changes nothing
+                    keep_better(best_gain, places, *best_segment_move(legs, length, turned))
+        tours[active] = np.take_along_axis(here, places, axis=1)
+        active = active[best_gain < -MIN_GAIN]
+
+
+def keep_better(best: FloatArray, places: IntArray, change: FloatArray, new_places: IntArray) -> None:
+    """Replace the rows whose change of length is smaller, in place."""
+    better = change < best
+    best[better] = change[better]
+    places[better] = new_places[better]
+
+
+def best_reversal(legs: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Find the best 2-opt move: turn places i + 1 to j around.
+
+    Args:
+        legs: (B, n, n), distances in the order of the tour.
+
+    Returns:
+        The change of length (B,), and the place in the old tour of each city of the new: int64 (B, n).
+    """
+    size = legs.shape[1]
+    place = np.arange(size)
+    edge = legs[:, place, (place + 1) % size]
+    change = (legs + np.roll(legs, (-1, -1), axis=(1, 2))) - (edge[:, :, None] + edge[:, None, :])
+    change[:, place[:, None] >= place] = np.inf
+    flat = change.reshape(len(legs), -1)
+    best = np.argmin(flat, axis=1)
+    i, j = best[:, None] // size, best[:, None] % size
+    places = np.where((place > i) & (place <= j), i + 1 + j - place, place)
+    return flat[np.arange(len(legs)), best], places
+
+
+def best_segment_move(legs: FloatArray, length: int, turned: bool) -> tuple[FloatArray, IntArray]:
+    """Find the best Or-opt move: the cities from place s on go between places p and p + 1.
+
+    Args:
+        legs: (B, n, n), distances in the order of the tour.
+        length: Number of cities moved.
+        turned: Put them in backwards.
+
+    Returns:
+        As `best_reversal`.
+    """
+    size = legs.shape[1]
+    place = np.arange(size)
+    last, following = (place + length - 1) % size, (place + length) % size
+    edge = legs[:, place, (place + 1) % size]
+    removed = (edge[:, place - 1] + edge[:, last]) - legs[:, place - 1, following]
+    from_last = np.roll(legs, 1 - length, axis=1)
+    if turned:
+        added = (from_last + np.roll(legs, -1, axis=2)) - edge[:, None, :]
+    else:
+        added = (legs + np.roll(from_last, -1, axis=2)) - edge[:, None, :]
+    change = added - removed[:, :, None]
+    for offset in range(-1, length):  # edges at or in the segment itself
+        change[:, place, (place + offset) % size] = np.inf
+    flat = change.reshape(len(legs), -1)
+    best = np.argmin(flat, axis=1)
+    start = best[:, None] // size
+    before = (best[:, None] % size - start) % size - length + 1  # how many of the others come first
+    inside = (place >= before) & (place < before + length)
+    within = length - 1 - (place - before) if turned else place - before
+    from_start = np.where(inside, within, np.where(place < before, place + length, place))
+    return flat[np.arange(len(legs)), best], (start + from_start) % size

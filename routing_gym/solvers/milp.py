@@ -1,0 +1,150 @@
+"""Exact solutions by mixed-integer programming with generalised subtour cuts (SciPy's HiGHS).
+
+Edge variables x, node variables y; every visited node has two edge ends; for each set S without the
+depot and each k in S, x(E(S)) <= y(S) - y_k: the generalised subtour elimination constraints of
+Fischetti, Salazar-Gonzalez and Toth (1998), "Solving the orienteering problem through branch-and-cut".
+Cuts are found by minimum cuts at the linear relaxation until none is violated; then the integer program
+is solved, and again with the subtours of its solution forbidden, until that is one tour. Edges whose
+reduced cost proves that no optimal tour uses them are left out of it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from routing_gym.problem import Problem
+from routing_gym.problems.op import LENGTH_MARGIN
+from routing_gym.problems.pctsp import MIN_PRIZE
+from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, symmetric_distances
+from routing_gym.solvers.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
+from routing_gym.solvers.milp_program import Program
+
+TOLERANCE = 1e-6  # of HiGHS on constraints
+PRIZE_UNIT = 100  # prizes in hundredths, as all of the paper's are, make the objective an integer
+FIRST_WINDOW = 0.02  # reduced cost, relative to the bound, up to which edges are tried first
+
+
+@dataclass(frozen=True)
+class ExactMIP(RowSolver):
+    """Proven optima of TSP, OP and PCTSP.
+
+    Attributes:
+        time_limit: Seconds per instance; a row that is not proven optimal by then has failed.
+    """
+
+    name: ClassVar[str] = "milp"
+    problems: ClassVar[tuple[str, ...]] = ("TSP", "OP", "PCTSP")
+    packages: ClassVar[tuple[str, ...]] = ("scipy.optimize", "scipy.sparse.csgraph")
+
+    time_limit: float = 600.0
+
+    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+        distances = symmetric_distances(self, instance)[0]
+        if problem.name == "TSP" and problem.num_nodes <= 3:  # every order is optimal
+            return list(range(problem.num_nodes)), OPTIMAL
+        deadline = time.perf_counter() + self.time_limit
+        program, conflicts, step = formulate(problem, instance, distances)
+        bound, reduced = relax(program, conflicts, deadline)
+        tour = program.tour(solve_integer(program, bound, reduced, step, deadline))
+        return tour if problem.name == "TSP" else [*tour[1:], 0], OPTIMAL
+
+
+@dataclass(frozen=True)
+class OfflineMIP(ExactMIP):
+    """SPCTSP with the real prizes known beforehand: a bound that no policy can beat, not an opponent."""
+
+    name: ClassVar[str] = "milp-offline"
+    problems: ClassVar[tuple[str, ...]] = ("SPCTSP",)
+    is_bound: ClassVar[bool] = True
+
+
+def formulate(
+    problem: Problem[Any, Any], instance: Any, distances: FloatArray
+) -> tuple[Program, list[IntArray], float]:
+    """Write one instance as a program without subtour constraints.
+
+    Returns:
+        The program; sets of nodes that no tour visits all of (OP); and the smallest difference between two
+        costs, 0 where there is none.
+    """
+    program = Program.of_tours(distances)
+    nodes = np.arange(program.num_nodes)
+    if problem.name == "TSP":
+        program.low[nodes] = 1.0
+        program.high[:] = 1.0
+        program.cost[program.edges] = program.lengths
+        return program, [], 0.0
+    if problem.name == "OP":
+        prize = instance.prize[0].astype(np.float64) * PRIZE_UNIT
+        rounded = np.rint(prize)
+        is_integer = bool(np.allclose(prize, rounded, rtol=0, atol=1e-3))
+        program.cost[nodes] = -(rounded if is_integer else prize)
+        limit = float(instance.max_length[0]) - LENGTH_MARGIN
+        program.add(program.edges, program.lengths, -np.inf, limit - TOLERANCE)
+        return program, conflicting_sets(program, distances, limit), float(is_integer)
+    assert hasattr(problem, "collectable")
+    prize = problem.collectable(instance)[0].astype(np.float64)
+    program.cost[program.edges] = program.lengths
+    program.cost[nodes] = -instance.penalty[0].astype(np.float64)
+    program.low[0] = 1.0
+    if prize.sum() < MIN_PRIZE:
+        program.low[nodes] = 1.0
+    else:
+        program.add(nodes, prize, MIN_PRIZE + TOLERANCE, np.inf)
+    return program, [], 0.0
+
+
+def relax(program: Program, conflicts: list[IntArray], deadline: float) -> tuple[float, FloatArray]:
+    """Solve the linear relaxation, adding violated cuts until there is none.
+
+    Returns:
+        The bound, and the reduced costs of the variables.
+    """
+    while True:
+        values, bound, reduced = program.solve_relaxed(deadline)
+        cuts = violated_subtours(program, values)
+        sets = violated_conflicts(conflicts, values)
+        if not cuts and not sets:
+            return bound, reduced
+        for inside, node in cuts:
+            program.forbid_subtour(inside, node)
+        for together in sets:
+            program.add(together, 1.0, -np.inf, len(together) - 1)
+
+
+def solve_integer(program: Program, bound: float, reduced: FloatArray, step: float, deadline: float) -> FloatArray:
+    """Solve the integer program: a tour, proven optimal.
+
+    Any solution that uses a variable whose value is 0 in the relaxation costs at least the bound plus its
+    reduced cost. So the variables with small reduced cost suffice, if the solution that they allow is
+    cheaper than that; else it says how many are needed.
+    """
+    window = max(FIRST_WINDOW * abs(bound), step)
+    edge_limits = program.high.copy()
+    priced = np.flatnonzero(program.cost)
+    program.add(priced, program.cost[priced], bound - TOLERANCE * max(1.0, abs(bound)), np.inf)
+    while True:
+        allowed = (reduced <= window) | (program.low > 0)
+        program.high = np.where(allowed, edge_limits, 0.0)
+        values = program.solve_integer(deadline)
+        if values is None:
+            if allowed.all():
+                raise RuntimeError("HiGHS finds no tour that keeps the constraints")
+            window *= 4
+            continue
+        islands = subtours(program, values)
+        if islands:
+            for inside in islands:
+                for node in inside:
+                    program.forbid_subtour(inside, int(node))
+            proven = min(float(program.cost @ values), np.inf if allowed.all() else bound + window)
+            program.add(priced, program.cost[priced], proven - TOLERANCE * max(1.0, abs(proven)), np.inf)
+            continue
+        needed = float(program.cost @ values) - bound - 0.999 * step
+        if needed <= window or allowed.all():
+            return values
+        window = needed + TOLERANCE
