@@ -12,7 +12,6 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.data.metrics import FloatArray
 from routing_gym.problems import PROBLEMS, CVRPInstance, OPInstance, PCTSPInstance, SPCTSPInstance, TSPInstance
 from routing_gym.problems.geometry import with_depot
 from routing_gym.problems.op import PrizeKind, distance_prize
