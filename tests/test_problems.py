@@ -565,7 +565,7 @@ def exact_pctsp(instance):
         (PCTSP(6), exact_pctsp),
         (PCTSP(5, penalty_scale=0.2), exact_pctsp),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_the_best_legal_sequence_is_the_exact_solution(problem, exact):
     instances = problem.generate(np.random.default_rng(7), 4)
@@ -642,7 +642,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", EXPECTED)
 @given(data=st.data(), num_nodes=st.integers(2, 8), seed=st.integers(0, 2**32 - 1))
 def test_masks_follow_from_the_history(name, data, num_nodes, seed):
     """Random instances and random legal actions; nodes within 1e-5 of a limit may be either."""
