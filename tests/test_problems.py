@@ -26,7 +26,6 @@ from routing_gym import (
     make_problem,
 )
 from routing_gym.arrays import concatenate, normalise, select, to_backend, to_numpy
-from routing_gym.problems import PROBLEMS
 from routing_gym.problems.cvrp import default_capacity
 from routing_gym.problems.geometry import expected_length
 from routing_gym.testing.exhaustive import legal_sequences
