@@ -139,6 +139,17 @@ def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
     return lambda p, i: timed(p, i, text, partial(solve, model, p, decoding=decoding, generator=generator), args)
 
 
+def labels(methods: tuple[str, ...]) -> list[str]:
+    """Shorten the paths of checkpoints to the names of their runs, where these tell the methods apart."""
+    short = []
+    for text in methods:
+        name, colon, settings = text.partition(":")
+        path = Path(name)
+        run = path.parent.name if path.name in ("best.safetensors", "last.safetensors") else path.stem
+        short.append(text if name in SOLVERS else run + colon + settings)
+    return [one if short.count(one) == 1 else text for one, text in zip(short, methods, strict=True)]
+
+
 def timed(
     problem: Problem[Any, Any], instance: Any, label: str, decode: Callable[..., Rollout], args: Args
 ) -> Solution:
@@ -175,9 +186,10 @@ def main(args: Args) -> Table:
     methods = {text: make_method(text, args, problem) for text in args.methods}
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
-    solutions = {text: method(problem, instance) for text, method in methods.items()}
+    names = dict(zip(methods, labels(tuple(methods)), strict=True))
+    solutions = {names[text]: method(problem, instance) for text, method in methods.items()}
     about = {"instances": args.instances, "seed": args.seed, "commit": commit()}
-    table = compare(problem, solutions, args.reference or args.methods[0], about)
+    table = compare(problem, solutions, names[args.reference or args.methods[0]], about)
     print(table.text())
     if args.out is not None:
         for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):

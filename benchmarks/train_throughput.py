@@ -38,7 +38,7 @@ from tuning import keep_freed_memory  # noqa: E402
 class Args:
     """Arguments of the benchmark."""
 
-    env_ids: tuple[str, ...] = ("routing/TSP-20", "routing/TSP-50", "routing/CVRP-20", "routing/CVRP-50")
+    env_ids: tuple[str, ...] = ("routing/TSP-20", "routing/TSP-50")
     """What to train on."""
     baselines: tuple[str, ...] = ("rollout", "shared")
     """Baselines of am_reinforce.py; the shared one samples `num_starts` tours per instance."""

@@ -94,7 +94,7 @@ class Table:
         """
         table = require("rich.table").Table(title=self.title)
         for place, name in enumerate(HEADER):
-            table.add_column(name, justify="right" if place else "left", no_wrap=True)
+            table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
             table.add_row(*row.cells())
         console = require("rich.console").Console(file=io.StringIO(), width=160)
@@ -144,7 +144,9 @@ class Table:
                 continue
             half_width = None if math.isnan(row.gap.low) else [(row.gap.high - row.gap.low) / 2]
             axes.errorbar(row.seconds, row.gap.value, yerr=half_width, fmt="o", capsize=3)
-            axes.annotate(row.cells()[0], (row.seconds, row.gap.value), (6, 4), textcoords="offset points", fontsize=8)
+            place = (row.seconds, row.gap.value)
+            label = axes.annotate(row.cells()[0], place, (6, 4), textcoords="offset points", fontsize=8)
+            label.set_in_layout(False)  # a long name must not squeeze the axes
         axes.set_xscale("log")
         axes.set(
             xlabel="seconds per instance", ylabel=f"gap to {self.reference} (%)", title=self.title.split(", mean")[0]

@@ -44,16 +44,23 @@ def test_one_table_of_solvers_and_models(args):
     table = evaluate.main(args)
     problem = make_problem("TSP", 8)
     optimum = HeldKarp().solve(problem, problem.generate(np.random.default_rng(3), 12)).cost.mean()
-    assert [row.method for row in table.rows] == list(args.methods)
+    names = ["held-karp", "nearest-neighbour", "tsp:num_tours=20,sample=true", "tsp:beam=3"]
+    assert [row.method for row in table.rows] == names
     assert table.rows[0].mean.value == pytest.approx(optimum)
     assert table.rows[0].gap.value == 0
     assert table.rows[0].wins == 12
     assert all(row.gap.value >= 0 for row in table.rows)
     with (args.out / "table.csv").open() as file:
-        assert [row["method"] for row in csv.DictReader(file)] == list(args.methods)
+        assert [row["method"] for row in csv.DictReader(file)] == names
     assert json.loads((args.out / "table.json").read_text())["about"]["instances"] == "random/TSP-8"
     assert "| held-karp |" in (args.out / "table.md").read_text()
     assert (args.out / "gap.png").stat().st_size > 0
+
+
+def test_labels():
+    """Paths shrink to the names of runs and files, unless two would then be called the same."""
+    methods = ("fast-tsp:time_limit=1", "runs/a/best.safetensors", "runs/a:beam=2", "runs/b", "old/b")
+    assert evaluate.labels(methods) == ["fast-tsp:time_limit=1", "a", "a:beam=2", "runs/b", "old/b"]
 
 
 def test_same_seed_same_table(args):
