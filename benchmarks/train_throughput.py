@@ -133,7 +133,7 @@ def main(args: Args) -> list[dict[str, Any]]:
         rows.append(row)
         cells = (row["instances_per_second"], row["operations_per_instance"] / 1e6)
         table.add_row(*map(str, choice), *(f"{cell:.0f}" for cell in cells), f"{row['share_of_rate']:.0%}")
-    Console().print(table)
+    Console(width=110).print(table)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     figures = {
         "machine": describe_machine(),
