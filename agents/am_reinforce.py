@@ -132,6 +132,10 @@ def make_baseline(args: Args, problem: Problem[Any, Any], model: AttentionModel)
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
+class TrainingDivergedError(RuntimeError):
+    """The weights have left the range in which the network computes anything."""
+
+
 class Trainer:
     """One run: model, optimiser, baseline, and how far it has come.
 
@@ -195,7 +199,12 @@ class Trainer:
             group["lr"] = self.learning_rate
         self.optimizer.zero_grad()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), args.max_grad_norm, error_if_nonfinite=True)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), args.max_grad_norm)
+        if not norm.isfinite():
+            raise TrainingDivergedError(
+                f"the gradient of step {self.step} is not finite; the checkpoints of epoch {self.epoch} are sound: "
+                "start again with a lower --learning-rate, or with --precision float32"
+            )
         self.optimizer.step()
         self.sums += torch.stack([cost.mean(), reference.mean(), norm]).double()
         self.step += 1
@@ -346,5 +355,5 @@ def main(args: Args) -> Path:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, gym.error.Error) as error:
+    except (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError) as error:
         sys.exit(f"am_reinforce: {error}")

@@ -18,6 +18,7 @@ from attention_model import AttentionModel
 from decoding import solve
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
+from routing_gym.data.files import write_atomically
 from routing_gym.problem import Problem
 
 COLUMNS = ("epoch", "cost", "baseline", "greedy", "gap", "inst/s")
@@ -39,11 +40,11 @@ class Report:
         self, folder: Path, args: dict[str, Any], reference: float | None, step: int, total_steps: int, batch_size: int
     ) -> None:
         self.folder, self.reference, self.batch_size = folder, reference, batch_size
-        (folder / "args.json").write_text(json.dumps(args, indent=2) + "\n")
+        write_atomically(folder / "args.json", (json.dumps(args, indent=2) + "\n").encode())
         self.metrics_path = folder / "metrics.jsonl"
         steps_per_epoch = args["steps_per_epoch"]
         self.rows = [row for row in self.read_metrics() if row["epoch"] * steps_per_epoch <= step]
-        self.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+        write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in self.rows).encode())
         self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
         self.console = Console()
         bar = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -52,10 +53,11 @@ class Report:
         self.since, self.steps_since = time.perf_counter(), 0
 
     def read_metrics(self) -> list[dict[str, float]]:
-        """Return the rows logged so far."""
+        """Return the rows logged so far; a last line that a kill cut short belongs to an epoch yet to come."""
         if not self.metrics_path.exists():
             return []
-        return [json.loads(line) for line in self.metrics_path.read_text().splitlines()]
+        whole_lines = self.metrics_path.read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole_lines.splitlines()]
 
     def __enter__(self) -> Report:
         self.console.print(f"{self.folder}: logs, checkpoints, pictures", soft_wrap=True)

@@ -171,6 +171,27 @@ def test_existing_run_is_left_alone(tiny):
     assert (folder / "best.safetensors").read_bytes() == before
 
 
+def test_diverging_training_stops_and_keeps_the_checkpoint(tiny):
+    """A learning rate of 1e30 throws the weights out of the range of float32 in the first step."""
+    folder = am_reinforce.main(replace(tiny, epochs=1, name="sound"))
+    before = (folder / "last.safetensors").read_bytes()
+    trainer = am_reinforce.Trainer(replace(tiny, learning_rate=1e30))
+    with pytest.raises(am_reinforce.TrainingDivergedError, match="is not finite; .* lower --learning-rate"):
+        am_reinforce.run(trainer, folder)
+    assert (folder / "last.safetensors").read_bytes() == before
+
+
+def test_log_cut_short_by_a_kill(tiny, monkeypatch):
+    """Half a line at the end of the log is dropped; the resumed run writes that epoch anew."""
+    with monkeypatch.context() as patch:
+        stop_after(patch, 6)
+        folder = am_reinforce.main(tiny)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 3, "inst')
+    am_reinforce.main(Args(resume=folder))
+    assert [row["epoch"] for row in logged(folder)] == [1, 2, 3, 4]
+
+
 def test_resume_refuses_other_arguments(tiny):
     folder = am_reinforce.main(replace(tiny, epochs=1))
     with pytest.raises(ValueError, match="leave out --epochs, --learning-rate"):
