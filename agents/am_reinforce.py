@@ -1,6 +1,6 @@
 """Train the attention model of Kool et al. (2019) with REINFORCE on any of the routing problems.
 
-    python agents/am_reinforce.py                                  # TSP-20, about ten minutes on two cores
+    python agents/am_reinforce.py                                  # TSP-20, about eight minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
     python agents/am_reinforce.py --resume runs/NAME               # go on exactly where it stopped
 
@@ -35,7 +35,7 @@ from reference import reference_cost
 from report import Report
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
-from tuning import faster_precision, keep_freed_memory
+from tuning import fast_precision, keep_freed_memory
 
 TRAINING_STREAM, HELD_OUT_STREAM = 0, 1  # 2 is baselines.EVALUATION_STREAM
 HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
@@ -43,7 +43,7 @@ HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum i
 
 @dataclass(frozen=True)
 class Args:
-    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about ten minutes."""
+    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about eight minutes."""
 
     env_id: str = "routing/TSP-20"
     """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
@@ -80,7 +80,7 @@ class Args:
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the encoder's matrix products in training; auto takes bfloat16 where it is twice as fast."""
+    """Of the encoder's matrix products in training; auto takes bfloat16 where the processor has instructions for it."""
     threads: int = 0
     """CPU threads; 0 takes all cores."""
     runs: Path = Path("runs")
@@ -149,7 +149,7 @@ class Trainer:
             torch.set_num_threads(args.threads)
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
         if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
-            dtype = str(faster_precision(self.device)).removeprefix("torch.")
+            dtype = str(fast_precision(self.device)).removeprefix("torch.")
             self.args = args = dataclasses.replace(args, precision=dtype)
         self.problem = make_problem(args)
         initial = torch.Generator().manual_seed(args.seed)

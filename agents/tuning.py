@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import time
+from pathlib import Path
 
 import torch
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86 with vectors, x86 with tiles, Arm
 
 
 def keep_freed_memory() -> bool:
@@ -23,19 +24,14 @@ def keep_freed_memory() -> bool:
     return all((mallopt(M_MMAP_MAX, 0), mallopt(M_TRIM_THRESHOLD, 2**31 - 1), mallopt(M_TOP_PAD, 64 << 20)))
 
 
-def faster_precision(device: str) -> torch.dtype:
-    """Time a matrix product of the model's size in float32 and bfloat16; return bfloat16 if it takes half as long.
+def fast_precision(device: str) -> torch.dtype:
+    """Return bfloat16 where the device multiplies matrices natively in it, else float32.
 
-    CPUs without bfloat16 instructions emulate it, slower than float32 by far.
+    CPUs without such instructions emulate bfloat16, slower than float32 by far. Read off, not timed, so
+    that the same machine always decides the same.
     """
-    best = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        a = torch.ones(4096, 128, dtype=dtype, device=device)
-        b = torch.ones(128, 512, dtype=dtype, device=device)
-        times = []
-        for _ in range(6):
-            started = time.perf_counter()
-            (a @ b)[0, 0].item()
-            times.append(time.perf_counter() - started)
-        best[dtype] = min(times[1:])
-    return torch.bfloat16 if best[torch.bfloat16] < best[torch.float32] / 2 else torch.float32
+    if device.startswith("cuda"):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    info = Path("/proc/cpuinfo")
+    flags = set(info.read_text().split()) if info.exists() else set()
+    return torch.bfloat16 if flags & BFLOAT16_FLAGS else torch.float32
