@@ -14,16 +14,18 @@ from routing_gym.arrays import select
 from routing_gym.solvers import REFERENCES, make_solver
 
 
-def main(num_nodes: int = 50, seed: int = 4) -> None:
+def main(num_nodes: int = 50, seed: int = 40) -> None:
     """Solve and draw."""
-    figure = Figure(figsize=(12, 8.6), layout="constrained")
+    figure = Figure(figsize=(15, 10.8))
     FigureCanvasAgg(figure)
-    for axes, (name, solver) in zip(figure.subplots(2, 3).flat, REFERENCES.items(), strict=True):
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.05, top=0.96, wspace=0.03, hspace=0.18)
+    places = figure.subplots(2, 3).flat
+    for number, (axes, (name, solver)) in enumerate(zip(places, REFERENCES.items(), strict=True)):
         problem = make_problem(name, num_nodes)
-        instance = problem.generate(np.random.default_rng(seed), 1)
+        instance = problem.generate(np.random.default_rng(seed + number), 1)
         solution = make_solver(solver).solve(problem, instance, num_workers=1)
         render.draw(problem, select(instance, slice(0, 1)), solution.actions[0], float(solution.cost[0]), axes=axes)
-    figure.savefig(Path(__file__).with_name("problems.png"), dpi=90)
+    figure.savefig(Path(__file__).with_name("problems.png"), dpi=70)
 
 
 if __name__ == "__main__":
