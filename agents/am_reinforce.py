@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import signal
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,6 +34,7 @@ from reference import reference_cost
 from report import Report
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
+from stop_request import StopRequest
 from tuning import fast_precision, keep_freed_memory
 
 TRAINING_STREAM, HELD_OUT_STREAM = 0, 1  # 2 is baselines.EVALUATION_STREAM
@@ -314,24 +314,6 @@ def run(trainer: Trainer, folder: Path) -> None:
         else:
             model, problem, _ = checkpoint.load_model(folder, trainer.device)
             report.finished(problem, model, trainer.held_out)
-
-
-class StopRequest:
-    """Turns the first Ctrl-C or SIGTERM into a request to stop after the step; a second one is final."""
-
-    requested = False
-
-    def __enter__(self) -> StopRequest:
-        self.previous = {number: signal.signal(number, self.request) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def request(self, number: int, frame: Any) -> None:
-        self.requested = True
-        self.__exit__()
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)
 
 
 def to_json(args: Args) -> dict[str, Any]:
