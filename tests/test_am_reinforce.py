@@ -171,6 +171,14 @@ def test_existing_run_is_left_alone(tiny):
     assert (folder / "best.safetensors").read_bytes() == before
 
 
+def test_folder_that_cannot_be_made(tiny, tmp_path):
+    """A file where the runs' folder should be: refused before any training."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(NotADirectoryError, match="file/run"):
+        am_reinforce.main(replace(tiny, runs=tmp_path / "file", name="run"))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_diverging_training_stops_and_keeps_the_checkpoint(tiny):
     """A learning rate of 1e30 throws the weights out of the range of float32 in the first step."""
     folder = am_reinforce.main(replace(tiny, epochs=1, name="sound"))
