@@ -10,6 +10,12 @@ one bit for bit, wherever it was stopped. Ctrl-C stops after the current step an
 
 from __future__ import annotations
 
+import os
+
+# Threads that wait for each other asleep: awake, they collapse as soon as another program is busy. Read
+# by the OpenMP library when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import dataclasses
 import json
 import sys
@@ -112,7 +118,25 @@ def stream(seed: int, purpose: int, index: int) -> np.random.Generator:
 def make_problem(args: Args) -> Problem[Any, Any]:
     """Return the rules behind an environment id."""
     kwargs = {key: literal(value) for key, value in args.env_kwargs.items()}
-    return gym.make(args.env_id, disable_env_checker=True, **kwargs).unwrapped.problem
+    try:
+        return gym.make(args.env_id, disable_env_checker=True, **kwargs).unwrapped.problem
+    except TypeError as error:  # a setting that the problem does not have
+        raise ValueError(f"--env-kwargs: {error}") from error
+
+
+def choose_device(name: str) -> str:
+    """Check the device that was asked for, or choose one.
+
+    Raises:
+        ValueError: There is no such device here.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"--device must be cpu, cuda or auto, got {name!r}")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"--device {name}: torch finds no CUDA device here; use cpu or auto")
+    return name
 
 
 def literal(text: str) -> Any:
@@ -147,7 +171,7 @@ class Trainer:
         self.args = args
         if args.threads:
             torch.set_num_threads(args.threads)
-        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
+        self.device = choose_device(args.device)
         if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
             dtype = str(fast_precision(self.device)).removeprefix("torch.")
             self.args = args = dataclasses.replace(args, precision=dtype)
@@ -284,6 +308,8 @@ def set_up(args: Args) -> tuple[Trainer, Path]:
     ]
     if others:
         raise ValueError(f"--resume goes on with the run's own arguments; leave out {', '.join(others)}")
+    if not path.is_file():
+        raise ValueError(f"--resume takes the folder of a run, which holds last.safetensors; {folder} does not")
     tensors, header = checkpoint.load(path)
     if "step" not in header:
         raise checkpoint.CheckpointError(f"{path}: holds weights only; a run is resumed from its last.safetensors")

@@ -71,7 +71,8 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["header"])  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError, KeyError) as error:
         raise CheckpointError(
-            f"{path}: not a whole safetensors file ({error}); it is damaged or of another format"
+            f"{path}: not a whole safetensors file ({error}); it is damaged or of another format; "
+            "weights of the original code (.pt) go through import_original.py"
         ) from error
 
 

@@ -6,7 +6,8 @@
 
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB,
 CVRPLIB or OPLib file or an .npz. Methods: the name of a classical solver, or the path of a run or
-checkpoint, each with settings after a colon. Gaps refer to the first method, or to --reference. Solved
+checkpoint, each with settings after a colon. Gaps refer to the first method, or to --reference; put the best
+one first. Wins count ties. Total seconds add up those of all processes. Solved
 instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
 """
 
@@ -89,6 +90,8 @@ def read_instances(args: Args) -> tuple[Problem[Any, Any], Any]:
     if path.suffix == ".npz":
         problem, instance = load_npz(path)
         return problem, select(instance, slice(0, args.size))
+    if not path.exists():
+        raise ValueError(f"no file {args.instances}; for a test set write paper/ID or random/ID, such as random/TSP-20")
     file = data.read_instance(path)
     return file.problem, file.instance
 
@@ -178,6 +181,8 @@ def commit() -> str:
 def main(args: Args) -> Table:
     """Solve with every method; print the table and write it where asked."""
     keep_freed_memory()
+    if args.size < 1:
+        raise ValueError(f"--size must be at least 1, got {args.size}")
     if not args.methods:
         raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
     if args.reference and args.reference not in args.methods:

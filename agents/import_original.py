@@ -65,8 +65,7 @@ def read(path: Path) -> dict[str, Tensor]:
     except OSError:
         raise
     except Exception as error:  # the restricted unpickler meets damaged bytes with whatever comes first
-        reason = str(error).partition("\n")[0]
-        raise CheckpointError(f"{path}: not a checkpoint that can be read safely ({reason})") from error
+        raise CheckpointError(f"{path}: not a checkpoint that can be read safely ({type(error).__name__})") from error
     parameters = content.get("model") if isinstance(content, dict) else None
     if not isinstance(parameters, dict) or not all(isinstance(value, Tensor) for value in parameters.values()):
         raise CheckpointError(f'{path}: expected a dict with the parameters under "model", as the original code saves')
@@ -174,6 +173,8 @@ def main(args: Args) -> Path:
     """Convert one checkpoint; return the file written."""
     problem = make_problem(args.problem.upper(), args.num_nodes)
     model = load_original(args.file, problem.name)
+    if args.out.exists():
+        raise FileExistsError(f"{args.out} exists; choose another --out")
     args.out.mkdir(parents=True)
     target = args.out / "best.safetensors"
     header = {**describe(problem, model), "source": f"original weights of Kool et al. (2019), {args.file.name}"}

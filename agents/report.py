@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -40,6 +41,7 @@ class Report:
         self, folder: Path, args: dict[str, Any], reference: float | None, step: int, total_steps: int, batch_size: int
     ) -> None:
         self.folder, self.reference, self.batch_size = folder, reference, batch_size
+        self.precision = args["precision"]
         write_atomically(folder / "args.json", (json.dumps(args, indent=2) + "\n").encode())
         self.metrics_path = folder / "metrics.jsonl"
         steps_per_epoch = args["steps_per_epoch"]
@@ -61,6 +63,7 @@ class Report:
 
     def __enter__(self) -> Report:
         self.console.print(f"{self.folder}: logs, checkpoints, pictures", soft_wrap=True)
+        self.console.print(f"{torch.get_num_threads()} threads, {self.precision}")
         self.console.print("".join(f"{name:>12}" for name in COLUMNS))
         self.progress.start()
         self.since = time.perf_counter()

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from attention_model import AttentionModel
 from checkpoint import load_model
@@ -115,7 +115,6 @@ def read_files(args: Args, problem: Problem[Any, Any]) -> list[data.FileInstance
     if not args.files:
         raise ValueError("name at least one .tsp, .vrp or .oplib file")
     files = [data.read_instance(path) for path in args.files]
-    args.out.mkdir(parents=True, exist_ok=True)
     for file in files:
         if file.problem.name != problem.name:
             raise ValueError(
@@ -124,6 +123,7 @@ def read_files(args: Args, problem: Problem[Any, Any]) -> list[data.FileInstance
         for path in outputs(args, file):
             if path.exists() and not args.overwrite:
                 raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")
+    args.out.mkdir(parents=True, exist_ok=True)
     return files
 
 
@@ -133,7 +133,7 @@ def main(args: Args) -> list[Solved]:
     model, problem, _ = load_model(args.checkpoint)
     files = read_files(args, problem)
     console = Console()
-    table = Table("instance", "cost", "best known", "gap", "seconds", "written")
+    table = Table("instance", "cost", "best known", "gap", "seconds", Column("tour", overflow="fold"))
     solved = []
     with console.status("solving") as status:
         for number, file in enumerate(files, start=1):
@@ -144,6 +144,7 @@ def main(args: Args) -> list[Solved]:
             known = "-" if file.best_known is None else str(file.best_known)
             table.add_row(file.name, str(one.cost), known, gap, f"{one.seconds:.2f}", str(one.written))
     console.print(table)
+    console.print(f"Pictures of the tours are in {args.out}.", soft_wrap=True)
     return solved
 
 

@@ -53,7 +53,7 @@ class Args:
     steps: int = 5
     """Timed steps after two that are not; the median counts."""
     keep_memory: bool = True
-    """Have the allocator keep freed memory, as am_reinforce.py does; see agents/memory.py."""
+    """Have the allocator keep freed memory, as am_reinforce.py does; see agents/tuning.py."""
     out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"
     """Where the figures go."""
 

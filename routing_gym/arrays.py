@@ -121,7 +121,11 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
         import torch
     except ImportError as error:
         raise ImportError('backend="torch" needs PyTorch: pip install "routing-gym[agents]"') from error
-    target = torch.device(device or "cpu")
+    try:
+        target = torch.zeros(0, device=device or "cpu").device
+    except (RuntimeError, AssertionError) as error:  # what torch raises for a name or a device that is not there
+        found = f"{torch.cuda.device_count()} CUDA devices"
+        raise ValueError(f"device={device!r} cannot be used; torch sees the cpu and {found}") from error
     return lambda x: torch.as_tensor(x, device=target)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -95,7 +96,13 @@ def check_instance(problem: AnyProblem, instance: Any, num_rows: int, source: st
     """
     if type(instance) is not problem.instance_type:
         expected, found = problem.instance_type.__name__, type(instance).__name__
-        raise TypeError(f"{source}: expected a {expected}, got {found}")
+        fields = ", ".join(
+            field.name for field in dataclasses.fields(problem.instance_type) if field.name != "distances"
+        )
+        raise TypeError(
+            f"{source}: expected a {expected}, got {found}; make one as routing_gym.{expected}({fields}), "
+            "each array with a leading axis for the instances"
+        )
     instance = normalise(instance)
     problem.validate(instance)
     found_rows = len(instance.coords)

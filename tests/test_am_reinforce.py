@@ -228,6 +228,32 @@ def test_bad_arguments(changes, message):
         replace(TINY, **changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": "gpu"}, "--device must be cpu, cuda or auto, got 'gpu'"),
+        ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: TSP has no setting capacty"),
+        ({"env_kwargs": {"reward": "rich"}}, "reward must be one of dense, sparse"),
+    ],
+)
+def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        am_reinforce.main(replace(tiny, **changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert am_reinforce.choose_device("auto") == "cpu"
+    with pytest.raises(ValueError, match="--device cuda: torch finds no CUDA device here"):
+        am_reinforce.choose_device("cuda")
+
+
+def test_resume_takes_a_run(tmp_path):
+    with pytest.raises(ValueError, match="--resume takes the folder of a run"):
+        am_reinforce.main(Args(resume=tmp_path))
+
+
 def test_shared_baseline_needs_two_tours(tiny):
     with pytest.raises(ValueError, match="num_starts >= 2, got 1"):
         am_reinforce.main(replace(tiny, baseline="shared", num_starts=1))

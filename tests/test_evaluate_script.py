@@ -90,6 +90,8 @@ def test_sources_of_instances(tmp_path, source):
     ("changes", "message"),
     [
         ({"methods": ()}, "name at least one method"),
+        ({"size": 0}, "--size must be at least 1, got 0"),
+        ({"instances": "TSP-8"}, "no file TSP-8; for a test set write paper/ID or random/ID"),
         ({"methods": ("magic",)}, "'magic' is neither a solver .* nor a checkpoint's path"),
         ({"methods": ("held-karp",), "reference": "other"}, "--reference 'other' must be one of the methods"),
         ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20"),

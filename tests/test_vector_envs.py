@@ -70,6 +70,7 @@ def test_the_mode_is_kept_per_instance():
         ({"autoreset_mode": "NextEpisode"}, ValueError, "'NextEpisode' is not a valid AutoresetMode"),
         ({"backend": "jax"}, ValueError, 'unknown backend \'jax\'; choose "numpy" or "torch"'),
         ({"device": "cuda"}, ValueError, "device='cuda' needs backend=\"torch\""),
+        ({"backend": "torch", "device": "gpu"}, ValueError, "device=.gpu. cannot be used; torch sees the cpu"),
         (
             {"render_mode": "human"},
             ValueError,
