@@ -75,8 +75,8 @@ class Args:
     num_starts: int = 8
     """Tours per instance of the shared baseline."""
     force_starts: bool = False
-    """Shared baseline: start tour k at node k, as POMO does, where the problem allows (TSP, CVRP). Better
-    for decoding from many starts, worse for a single greedy tour, whose start is then never learnt."""
+    """Shared baseline: start tour k at node k, as POMO does, where the problem allows (TSP, CVRP). Suits
+    decoding from many starts; the start of a single greedy tour is then never learnt."""
     baseline_size: int = 10_000
     """Instances of the rollout baseline's t-test."""
     held_out: int = 1_000
