@@ -365,3 +365,5 @@ if __name__ == "__main__":
         main(tyro.cli(Args, description=__doc__))
     except (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError) as error:
         sys.exit(f"am_reinforce: {error}")
+    except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
+        sys.exit("am_reinforce: stopped at once; what was saved before is sound")

@@ -25,8 +25,8 @@ def greedy_choice(logits: Tensor) -> Tensor:
 def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Choice:
     """Draw actions from softmax(logits / temperature).
 
-    The largest p / Exp(1) is a draw from p (the exponential race), ten times as fast as
-    `torch.multinomial` on a CPU.
+    The largest p / Exp(1) is a draw from p: the exponential race, without a pass for the
+    cumulative sums that `torch.multinomial` needs.
     """
 
     def choose(logits: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ SLOW_EXACT, MOST_EXACT = 16, 20  # sizes that it solves by dynamic programming w
 
 @dataclass(frozen=True)
 class FastTSP(RowSolver):
-    """TSP by fast-tsp: exact up to 15 cities, as good as LKH up to 100 within the default time.
+    """TSP by fast-tsp: exact up to 15 cities, near-optimal local search beyond.
 
     It takes no seed. Distances are scaled so that the longest one is 65535. From 16 to 20 cities it
     would compute exactly for up to 0.2 s; copies of city 0 bring it to local search instead.
