@@ -109,8 +109,8 @@ class ScaleReward(RoutingWrapper):
     Returns are then comparable across instances and sizes: -1 is as good as the solver, -0.9 a tenth better; OP: 1
     and 1.1. `info["cost"]` keeps its unit. Where the solver's cost is 0, the reward stays as it is.
 
-    Every episode begins with a solve, in this process. A solver that draws random numbers, such as
-    random-insertion, draws others in another lane of the vector environment.
+    Every episode begins with a solve, in this process, which takes longer than the steps of a vector environment.
+    A solver that draws random numbers, such as random-insertion, draws others in another lane of it.
 
     Args:
         env: The environment.
