@@ -12,11 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (  # each may import from itself and from those before it
-    ("arrays",),
+    ("arrays", "sampling"),
     ("problem",),
     ("problems",),
     ("rollout", "envs", "env_arguments", "episodes", "vector_envs", "data", "render", "solvers"),
-    ("evaluate",),
+    ("evaluate", "wrappers"),
     ("integrations", "testing"),
     ("__init__",),  # the public names
     ("agents", "benchmarks"),
