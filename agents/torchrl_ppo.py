@@ -3,8 +3,8 @@
     python agents/torchrl_ppo.py                                    # TSP-20
     python agents/torchrl_ppo.py --env-id routing/CVRP-20 --iterations 300
 
-TorchRL's losses see single steps, not tours, so the model encodes the instance anew at every step;
-`am_reinforce.py`, which encodes it once per tour, learns far more in the same time.
+TorchRL's losses see single steps, not tours, so the model encodes the instance anew at every step, where
+`am_reinforce.py` does so once per tour.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Args:
     """Arguments of a run."""
 
     env_id: str = "routing/TSP-20"
-    """Any routing id."""
+    """Any routing id that names a size."""
     seed: int = 1
     """Of the weights, the instances and the actions."""
     num_envs: int = 64
@@ -57,6 +57,11 @@ class Args:
     """Lanes on which the result is measured."""
     device: str = "cpu"
     """Where to play and learn, such as cuda."""
+
+    def __post_init__(self) -> None:
+        for field in ("num_envs", "iterations", "epochs", "minibatch", "evaluation"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
 
 
 class Policy(nn.Module):
@@ -92,7 +97,10 @@ class Critic(nn.Module):
 def make_env(args: Args, num_envs: int) -> TransformedEnv:
     """Make the lanes; "episode_reward" adds up their rewards."""
     backend = {} if args.device == "cpu" else {"backend": "torch", "device": args.device}
-    env = RoutingTensorDictEnv(args.env_id, num_envs, on_illegal="raise", **backend)
+    try:
+        env = RoutingTensorDictEnv(args.env_id, num_envs, on_illegal="raise", **backend)
+    except TypeError as error:  # no size in the id, or another environment than ours
+        raise ValueError(f"--env-id {args.env_id}: {error}") from error
     return TransformedEnv(env, RewardSum())
 
 

@@ -88,8 +88,8 @@ class RoutingTensorDictEnv(EnvBase):  # type: ignore[misc]  # TorchRL has no typ
         marked = None if tensordict is None else tensordict.get("_reset", None)
         if marked is not None and not bool(marked.all()):
             options = {**(options or {}), "reset_mask": marked.reshape(self.batch_size)}
-        elif seed is None:
-            seed, self._next_seed = self._next_seed, None
+        else:
+            seed, self._next_seed = self._next_seed if seed is None else seed, None
         observations, _ = self.vector_env.reset(seed=seed, options=options)
         return self._tensordict(observations)
 
