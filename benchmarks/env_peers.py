@@ -77,7 +77,7 @@ class Args:
     """Numbers of lanes."""
     repeats: int = 5
     """Runs of each way to play, in turn with the others; the median counts."""
-    seconds: float = 0.3
+    seconds: float = 0.2
     """Of a run, about; at least one batch of episodes."""
     seed: int = 0
     """Of instances and actions."""
