@@ -47,11 +47,11 @@ def scatter(x: Array, index: Array, value: Array) -> Array:
         index: int64 (B,).
         value: (B,) of the dtype of `x`.
     """
-    if is_torch_array(x):
-        return x.scatter(1, index[:, None], value[:, None])
-    result = x.copy()
-    result[np.arange(x.shape[0]), index] = value
-    return result
+    if isinstance(x, np.ndarray):
+        result = x.copy()
+        result[np.arange(x.shape[0]), index] = value
+        return result
+    return x.scatter(1, index[:, None], value[:, None])
 
 
 def euclidean(origin: Array, destination: Array) -> Array:
@@ -131,6 +131,8 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
 
 def to_numpy(x: Array) -> npt.NDArray[Any]:
     """Return a NumPy view (or, from an accelerator, a copy) of an array."""
+    if type(x) is np.ndarray:  # asked first: the question whether it is a tensor takes longer
+        return x
     if is_torch_array(x):
         x = x.detach().cpu().numpy()
     return np.asarray(x)

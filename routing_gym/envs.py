@@ -147,7 +147,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         if self.render_mode == "human":
             self.render()
         observation = {key: value[0] for key, value in self._episodes.observe(copy=True).items()}
-        info = self._episodes.info(copy=False)
+        info = self._episodes.info(copy=True)
         return observation, {
             "action_mask": info["action_mask"][0],
             "illegal_action": bool(info["illegal_action"][0]),

@@ -161,7 +161,7 @@ class Episodes:
         self.require_start("step")
         taken = self.as_actions(actions, idle)
         illegal = ~gather(self.mask, taken)
-        any_illegal = bool(self.xp.any(illegal))
+        any_illegal = bool(illegal.any())
         if any_illegal:
             illegal_lanes = np.flatnonzero(to_numpy(illegal))
             if self.raises:
@@ -198,7 +198,7 @@ class Episodes:
         if len(idle):
             self.put_legal(taken, idle)
         outside = (taken < 0) | (taken >= self.problem.num_actions)
-        if bool(self.xp.any(outside)):
+        if bool(outside.any()):
             lane = int(np.argmax(to_numpy(outside)))
             nodes = f"nodes are 0 to {self.problem.num_actions - 1}"
             raise InvalidAction(f"{self.place(lane)}node {int(taken[lane])} does not exist; {nodes}")
@@ -232,7 +232,7 @@ class Episodes:
         observation = {**self.static, **self.problem.observe_dynamic(self.instance, self.state)}
         if copy:
             observation = {key: self.copy(value) for key, value in observation.items()}
-        observation["action_mask"] = self.mask_as_int8()
+        observation["action_mask"] = self.mask_as_int8(copy)
         return observation
 
     def observe_final(self, lanes: Lanes) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -249,10 +249,11 @@ class Episodes:
     def info(self, copy: bool) -> dict[str, Array]:
         """Return the info of all lanes; without `copy`, it may share memory with what is kept."""
         illegal, cost = (self.copy(self.illegal), self.copy(self.cost)) if copy else (self.illegal, self.cost)
-        return {"action_mask": self.mask_as_int8(), "illegal_action": illegal, "cost": cost}
+        return {"action_mask": self.mask_as_int8(copy), "illegal_action": illegal, "cost": cost}
 
-    def mask_as_int8(self) -> Array:
-        return self.xp.astype(self.mask, self.xp.int8)
+    def mask_as_int8(self, copy: bool) -> Array:
+        mask = self.mask.view(self.xp.int8)  # bool and int8 are one byte each
+        return self.copy(mask) if copy else mask
 
     def tours(self) -> list[npt.NDArray[np.int64]]:
         """Actions of each lane's episode so far, without an illegal one at its end."""

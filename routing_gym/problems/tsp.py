@@ -94,17 +94,17 @@ class TSP(Problem[TSPInstance, TSPState]):
         xp = array_namespace(action)
         starts = state.num_visited == 0
         closes = state.num_visited == self.num_nodes - 1
-        is_last = state.num_visited >= self.num_nodes - 1
+        is_done = state.num_visited == self.num_nodes
         first_node = xp.where(starts, action, state.first_node)
         leg = leg_length(instance, xp.where(starts, action, state.node), action)
         way_back = leg_length(instance, action, first_node)
         new_state = TSPState(
             node=action,
             first_node=first_node,
-            num_visited=xp.minimum(state.num_visited + 1, xp.full_like(action, self.num_nodes)),
-            selectable=scatter(state.selectable, action, is_last),
+            num_visited=xp.where(is_done, state.num_visited, state.num_visited + 1),
+            selectable=scatter(state.selectable, action, closes | is_done),
         )
-        return new_state, leg + xp.where(closes, way_back, xp.zeros_like(leg))
+        return new_state, xp.where(closes, leg + way_back, leg)
 
     def done(self, instance: TSPInstance, state: TSPState) -> Array:
         return state.num_visited == self.num_nodes

@@ -1,0 +1,130 @@
+"""The loop of a random policy in Jumanji; started by `env_peers.py`, see `worker.py`.
+
+Lanes are vmapped and start anew by themselves. Policy and step are compiled together, and called either once
+per step or, with `jax.lax.scan`, once for many steps, as Jumanji's own agents do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jumanji.environments.routing.cvrp import CVRP
+from jumanji.environments.routing.cvrp.generator import UniformGenerator as CVRPGenerator
+from jumanji.environments.routing.tsp import TSP
+from jumanji.environments.routing.tsp.generator import UniformGenerator as TSPGenerator
+from jumanji.wrappers import AutoResetWrapper, VmapWrapper
+from worker import Way, serve
+
+CAPACITIES = {20: 30, 50: 40, 100: 50}  # of the paper, by number of customers
+MAX_DEMAND = 9
+Policy = Callable[[Any, Any], Any]
+
+
+def make_env(name: str, num_nodes: int) -> Any:
+    """Make a single environment."""
+    if name == "TSP":
+        return TSP(TSPGenerator(num_nodes))
+    return CVRP(CVRPGenerator(num_nodes, CAPACITIES[num_nodes], MAX_DEMAND + 1))  # its upper end is exclusive
+
+
+def own_policy(mask: Any, key: Any) -> Any:
+    """As `jumanji.training.networks.masked_categorical_random`, whose module needs haiku."""
+    logits = jnp.where(mask, jnp.zeros_like(mask), -jnp.finfo("float32").max)
+    return jax.random.categorical(key, logits)
+
+
+def ranked_policy(mask: Any, key: Any) -> Any:
+    """The same, faster: draw the rank of a legal node, one random number per row."""
+    rank_of = jnp.cumsum(mask, axis=-1, dtype=jnp.int32)
+    rank = (jax.random.uniform(key, (len(mask), 1)) * rank_of[:, -1:]).astype(jnp.int32)
+    return jnp.argmax(rank_of > rank, axis=-1)
+
+
+def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
+    """Make the ways to play a problem."""
+    single = make_env(name, num_nodes)
+    env = VmapWrapper(AutoResetWrapper(single))
+    num_steps = num_nodes * max(1, min(20, 1024 // lanes))  # of a scan; many where a call costs more than its steps
+    key, reset_key = jax.random.split(jax.random.PRNGKey(seed))
+    start = (*jax.jit(env.reset)(jax.random.split(reset_key, lanes)), key)
+
+    def stepper(policy: Policy) -> Callable[[Any, None], tuple[Any, Any]]:
+        def step(now: Any, _: None) -> tuple[Any, Any]:
+            state, timestep, key = now
+            key, action_key = jax.random.split(key)
+            state, timestep = env.step(state, policy(timestep.observation.action_mask, action_key))
+            return (state, timestep, key), (timestep.reward, timestep.last())
+
+        return step
+
+    def scanned(policy: Policy) -> Way:
+        return player(jax.jit(lambda now: jax.lax.scan(stepper(policy), now, length=num_steps)), calls=1)
+
+    def called(policy: Policy) -> Way:
+        return player(jax.jit(lambda now: stepper(policy)(now, None)), calls=num_steps)
+
+    def player(advance: Callable[[Any], tuple[Any, Any]], calls: int) -> Way:
+        now = start
+
+        def play(rounds: int) -> tuple[int, float]:
+            nonlocal now
+            started = time.perf_counter()
+            for _ in range(rounds * calls):
+                now, rewards = advance(now)
+            jax.block_until_ready((now, rewards))
+            return rounds * num_steps * lanes, time.perf_counter() - started
+
+        return play
+
+    return {
+        "scan, its own policy": scanned(own_policy),
+        "scan, ranked policy": scanned(ranked_policy),
+        "call per step, its own policy": called(own_policy),
+        "call per step, ranked policy": called(ranked_policy),
+        **transitions(VmapWrapper(single), env, start, num_nodes),
+    }
+
+
+def transitions(env: Any, resetting_env: Any, start: Any, num_steps: int) -> dict[str, Way]:
+    """Step through actions drawn beforehand: scanned without resets, and called with what they cost in each step."""
+    state, timestep, key = start
+
+    def choose(now: Any, key: Any) -> tuple[Any, Any]:
+        action = ranked_policy(now[1].observation.action_mask, key)
+        return env.step(now[0], action), action
+
+    def repeat(now: Any, action: Any) -> tuple[Any, Any]:
+        now = env.step(now[0], action)
+        return now, now[1].reward
+
+    _, actions = jax.jit(lambda now, keys: jax.lax.scan(choose, now, keys))(
+        (state, timestep), jax.random.split(key, num_steps)
+    )
+    replay = jax.jit(lambda now, actions: jax.lax.scan(repeat, now, actions))
+    step = jax.jit(resetting_env.step)
+
+    def scanned(rounds: int) -> tuple[int, float]:
+        started = time.perf_counter()
+        for _ in range(rounds):
+            jax.block_until_ready(replay((state, timestep), actions))
+        return rounds * actions.size, time.perf_counter() - started
+
+    def called(rounds: int) -> tuple[int, float]:
+        started = time.perf_counter()
+        for _ in range(rounds):
+            now = state
+            for action in actions_by_step:
+                now, _ = step(now, action)
+            jax.block_until_ready(now)
+        return rounds * actions.size, time.perf_counter() - started
+
+    actions_by_step = list(actions)
+    return {"transitions alone, scan": scanned, "transitions alone, call per step with resets": called}
+
+
+if __name__ == "__main__":
+    serve(("jumanji", "jax", "jaxlib", "numpy"), prepare)

@@ -1,0 +1,89 @@
+"""The loop of a random policy in routing-gym, on NumPy; started by `env_peers.py`, see `worker.py`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from worker import Way, serve
+
+from routing_gym import make_problem
+from routing_gym.rollout import rollout
+
+
+def random_legal(mask: Any, rng: np.random.Generator) -> Any:
+    """Draw uniformly among the legal nodes of each row: the rank of one of them, one random number per row."""
+    num_rows, num_nodes = mask.shape
+    ends = np.arange(0, num_rows * num_nodes + 1, num_nodes)
+    legal = mask.ravel().view(np.bool_).nonzero()[0]  # of all rows, one after the other
+    first = legal.searchsorted(ends)  # where each row's begin
+    rank = rng.random(num_rows) * (first[1:] - first[:-1])
+    return legal[first[:-1] + rank.astype(np.int64)] - ends[:-1]
+
+
+def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
+    """Make the ways to play a problem."""
+    problem = make_problem(name, num_nodes)
+    rng = np.random.default_rng(seed)
+
+    def vector_env(copy: bool) -> Way:
+        env = gym.make_vec(f"routing_gym:routing/{name}", num_envs=lanes, num_nodes=num_nodes, copy=copy)
+        observation, _ = env.reset(seed=seed)
+
+        def play(rounds: int) -> tuple[int, float]:
+            nonlocal observation
+            ended = []
+            started = time.perf_counter()
+            for _ in range(rounds * (num_nodes + 1)):
+                actions = random_legal(observation["action_mask"], rng)
+                observation, _, terminated, _, _ = env.step(actions)
+                ended.append(terminated)
+            seconds = time.perf_counter() - started
+            resets = int(np.sum(ended))  # NEXT_STEP spends a call on each; it is no transition
+            return rounds * (num_nodes + 1) * lanes - resets, seconds
+
+        return play
+
+    def whole_batches(rounds: int) -> tuple[int, float]:
+        played = []
+        started = time.perf_counter()
+        for _ in range(rounds):
+            instance = problem.generate(rng, lanes)
+            played.append(rollout(problem, instance, lambda seen: random_legal(seen["action_mask"], rng)).actions)
+        seconds = time.perf_counter() - started
+        return sum(count_steps(actions, problem.has_depot) for actions in played), seconds
+
+    def transitions(rounds: int) -> tuple[int, float]:
+        seconds = 0.0
+        instance = problem.generate(rng, lanes)
+        for _ in range(rounds):
+            state = problem.initial(instance)
+            mask = problem.action_mask(instance, state)
+            for _ in range(num_nodes):
+                actions = random_legal(mask, rng)
+                started = time.perf_counter()
+                state, _ = problem.step(instance, state, actions)
+                mask = problem.action_mask(instance, state)
+                seconds += time.perf_counter() - started
+        return rounds * num_nodes * lanes, seconds
+
+    return {
+        "vector env": vector_env(copy=True),
+        "vector env, copy=False": vector_env(copy=False),
+        "rollout": whole_batches,
+        "transitions alone": transitions,
+    }
+
+
+def count_steps(actions: Any, has_depot: bool) -> int:
+    """Count the transitions of complete tours (B, T): up to the return to the depot, after which zeros follow."""
+    if not has_depot:
+        return int(actions.size)
+    trailing_zeros = np.argmax(actions[:, ::-1] != 0, axis=1)
+    return int(np.sum(actions.shape[1] - trailing_zeros + 1))
+
+
+if __name__ == "__main__":
+    serve(("numpy", "gymnasium", "array-api-compat"), prepare)
