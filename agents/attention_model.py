@@ -96,7 +96,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         d = config.embed_dim
         self.num_heads = config.num_heads
-        self.bfloat16 = False  # see `AttentionModel.multiply_in`
+        self.bfloat16 = False  # see `Encoder.multiply_in`
         self.project_qkv = nn.Linear(d, 3 * d, bias=False)
         self.project_out = nn.Linear(d, d, bias=False)
         self.attention_norm = Normalization(config.normalization, d)
@@ -105,20 +105,16 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = Normalization(config.normalization, d)
 
     def forward(self, x: Tensor) -> Tensor:
-        with self.products(x):
+        with products(x, self.bfloat16):
             projected = self.project_qkv(x)
         query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
         attended = merge_heads(F.scaled_dot_product_attention(query, key, value))
-        with self.products(x):
+        with products(x, self.bfloat16):
             attended = self.project_out(attended)
         x = self.attention_norm(x + attended)
-        with self.products(x):
+        with products(x, self.bfloat16):
             transformed = self.contract(F.relu(self.expand(x)))
         return self.feed_forward_norm(x + transformed)
-
-    def products(self, x: Tensor) -> torch.autocast:
-        """Return the context in which matrix products take the chosen precision."""
-        return torch.autocast(x.device.type, torch.bfloat16, enabled=self.bfloat16)
 
 
 class Encoder(nn.Module):
@@ -133,6 +129,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.features = features
         self.config = config
+        self.bfloat16 = False  # see `multiply_in`
         self.embed_node = nn.Linear(2 + len(features.per_node), config.embed_dim)
         if features.depot:
             self.embed_depot = nn.Linear(2, config.embed_dim)
@@ -149,18 +146,19 @@ class Encoder(nn.Module):
             parameter.uniform_(-1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=generator)
 
     def multiply_in(self, dtype: torch.dtype) -> None:
-        """Choose the precision of the encoder's large matrix products: float32 or bfloat16.
+        """Choose the precision of the encoder's matrix products: float32 or bfloat16.
 
-        They are most of the arithmetic. Attention, normalisation, sums and the decoder stay in float32:
-        with attention in bfloat16 too a training step took twice as long on the CPU it was tried on.
+        They are most of the arithmetic; the projections of the nodes for the decoder are among them. Attention,
+        normalisation, sums and the decoder stay in float32: with attention in bfloat16 too a training step took
+        twice as long on the CPU it was tried on.
 
         Raises:
             ValueError: Another dtype.
         """
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
-        for layer in self.layers:
-            layer.bfloat16 = dtype == torch.bfloat16
+        for module in (self, *self.layers):
+            module.bfloat16 = dtype == torch.bfloat16
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
@@ -214,17 +212,18 @@ class AttentionModel(Encoder):
         key_weight, value_weight, logit_weight = self.project_nodes.weight.chunk(3)
         context_weights = self.project_context.weight[:, : len(self.features.context_nodes) * d].split(d, dim=1)
         logit_weight = self.project_glimpse.weight.T @ logit_weight
-        projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
+        with products(x, self.bfloat16):
+            projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
         keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
         if not self.features.depot:  # node A stands for the placeholder
             placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
             node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
         return Encoding(
             fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
-            node_queries=tuple(q.contiguous() for q in node_queries),
-            keys=split_heads(keys, heads).contiguous(),
-            values=split_heads(values, heads).contiguous(),
-            logit_keys=logit_keys.contiguous(),
+            node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),
+            keys=split_heads(keys, heads).contiguous().to(x.dtype),
+            values=split_heads(values, heads).contiguous().to(x.dtype),
+            logit_keys=logit_keys.contiguous().to(x.dtype),
         )
 
     def query(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
@@ -300,6 +299,11 @@ class Critic(Encoder):
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """Return the predicted cost: (B, 1)."""
         return self.value(F.relu(self.hidden(self.encode_nodes(observation).mean(dim=1))))
+
+
+def products(x: Tensor, bfloat16: bool) -> torch.autocast:
+    """Return the context in which matrix products take the chosen precision."""
+    return torch.autocast(x.device.type, torch.bfloat16, enabled=bfloat16)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -1,150 +1,329 @@
-"""Training speed of the attention model, against what the processor's matrix products allow.
+"""Training and decoding speed of the attention model, against rl4co and against the machine's matrix products.
 
     python benchmarks/train_throughput.py                       # writes benchmarks/results/train_throughput.json
+    python benchmarks/train_throughput.py --rl4co-python .venv-rl4co/bin/python
+    python benchmarks/train_throughput.py --device cuda --problems TSP-20 TSP-50 TSP-100 CVRP-100 --threads 1
+        --batch-sizes 512 4096 --rl4co-python .venv-rl4co/bin/python      # on a GPU
 
-One step is all that `am_reinforce.py` does per batch: generate, encode, sample, baseline, score,
-backward, optimiser. The model's own operation count over the measured rate of one large float32 matrix
-product (whatever the precision of the run) gives the time that arithmetic alone would take; its share of
-the time taken is reported.
+rl4co lives in a virtual environment of its own; without it, ours alone is measured:
+
+    python3 -m venv .venv-rl4co && .venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt
+
+Each library runs in a process of its own (benchmarks/peers/), all take turns, round after round, and medians
+count. One training step is all that `am_reinforce.py` does per batch: generate, encode, sample, baseline, score,
+backward, optimiser; for rl4co see peers/train_rl4co.py. "2 x 1" threads are two single-threaded processes with
+half the batch each, which exchange nothing: what data-parallel training could reach at best.
+
+The model's own operations over the measured rate of one large matrix product, of the same precision, on as
+many threads, give the time that arithmetic alone would take; its share of the time taken is reported. In
+float32 everything is; in bfloat16 the encoder's products are (rl4co: all under autocast). Bars are judged by
+our fastest precision over rl4co's fastest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import statistics
+import subprocess
 import sys
-import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import tyro
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "agents"))
 
-import am_reinforce  # noqa: E402
-from attention_model import AttentionModel  # noqa: E402
-from decoding import solve  # noqa: E402
 from hardware import describe_machine  # noqa: E402
-from trainer import Trainer  # noqa: E402
-from tuning import keep_freed_memory  # noqa: E402
+from operation_counts import task_operations  # noqa: E402
+from worker_process import Worker  # noqa: E402
+
+PEERS = ROOT / "benchmarks" / "peers"
+OURS, RL4CO = "routing-gym", "rl4co"
+TRAINING_BARS = {  # times rl4co that is required, then the goal; by problem and threads
+    ("TSP-20", 1): (1.2, 1.6),
+    ("TSP-20", 2): (1.5, 2.0),
+    ("TSP-50", 1): (1.4, 2.0),
+    ("TSP-50", 2): (1.7, 2.2),
+    **{(problem, threads): (1.5, 2.0) for problem in ("CVRP-20", "CVRP-50") for threads in (1, 2)},
+}
+GREEDY_BARS = {(problem, threads): (1.3, 2.0) for problem in ("TSP-20", "TSP-50") for threads in (1, 2)}
+BARS = {"rollout": TRAINING_BARS, "greedy": GREEDY_BARS}
+MEMORY_BARS = (0.45, 1 / 3)  # of rl4co's, training TSP-50
+Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Args:
     """Arguments of the benchmark."""
 
-    env_ids: tuple[str, ...] = ("routing/TSP-20", "routing/TSP-50")
-    """What to train on."""
-    baselines: tuple[str, ...] = ("rollout", "shared")
-    """Baselines of am_reinforce.py; the shared one samples `num_starts` tours per instance."""
+    problems: tuple[str, ...] = ("TSP-20", "TSP-50", "CVRP-20", "CVRP-50")
+    """What to solve, as in the ids after "routing/"."""
+    tasks: tuple[str, ...] = ("rollout", "shared", "greedy")
+    """Training with am_reinforce.py's rollout or shared baseline (the latter for ours alone), and greedy decoding."""
     num_starts: int = 8
     """Tours per instance of the shared baseline."""
-    batch_size: int = 512
+    batch_sizes: tuple[int, ...] = (512,)
     """Instances per step."""
     threads: tuple[int, ...] = (1, 2)
     """Numbers of CPU threads."""
     precisions: tuple[str, ...] = ("float32", "bfloat16")
-    """Of the encoder's matrix products."""
-    steps: int = 5
-    """Timed steps after two that are not; the median counts."""
+    """Of the matrix products."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    rounds: int = 3
+    """Timed rounds after one that is not; the median counts."""
+    memory_problems: tuple[str, ...] = ("TSP-50",)
+    """Where the peak memory of training with the rollout baseline is measured, each time in a fresh process."""
     keep_memory: bool = True
-    """Have the allocator keep freed memory, as am_reinforce.py does; see agents/tuning.py."""
+    """Have the allocator of our processes keep freed memory, as am_reinforce.py does; see agents/tuning.py."""
+    rl4co_python: Path | None = None
+    """The Python of a virtual environment with rl4co; without it, ours alone is measured."""
     out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"
     """Where the figures go."""
 
-
-def matrix_rate(size: int = 2048, repeats: int = 5) -> float:
-    """Floating-point operations per second of a float32 matrix product."""
-    a, b = torch.rand(size, size), torch.rand(size, size)
-    times = []
-    for _ in range(repeats + 1):
-        started = time.perf_counter()
-        a @ b
-        times.append(time.perf_counter() - started)
-    return 2 * size**3 / statistics.median(times[1:])
-
-
-def encoder_operations(model: AttentionModel, num_nodes: int) -> int:
-    """Multiplications and additions of encoding one instance, projections for the decoder included."""
-    d, hidden = model.config.embed_dim, model.config.feed_forward_dim
-    layer = 2 * num_nodes * (4 * d * d + 2 * d * hidden) + 4 * num_nodes**2 * d
-    projections = 2 * num_nodes * (3 + len(model.features.context_nodes)) * d * d
-    return model.config.num_layers * layer + projections
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.tasks) - {"rollout", "shared", "greedy"})
+        if unknown:
+            raise ValueError(f"--tasks are rollout, shared and greedy, got {', '.join(unknown)}")
+        odd = [size for size in self.batch_sizes if any(size % threads for threads in self.threads)]
+        if odd:
+            raise ValueError(f"--batch-sizes must be multiples of --threads, for as many processes; got {odd[0]}")
+        if self.rounds < 1:
+            raise ValueError(f"--rounds must be at least 1, got {self.rounds}")
 
 
-def step_operations(model: AttentionModel, num_nodes: int, num_tours: int, num_steps: int, rollout: bool) -> int:
-    """Operations of one training step per instance: a backward pass counts as two forward ones."""
-    query = 6 * num_nodes * model.config.embed_dim  # glimpse scores, glimpse, logits
-    decode = query * num_steps * num_tours
-    sampled = 3 * encoder_operations(model, num_nodes) + (1 + 3) * decode
-    return sampled + (encoder_operations(model, num_nodes) + query * num_steps if rollout else 0)
+def rl4co_versions(python: Path) -> dict[str, str]:
+    """Return the versions of what is compared with.
+
+    Raises:
+        ValueError: There is no such Python, or no rl4co in its environment.
+    """
+    names = ("rl4co", "torch", "tensordict", "torchrl")
+    code = f"import importlib.metadata as m, json; print(json.dumps({{name: m.version(name) for name in {names}}}))"
+    try:
+        found = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
+        problem = found.stderr.strip().splitlines()[-1] if found.returncode else ""
+    except OSError as error:
+        problem = str(error)
+    if problem:
+        raise ValueError(
+            f"--rl4co-python {python}: {problem}; make its environment with `python3 -m venv .venv-rl4co && "
+            ".venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt`"
+        )
+    versions: dict[str, str] = json.loads(found.stdout)
+    return versions
 
 
-def measure(args: Args, env_id: str, baseline: str, precision: str, threads: int) -> dict[str, Any]:
-    """Time the training steps of one configuration."""
-    torch.set_num_threads(threads)
-    settings = am_reinforce.Args(
-        env_id=env_id,
-        baseline=baseline,  # type: ignore[arg-type]
-        precision=precision,  # type: ignore[arg-type]
-        num_starts=args.num_starts,
-        batch_size=args.batch_size,
-        baseline_size=args.batch_size,
-        held_out=args.batch_size,
-    )
-    trainer = Trainer(settings)
-    trainer.baseline.end_epoch(trainer.model)  # ends the warm-up of the rollout baseline
-    times = []
-    for _ in range(args.steps + 2):
-        started = time.perf_counter()
-        trainer.update()
-        times.append(time.perf_counter() - started)
-    seconds = statistics.median(times[2:])
-    problem, tours = trainer.problem, trainer.baseline.num_tours
-    num_steps = solve(trainer.model, problem, trainer.held_out).actions.shape[1]
-    operations = step_operations(trainer.model, problem.num_actions, tours, num_steps, baseline == "rollout")
-    rate = matrix_rate()
-    return {
-        "env_id": env_id,
-        "baseline": baseline,
-        "precision": precision,
-        "threads": threads,
-        "instances_per_second": args.batch_size / seconds,
-        "operations_per_instance": operations,
-        "matrix_product_rate": rate,
-        "share_of_rate": operations * args.batch_size / seconds / rate,
-    }
+@dataclass(frozen=True)
+class Configuration:
+    """What takes its turn in a round."""
+
+    library: str
+    precision: str
+    threads: int
+    processes: int = 1
 
 
-def main(args: Args) -> list[dict[str, Any]]:
-    """Measure, print a table, and write the figures."""
-    if args.keep_memory:
-        keep_freed_memory()
-    columns = ("environment", "baseline", "precision", "threads", "instances/s", "MFLOP/instance", "share of peak")
-    table = Table(*columns)
-    rows = []
-    for choice in itertools.product(args.env_ids, args.baselines, args.precisions, args.threads):
-        row = measure(args, *choice)
-        rows.append(row)
-        cells = (row["instances_per_second"], row["operations_per_instance"] / 1e6)
-        table.add_row(*map(str, choice), *(f"{cell:.0f}" for cell in cells), f"{row['share_of_rate']:.0%}")
-    Console(width=110).print(table)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    figures = {
-        "machine": describe_machine(),
-        "batch_size": args.batch_size,
+@contextlib.contextmanager
+def start(args: Args, library: str, processes: int = 1) -> Iterator[list[Worker]]:
+    """Start processes of a library; end them in any case."""
+    python, script = (args.rl4co_python, "train_rl4co.py") if library == RL4CO else (None, "train_routing_gym.py")
+    workers = [Worker(python or sys.executable, PEERS / script) for _ in range(processes)]
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def configurations(args: Args, task: str, threads: int) -> list[Configuration]:
+    """List what takes turns at one task."""
+    single = [Configuration(OURS, precision, threads) for precision in args.precisions]
+    several = [Configuration(OURS, precision, 1, threads) for precision in args.precisions if threads > 1]
+    peer = [Configuration(RL4CO, precision, threads) for precision in args.precisions]
+    return [*single, *several, *(peer if args.rl4co_python and task != "shared" else [])]
+
+
+def run(
+    args: Args, workers: dict[str, list[Worker]], configuration: Configuration, task: str, problem: str, batch_size: int
+) -> Figures:
+    """Let a configuration take its turn; return its answers, and the seconds of its slowest process."""
+    job = {
+        "task": task,
+        "problem": problem,
+        "batch_size": batch_size // configuration.processes,
+        "num_starts": args.num_starts,
+        "precision": configuration.precision,
+        "threads": configuration.threads,
+        "device": args.device,
         "keep_memory": args.keep_memory,
-        "rows": rows,
+        "repeats": 1 if task in ("rollout", "shared") else 3,
     }
-    args.out.write_text(json.dumps(figures, indent=2) + "\n")
+    busy = workers[configuration.library][: configuration.processes]
+    for worker in busy:
+        worker.ask(job)
+    answers = [worker.answer() for worker in busy]
+    return {**answers[0], "seconds": max(statistics.median(answer["seconds"]) for answer in answers)}
+
+
+def measure(
+    args: Args, workers: dict[str, list[Worker]], task: str, problem: str, batch_size: int, threads: int
+) -> list[Figures]:
+    """Measure all configurations of one task in turn, and beside them the matrix products."""
+    products = [Configuration(OURS, precision, threads) for precision in args.precisions]
+    turns = [(c, task) for c in configurations(args, task, threads)] + [(c, "matrix product") for c in products]
+    answers: dict[tuple[Configuration, str], list[Figures]] = {turn: [] for turn in turns}
+    for _ in range(1 + args.rounds):
+        for turn in turns:
+            answers[turn].append(run(args, workers, *turn, problem, batch_size))
+    seconds = {turn: [answer["seconds"] for answer in answers[turn][1:]] for turn in turns}
+    facts = answers[turns[0]][0]  # of ours
+    operations = task_operations(task, problem, facts["num_tours"], facts["num_steps"])
+    rates = {
+        c.precision: answers[c, "matrix product"][0]["operations"] / statistics.median(seconds[c, "matrix product"])
+        for c in products
+    }
+    rows = []
+    for configuration in configurations(args, task, threads):
+        times = seconds[configuration, task]
+        speed = batch_size / statistics.median(times)
+        rows.append(
+            {
+                "task": task,
+                "problem": problem,
+                "batch_size": batch_size,
+                **asdict(configuration),
+                "instances_per_second": speed,
+                "slowest_over_fastest": max(times) / min(times),
+                "operations_per_instance": operations,
+                "matrix_product_rate": rates[configuration.precision],
+                "share_of_rate": operations * speed / rates[configuration.precision],
+            }
+        )
     return rows
 
 
+def compare(rows: list[Figures], device: str = "cpu") -> list[Figures]:
+    """Set our fastest on as many cores over rl4co's fastest precision, task by task, with one process and with any.
+
+    Returns:
+        One entry per task, problem, batch size and number of cores for which there is a row of rl4co.
+    """
+
+    def cell(row: Figures) -> tuple[Any, ...]:
+        return row["task"], row["problem"], row["batch_size"], row["threads"] * row["processes"]
+
+    comparisons = []
+    for key in dict.fromkeys(map(cell, rows)):
+        speeds = [(row, row["instances_per_second"]) for row in rows if cell(row) == key]
+        peer = max((speed for row, speed in speeds if row["library"] == RL4CO), default=None)
+        if peer is None:
+            continue
+        task, problem, batch_size, cores = key
+        ours = [(row["processes"], speed) for row, speed in speeds if row["library"] == OURS]
+        comparisons.append(
+            {
+                "task": task,
+                "problem": problem,
+                "batch_size": batch_size,
+                "cores": cores,
+                "times_rl4co": max(speed for processes, speed in ours if processes == 1) / peer,
+                "times_rl4co_any_processes": max(speed for _, speed in ours) / peer,
+                "bars": BARS.get(task, {}).get((problem, cores)) if (batch_size, device) == (512, "cpu") else None,
+            }
+        )
+    return comparisons
+
+
+def measure_memory(args: Args, problem: str) -> list[Figures]:
+    """Measure the peak memory of training, in a fresh process each."""
+    rows = []
+    for library in (OURS, RL4CO) if args.rl4co_python else (OURS,):
+        for precision in args.precisions:
+            configuration = Configuration(library, precision, args.threads[0])
+            with start(args, library) as workers:
+                for _ in range(3):
+                    answer = run(args, {library: workers}, configuration, "rollout", problem, args.batch_sizes[0])
+            rows.append({"problem": problem, **asdict(configuration), "peak_bytes": answer["peak_bytes"]})
+    for row in rows:
+        peers = [peer["peak_bytes"] for peer in rows if peer["library"] == RL4CO]
+        row["share_of_rl4co"] = row["peak_bytes"] / min(peers) if peers else None
+    return rows
+
+
+def print_tables(figures: Figures) -> None:
+    """Print the figures, and how they stand to the bars."""
+    console = Console(width=120)
+    columns = ("task", "problem", "batch", "library", "precision", "threads", "instances/s", "share of peak")
+    table = Table(*columns, title="Speed")
+    for row in figures["rows"]:
+        threads = f"{row['processes']} x {row['threads']}" if row["processes"] > 1 else str(row["threads"])
+        cells = (row["task"], row["problem"], str(row["batch_size"]), row["library"], row["precision"], threads)
+        table.add_row(*cells, f"{row['instances_per_second']:,.0f}", f"{row['share_of_rate']:.0%}")
+    console.print(table)
+    if figures["comparisons"]:
+        columns = ("task", "problem", "batch", "cores", "x rl4co", "in processes", "required, goal", "verdict")
+        table = Table(*columns, title="Our fastest over rl4co's fastest, on as many cores")
+        for row in figures["comparisons"]:
+            times, any_processes, bars = row["times_rl4co"], row["times_rl4co_any_processes"], row["bars"]
+            cells = (row["task"], row["problem"], str(row["batch_size"]), str(row["cores"]), f"{times:.2f}")
+            verdict = (", ".join(f"{bar:.1f} x" for bar in bars), grade(times, *bars)) if bars else ("", "")
+            table.add_row(*cells, f"{any_processes:.2f}" if row["cores"] > 1 else "", *verdict)
+        console.print(table)
+    if not figures["memory"]:
+        return
+    table = Table("problem", "library", "precision", "GB", "of rl4co's", "verdict", title="Peak memory of training")
+    for row in figures["memory"]:
+        share = row["share_of_rl4co"]
+        judged = share is not None and row["library"] == OURS and row["problem"] == "TSP-50"
+        verdict = grade(1 / share, *(1 / bar for bar in MEMORY_BARS)) if judged else ""
+        cells = (row["problem"], row["library"], row["precision"], f"{row['peak_bytes'] / 1e9:.2f}")
+        table.add_row(*cells, f"{share:.0%}" if share else "", verdict)
+    console.print(table)
+
+
+def grade(value: float, required: float, goal: float) -> str:
+    """Say how a figure stands to its bars."""
+    return "goal reached" if value >= goal else "reached" if value >= required else "MISSED"
+
+
+def main(args: Args) -> Figures:
+    """Measure, print tables, and write the figures."""
+    versions = rl4co_versions(args.rl4co_python) if args.rl4co_python else None
+    rows = []
+    cells = list(itertools.product(args.tasks, args.problems, args.batch_sizes, args.threads))
+    with contextlib.ExitStack() as stack:
+        workers = {OURS: stack.enter_context(start(args, OURS, max(args.threads)))}
+        if args.rl4co_python:
+            workers[RL4CO] = stack.enter_context(start(args, RL4CO))
+        for cell in track(cells, "Speed", console=Console(stderr=True)):
+            rows += measure(args, workers, *cell)
+    memory = [row for problem in args.memory_problems for row in measure_memory(args, problem)]
+    settings = {name: value for name, value in asdict(args).items() if name not in ("out", "rl4co_python")}
+    figures = {
+        "machine": describe_machine(),
+        "arguments": settings,
+        "rl4co": versions,
+        "rows": rows,
+        "comparisons": compare(rows, args.device),
+        "memory": memory,
+    }
+    print_tables(figures)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(figures, indent=2) + "\n")
+    return figures
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, RuntimeError) as error:
+        sys.exit(f"train_throughput: {error}")

@@ -1,0 +1,45 @@
+"""Worker of `train_throughput.py` for this repository: the training step of `am_reinforce.py`, or greedy decoding."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2] / folder) for folder in ("", "agents")]
+
+import am_reinforce  # noqa: E402, I001  (first: it sets how threads wait, which is read when torch is loaded)
+from decoding import solve  # noqa: E402
+from timing_worker import Job, serve  # noqa: E402
+from trainer import Trainer  # noqa: E402
+from tuning import keep_freed_memory  # noqa: E402
+
+
+def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
+    """Build what a job times; "rollout" and "shared" train with the baseline of that name."""
+    if job["keep_memory"]:
+        keep_freed_memory()
+    batch_size, greedy = job["batch_size"], job["task"] == "greedy"
+    settings = am_reinforce.Args(
+        env_id=f"routing/{job['problem']}",
+        baseline="none" if greedy else job["task"],
+        precision=job["precision"],
+        num_starts=job["num_starts"],
+        batch_size=batch_size,
+        baseline_size=batch_size,
+        held_out=batch_size,
+        device=job["device"],
+    )
+    trainer = Trainer(settings)
+    trainer.baseline.end_epoch(trainer.model)  # ends the warm-up of the rollout baseline
+
+    def decode() -> Any:
+        return solve(trainer.model, trainer.problem, trainer.held_out, batch_size=batch_size)
+
+    facts = {"num_steps": decode().actions.shape[1], "num_tours": trainer.baseline.num_tours}
+    return (decode if greedy else trainer.update), facts
+
+
+if __name__ == "__main__":
+    serve(prepare)
