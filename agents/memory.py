@@ -7,7 +7,6 @@ number of nodes, not with its square; benchmarks/large_instances.py measures it.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +21,13 @@ from routing_gym.problem import Problem
 MOST_TOURS = 1024  # at a time, even where memory would hold more
 SHARE = 0.5  # of the free memory that is used: estimates err, and other processes want some too
 UNKNOWN = 4 * 10**9  # bytes taken to be free where the system does not say (neither Linux nor CUDA)
-HEAP = 2  # bytes that the allocator takes per byte of tensors, at most: up to 1.75 were measured with glibc
+HEAP = 2  # bytes that the allocator takes per byte of tensors, at most: up to 1.7 were measured with glibc
 WORKSPACE = 20 * 10**6  # bytes that torch's libraries take when first used
 FLOAT, INTEGER = 4, 8  # bytes
+GROUP_FILES = {  # of control groups, by version: folder, limit, use, and the line of memory.stat for cached files
+    1: ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
+    2: ("", "memory.max", "memory.current", "inactive_file "),
+}
 
 
 @dataclass(frozen=True)
@@ -181,18 +184,11 @@ def left_by_groups(root: Path) -> list[int]:
     groups, left = root / "proc" / "self" / "cgroup", []
     for line in groups.read_text().splitlines() if groups.exists() else []:
         _, controllers, path = line.split(":", 2)
-        if not controllers:
-            top, limit, usage, cached = "", "memory.max", "memory.current", "inactive_file "
-        elif "memory" in controllers.split(","):
-            top, limit, usage, cached = (
-                "memory",
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-                "total_inactive_file ",
-            )
-        else:
+        version = 2 if not controllers else 1 if "memory" in controllers.split(",") else None
+        if version is None:
             continue
-        top = root / "sys" / "fs" / "cgroup" / top
+        folder, limit, usage, cached = GROUP_FILES[version]
+        top = root / "sys" / "fs" / "cgroup" / folder
         group = top / path.lstrip("/")
         # Every group above this one limits it too. A container sees its own group at the top.
         for level in [group, *(parent for parent in group.parents if parent.is_relative_to(top))]:
@@ -204,9 +200,11 @@ def left_by_groups(root: Path) -> list[int]:
 
 def left_by_ulimit(proc: Path) -> list[int]:
     """Return what the limit on this process's address space leaves, if there is one."""
-    most = value_of("Max address space", proc / "self" / "limits")
+    import resource  # not on Windows
+
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
     pages = int((proc / "self" / "statm").read_text().split()[0])
-    return [] if most == "unlimited" else [int(most) - pages * os.sysconf("SC_PAGE_SIZE")]
+    return [] if most == resource.RLIM_INFINITY else [most - pages * resource.getpagesize()]
 
 
 def return_freed_memory() -> None:
