@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attention_model import AttentionModel
 from decoding import cheapest, pad
+from memory import chunk_size
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import Problem
 from routing_gym.rollout import Rollout
@@ -22,7 +23,7 @@ def beam_search(
     problem: Problem[Any, Any],
     instance: Any,
     width: int,
-    batch_size: int = 1024,
+    batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Rollout:
     """Search in evaluation mode, chunk by chunk; return the cheapest tour of each instance's last beam.
@@ -34,18 +35,20 @@ def beam_search(
         problem: The rules.
         instance: Any number of instances, on the model's device.
         width: Partial tours kept per instance.
-        batch_size: Partial tours at a time, which bounds the memory.
+        batch_size: Partial tours at a time, which bounds the memory, but never fewer than `width`; by default
+            1,024, or as many as fit into the free memory (see `memory.chunk_size`).
         progress: Called with the number of instances done after each chunk.
 
     Raises:
-        ValueError: `width` is not positive.
+        ValueError: `width` or `batch_size` is not positive.
+        MemoryError: Not even the beam of one instance fits; not raised where `batch_size` is given.
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
+    chunk, _ = chunk_size(model, problem, instance, width, batch_size, together=True)
     was_training = model.training
     model.eval()
     parts = []
-    chunk = max(1, batch_size // width)
     for start in range(0, instance.coords.shape[0], chunk):
         rows = select(instance, slice(start, start + chunk))
         parts.append(search(model, problem, rows, width))
@@ -61,26 +64,38 @@ def search(model: AttentionModel, problem: Problem[Any, Any], instance: Any, wid
     encoding = model.encode(problem.observe_static(instance))
     batch_size, device = len(instance.coords), instance.coords.device
     firsts = torch.arange(0, batch_size * width, width, device=device)[:, None]
-    instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(width))
+    if width > 1:
+        instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(width))
     state = problem.initial(instance)
     # One tour to begin with: the other beams are as good as impossible until it has branched out.
     score = torch.full((batch_size, width), -math.inf, device=device)
     score[:, 0] = 0.0
     cost = torch.zeros(batch_size * width, device=device)
-    actions = torch.empty(batch_size * width, 0, dtype=torch.int64, device=device)
-    for _ in range(problem.horizon):
+    actions = torch.empty(batch_size * width, problem.horizon, dtype=torch.int64, device=device)
+    parents = torch.empty_like(actions)
+    for step in range(problem.horizon):
         observation = problem.observe_dynamic(instance, state)
         observation["action_mask"] = problem.action_mask(instance, state)
         queries = {key: value.unflatten(0, (-1, width)) for key, value in observation.items()}
         log_probabilities = model.logits(encoding, queries).log_softmax(dim=-1)
         score, beam, action = branch(score, log_probabilities)
-        parents = (firsts + beam).flatten()
-        state, step_cost = problem.step(instance, select(state, parents), action.flatten())
-        cost = cost[parents] + step_cost
-        actions = torch.cat([actions[parents], action.view(-1, 1)], dim=1)
+        action, parent = action.flatten(), (firsts + beam).flatten()
+        actions[:, step], parents[:, step] = action, parent
+        state, step_cost = problem.step(instance, select(state, parent), action)
+        cost = cost[parent] + step_cost
         if not problem.fixed_length and bool(problem.done(instance, state).all()):
             break
-    return cheapest(actions, cost, batch_size)
+    return cheapest(trace(actions[:, : step + 1], parents), cost, batch_size)
+
+
+def trace(actions: Tensor, parents: Tensor) -> Tensor:
+    """Follow the last beams back to their first actions: (rows, T), from what each step chose and whom it continued."""
+    rows = torch.arange(len(actions), device=actions.device)
+    tours = torch.empty_like(actions)
+    for step in range(actions.shape[1] - 1, -1, -1):
+        tours[:, step] = actions[rows, step]
+        rows = parents[rows, step]
+    return tours
 
 
 def branch(score: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attention_model import AttentionModel, Encoding
+from memory import chunk_size
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import Problem
 from routing_gym.rollout import Policy, Rollout, rollout
@@ -71,6 +72,7 @@ def decode(
     num_tours: int = 1,
     force_starts: bool = False,
     record: bool = False,
+    first_tour: int = 0,
 ) -> Rollout:
     """Play `num_tours` episodes of every instance from one encoding.
 
@@ -83,11 +85,14 @@ def decode(
         num_tours: Tours per instance; row b * num_tours + k of the result is tour k of instance b.
         force_starts: Tour k starts at the k-th node (customer), as in POMO.
         record: Keep the observations, for `log_probability`.
+        first_tour: Number of the first tour, where others of the same instances are decoded apart.
     """
     batch_size, device = instance.coords.shape[0], instance.coords.device
     if num_tours > 1:
         instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_tours))
-    starts = first_nodes(problem, num_tours, device).repeat(batch_size) if force_starts else None
+    starts = None
+    if force_starts:
+        starts = first_nodes(problem, first_tour + num_tours, device)[first_tour:].repeat(batch_size)
     policy = make_policy(model, encoding, choose, num_tours, starts)
     return rollout(problem, instance, policy, record=record)
 
@@ -164,7 +169,7 @@ def solve(
     instance: Any,
     decoding: Decoding = GREEDY,
     generator: torch.Generator | None = None,
-    batch_size: int = 1024,
+    batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Rollout:
     """Decode every instance in evaluation mode, chunk by chunk, and keep the best tour of each.
@@ -175,37 +180,58 @@ def solve(
         instance: Any number of instances, on the model's device.
         decoding: How; greedy by default.
         generator: Of the sampled actions.
-        batch_size: Tours decoded at a time, which bounds the memory.
+        batch_size: Tours decoded at a time, which bounds the memory; by default 1,024, or as many as fit
+            into the free memory (see `memory.chunk_size`). Sampled tours depend on it.
         progress: Called with the number of instances done after each chunk.
 
     Returns:
         Actions (B, T), padded with each row's closing action, and cost (B,).
 
     Raises:
-        ValueError: Sampling without a generator, or more forced starts than nodes.
+        ValueError: Sampling without a generator, more forced starts than nodes, or a bad batch size.
+        MemoryError: Not even one tour of one instance fits; not raised where `batch_size` is given.
     """
     if decoding.sample and generator is None:
         raise ValueError("sampling draws random numbers: pass a generator")
+    if decoding.force_starts:
+        first_nodes(problem, decoding.num_tours, instance.coords.device)  # refuses too many before any work
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
+    chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
     was_training = model.training
     model.eval()
-    chunk = max(1, batch_size // decoding.num_tours)
     parts: list[Rollout] = []
     for start in range(0, instance.coords.shape[0], chunk):
         rows = select(instance, slice(start, start + chunk))
-        observation = problem.observe_static(rows)
-        found = []
-        for symmetry in range(decoding.symmetries):
-            seen = {**observation, "coords": mirror(observation["coords"], symmetry)}
-            encoding = model.encode(seen)
-            played = decode(model, problem, rows, encoding, choose, decoding.num_tours, decoding.force_starts)
-            found.append(cheapest(played.actions, played.cost, len(rows.coords)))
+        found = [
+            best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetry)
+            for symmetry in range(decoding.symmetries)
+        ]
         parts.append(better_of(found))
         if progress is not None:
             progress(len(rows.coords))
     model.train(was_training)
     longest = max(part.actions.shape[1] for part in parts)
     return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+
+
+def best_tours(
+    model: AttentionModel,
+    problem: Problem[Any, Any],
+    instance: Any,
+    decoding: Decoding,
+    choose: Choice,
+    tours_at_once: int,
+    symmetry: int,
+) -> Rollout:
+    """Encode instances once, decode all their tours from that, some at a time, and keep the best of each."""
+    observation = problem.observe_static(instance)
+    encoding = model.encode({**observation, "coords": mirror(observation["coords"], symmetry)})
+    found = []
+    for first in range(0, decoding.num_tours, tours_at_once):
+        num_tours = min(tours_at_once, decoding.num_tours - first)
+        played = decode(model, problem, instance, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
+        found.append(cheapest(played.actions, played.cost, len(instance.coords)))
+    return better_of(found)
 
 
 def mirror(coords: Tensor, symmetry: int) -> Tensor:

@@ -61,8 +61,9 @@ class Args:
     """Instances: the first of a test set, or as many random ones."""
     seed: int = 1234
     """Of random instances, sampled tours, and solvers that draw."""
-    batch_size: int = 1024
-    """Tours that a model decodes at a time."""
+    batch_size: int | None = None
+    """Tours that a model decodes at a time; by default 1,024, or as many as free memory holds. Sampled tours
+    depend on it."""
     workers: int = os.cpu_count() or 1
     """Processes of the solvers that take one instance at a time."""
     cache: Path = Path("runs/.references")
@@ -206,5 +207,5 @@ def main(args: Args) -> Table:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         sys.exit(f"evaluate: {error}")

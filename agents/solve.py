@@ -42,6 +42,8 @@ class Args:
     or sampled tours. The last two under all eight symmetries of the square; the best tour counts."""
     tours: int = 128
     """Tours per symmetry, but for greedy."""
+    batch_size: int | None = None
+    """Tours decoded at a time; by default 1,024, or as many as free memory holds. Sampled tours depend on it."""
     seed: int = 1
     """Of the sampled tours."""
     out: Path = Path("solutions")
@@ -83,7 +85,7 @@ def solve_file(args: Args, file: data.FileInstance, model: AttentionModel) -> So
     started = time.perf_counter()
     instance = to_backend(familiar(file.instance), "torch")
     generator = torch.Generator().manual_seed(args.seed)
-    found = solve(model, file.problem, instance, choose_decoding(args, file.problem), generator)
+    found = solve(model, file.problem, instance, choose_decoding(args, file.problem), generator, args.batch_size)
     seconds = time.perf_counter() - started
     actions = found.actions[0].numpy()
     cost = data.write_tour(tour_path, file, actions)
@@ -151,5 +153,5 @@ def main(args: Args) -> list[Solved]:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         sys.exit(f"solve: {error}")
