@@ -247,7 +247,8 @@ def main(args: Args) -> Path:
     return folder
 
 
-EXPECTED = (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError, distributed.ProcessLostError)
+EXPECTED = (ValueError, OSError, ImportError, MemoryError, gym.error.Error)
+EXPECTED += (TrainingDivergedError, distributed.ProcessLostError)
 
 if __name__ == "__main__":
     try:

@@ -2,12 +2,12 @@
 
     python agents/evaluate.py paper/TSP-20 fast-tsp nearest-neighbour runs/NAME runs/NAME:num_tours=1280,sample=true
     python agents/evaluate.py random/CVRP-50 runs/NAME:num_tours=50,force_starts=true,symmetries=8 pyvrp:time_limit=1
-    python agents/evaluate.py eil51.tsp fast-tsp runs/NAME:beam=10 --out results
+    python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB,
-CVRPLIB or OPLib file or an .npz. Methods: the name of a classical solver, or the path of a run or
-checkpoint, each with settings after a colon. Gaps refer to the first method, or to --reference; put the best
-one first. Wins count ties. Total seconds add up those of all processes. Solved
+CVRPLIB or OPLib file or an .npz. Methods: the name of a classical solver, the path of a run or checkpoint, or
+`trained` for the weights in agents/weights, each with settings after a colon. Gaps refer to the first method, or
+to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes. Solved
 instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
 """
 
@@ -42,8 +42,10 @@ from routing_gym.problem import Problem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import SOLVERS, Solution, make_solver
+from trained import find_weights
 from tuning import keep_freed_memory
 
+TRAINED = "trained"
 Method = Callable[[Problem[Any, Any], Any], Solution]
 
 
@@ -53,8 +55,9 @@ class Args:
 
     instances: tyro.conf.Positional[str]
     """paper/ID, random/ID with an ID such as TSP-20, or a file."""
-    methods: tyro.conf.Positional[tuple[str, ...]]
-    """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true."""
+    methods: tyro.conf.Positional[tuple[str, ...]] = (TRAINED,)
+    """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; `trained`
+    stands for the weights in agents/weights for the problem and the nearest size."""
     reference: str = ""
     """The method that gaps refer to; by default the first."""
     size: int = 1000
@@ -129,6 +132,9 @@ def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
         solver.check(problem)
         solver.load()
         return partial(solver.solve, seed=args.seed, num_workers=args.workers, progress=True, cache=args.cache)
+    if name == TRAINED:
+        name = str(find_weights(problem.name, problem.num_nodes))
+        Console(stderr=True).print(f"{TRAINED}: {name}", soft_wrap=True)
     if not Path(name).exists():
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model, trained_on, _ = load_model(Path(name))
@@ -150,7 +156,7 @@ def labels(methods: tuple[str, ...]) -> list[str]:
         name, colon, settings = text.partition(":")
         path = Path(name)
         run = path.parent.name if path.name in ("best.safetensors", "last.safetensors") else path.stem
-        short.append(text if name in SOLVERS else run + colon + settings)
+        short.append(text if name in (*SOLVERS, TRAINED) else run + colon + settings)
     return [one if short.count(one) == 1 else text for one, text in zip(short, methods, strict=True)]
 
 

@@ -1,6 +1,7 @@
 """Solve instances from files with a trained model.
 
-    python agents/solve.py --checkpoint runs/NAME berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib
+    python agents/solve.py berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib      # with the weights in agents/weights
+    python agents/solve.py --checkpoint runs/NAME berlin52.tsp
 
 Prints the cost in the file's own integers, the best known one where it lies beside the file, and the
 gap; writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol) and a picture.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +28,7 @@ from routing_gym import data, render
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 from routing_gym.problems import OPInstance
+from trained import find_weights
 from tuning import keep_freed_memory
 
 
@@ -35,8 +38,9 @@ class Args:
 
     files: tyro.conf.Positional[tuple[Path, ...]]
     """TSPLIB .tsp, CVRPLIB .vrp or OPLib .oplib files."""
-    checkpoint: Annotated[Path, tyro.conf.arg(metavar="RUN|FILE")]
-    """The folder of a run, or a checkpoint in it."""
+    checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
+    """The folder of a run, or a checkpoint in it; by default the weights in agents/weights for the file's problem
+    and the nearest size."""
     decoding: Literal["greedy", "starts", "sampling"] = "starts"
     """One greedy tour; greedy tours from many first nodes (sampled tours where the first node matters);
     or sampled tours. The last two under all eight symmetries of the square; the best tour counts."""
@@ -59,6 +63,7 @@ class Solved:
     file: data.FileInstance
     cost: int
     seconds: float
+    weights: Path
     written: Path
 
     @property
@@ -79,8 +84,9 @@ def choose_decoding(args: Args, problem: Problem[Any, Any]) -> Decoding:
     return Decoding(args.tours, sample=True, symmetries=8)
 
 
-def solve_file(args: Args, file: data.FileInstance, model: AttentionModel) -> Solved:
+def solve_file(args: Args, file: data.FileInstance, weights: Path) -> Solved:
     """Solve one instance; write its tour and its picture."""
+    model, _ = load(weights)
     tour_path, picture = outputs(args, file)
     started = time.perf_counter()
     instance = to_backend(familiar(file.instance), "torch")
@@ -90,7 +96,13 @@ def solve_file(args: Args, file: data.FileInstance, model: AttentionModel) -> So
     actions = found.actions[0].numpy()
     cost = data.write_tour(tour_path, file, actions)
     render.save(picture, file.problem, file.instance, actions, title=f"{file.name}: {cost}")
-    return Solved(file, cost, seconds, tour_path)
+    return Solved(file, cost, seconds, weights, tour_path)
+
+
+@cache
+def load(weights: Path) -> tuple[AttentionModel, Problem[Any, Any]]:
+    """Read a checkpoint, once for all files."""
+    return load_model(weights)[:2]
 
 
 def familiar(instance: Any) -> Any:
@@ -106,45 +118,45 @@ def outputs(args: Args, file: data.FileInstance) -> tuple[Path, Path]:
     return args.out / (file.path.stem + ending), args.out / (file.path.stem + ".png")
 
 
-def read_files(args: Args, problem: Problem[Any, Any]) -> list[data.FileInstance]:
-    """Read all files and check where the results go, before any work is done.
+def read_files(args: Args) -> list[tuple[data.FileInstance, Path]]:
+    """Read all files, choose their weights and check where the results go, before any work is done.
 
     Raises:
-        ValueError: No file, one that cannot be read, or one of another problem than the model.
+        ValueError: No file, one that cannot be read, of another problem than the model, or without weights.
         FileExistsError: A result is there already.
         OSError: The folder for the results cannot be made.
     """
     if not args.files:
         raise ValueError("name at least one .tsp, .vrp or .oplib file")
     files = [data.read_instance(path) for path in args.files]
-    for file in files:
-        if file.problem.name != problem.name:
-            raise ValueError(
-                f"{file.path} is a {file.problem.name}, but {args.checkpoint} was trained on {problem.name}"
-            )
+    chosen = [args.checkpoint or find_weights(file.problem.name, file.problem.num_nodes) for file in files]
+    for file, weights in zip(files, chosen, strict=True):
+        trained_on = load(weights)[1].name
+        if file.problem.name != trained_on:
+            raise ValueError(f"{file.path} is a {file.problem.name}, but {weights} was trained on {trained_on}")
         for path in outputs(args, file):
             if path.exists() and not args.overwrite:
                 raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")
     args.out.mkdir(parents=True, exist_ok=True)
-    return files
+    return list(zip(files, chosen, strict=True))
 
 
 def main(args: Args) -> list[Solved]:
     """Solve the files and print a table."""
     keep_freed_memory()
-    model, problem, _ = load_model(args.checkpoint)
-    files = read_files(args, problem)
+    files = read_files(args)
     console = Console()
-    table = Table("instance", "cost", "best known", "gap", "seconds", Column("tour", overflow="fold"))
+    table = Table("instance", "cost", "best known", "gap", "seconds", "weights", Column("tour", overflow="fold"))
     solved = []
     with console.status("solving") as status:
-        for number, file in enumerate(files, start=1):
+        for number, (file, weights) in enumerate(files, start=1):
             status.update(f"solving {file.name} ({number} of {len(files)})")
-            one = solve_file(args, file, model)
+            one = solve_file(args, file, weights)
             solved.append(one)
             gap = "-" if one.gap is None else f"{one.gap:.2%}"
             known = "-" if file.best_known is None else str(file.best_known)
-            table.add_row(file.name, str(one.cost), known, gap, f"{one.seconds:.2f}", str(one.written))
+            cells = (file.name, str(one.cost), known, gap, f"{one.seconds:.2f}", weights.stem, str(one.written))
+            table.add_row(*cells)
     console.print(table)
     console.print(f"Pictures of the tours are in {args.out}.", soft_wrap=True)
     return solved

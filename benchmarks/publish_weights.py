@@ -53,9 +53,13 @@ def command(values: dict[str, Any]) -> str:
     given, default = TrainingArgs.from_json(values), TrainingArgs()
     words = ["python", "agents/am_reinforce.py"]
     for field in fields(TrainingArgs):
-        value = getattr(given, field.name)
-        if value != getattr(default, field.name) and field.name not in ("model", "runs", "name"):
-            words += [f"--{field.name.replace('_', '-')}", *map(str, value if isinstance(value, tuple) else (value,))]
+        value, option = getattr(given, field.name), "--" + field.name.replace("_", "-")
+        if value == getattr(default, field.name) or field.name in ("model", "runs", "name"):
+            continue
+        if isinstance(value, bool):
+            words.append(option if value else option.replace("--", "--no-", 1))
+        else:
+            words += [option, *map(str, value if isinstance(value, tuple) else (value,))]
     return shlex.join([*words, *(["--init-from", values["init_from"]] if values.get("init_from") else [])])
 
 

@@ -1,0 +1,49 @@
+"""Published weights: which are taken, what is written beside them, and that half precision changes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from test_am_reinforce import SQUARE, TINY
+
+import am_reinforce
+import evaluate
+import publish_weights
+import solve as solve_script
+import trained
+
+
+def test_nearest_size_by_ratio(tmp_path):
+    """33 lies between 20 and 50: 33 / 20 = 1.65 is more than 50 / 33 = 1.52. 31: 1.55 is less than 1.61."""
+    for name in ("tsp-20", "tsp-50", "sdvrp-20"):
+        (tmp_path / f"{name}.safetensors").touch()
+    assert trained.find_weights("TSP", 33, tmp_path).name == "tsp-50.safetensors"
+    assert trained.find_weights("TSP", 31, tmp_path).name == "tsp-20.safetensors"
+    assert trained.find_weights("TSP", 1000, tmp_path).name == "tsp-50.safetensors"
+    with pytest.raises(ValueError, match=r"no weights for CVRP in .*; train some: .*routing/CVRP-20"):
+        trained.find_weights("CVRP", 20, tmp_path)
+
+
+def test_publish_find_and_solve(tmp_path, monkeypatch, capsys):
+    run = am_reinforce.main(
+        replace(TINY, env_id="routing/TSP-20", epochs=2, runs=tmp_path, name="run", force_starts=True)
+    )
+    out, logs = tmp_path / "weights", tmp_path / "logs"
+    path = publish_weights.main(publish_weights.Args(run, size=50, out=out, logs=logs))
+    assert path == out / "tsp-20.safetensors"
+    assert path.stat().st_size < 0.6 * (run / "best.safetensors").stat().st_size
+    card = json.loads((out / "tsp-20.json").read_text())
+    assert "--learning-rate 0.01 --num-starts 4 --force-starts" in card["command"]
+    assert card["instances"] in (24, 48)
+    assert card["results"]["paper_test_set_greedy"] == pytest.approx(card["results"]["float32"], rel=1e-3)
+    assert sorted(file.name for file in logs.iterdir()) == ["tsp-20.jsonl", "tsp-20.png"]
+
+    monkeypatch.setattr(trained.find_weights, "__defaults__", (out,))
+    (tmp_path / "square.tsp").write_text(SQUARE)
+    (solved,) = solve_script.main(solve_script.Args((tmp_path / "square.tsp",), out=tmp_path / "solved"))
+    assert solved.weights == path
+    table = evaluate.main(evaluate.Args("random/TSP-20", size=4))
+    assert [row.method for row in table.rows] == ["trained"]
+    assert f"trained: {path}" in capsys.readouterr().err
