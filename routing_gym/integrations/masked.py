@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -19,24 +20,60 @@ Observation = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Library:
+    """What a library asks of environments."""
+
+    name: str
+    observation_key: str
+    mask_key: str
+    mask_dtype: Any
+    autoreset_mode: AutoresetMode
+    advice: str  # which algorithms choose legal actions only
+
+    def check(self, env: Any) -> RoutingVectorEnv:
+        """Return a vector environment unless the library cannot use it.
+
+        Raises:
+            TypeError: Not a `RoutingVectorEnv`.
+            ValueError: With what to pass instead.
+        """
+        if not isinstance(env, RoutingVectorEnv):
+            raise TypeError(f"env: expected a RoutingVectorEnv, got {type(env).__name__}")
+        checks = (
+            ("backend", env.backend, "numpy"),
+            ("autoreset_mode", env.autoreset_mode.value, self.autoreset_mode.value),
+            ("copy", env.copy, True),  # both libraries keep observations for longer than a step
+        )
+        for name, found, needed in checks:
+            if found != needed:
+                raise ValueError(f"{self.name} needs {name}={needed!r}, got {found!r}; pass {name}={needed!r}")
+        return env
+
+    @contextmanager
+    def explain_illegal(self) -> Iterator[None]:
+        """Add to an InvalidAction what an algorithm that knows no masks needs, and which ones know them."""
+        try:
+            yield
+        except InvalidAction as error:
+            error.add_note(f'An algorithm that knows no masks needs on_illegal="terminate", the default. {self.advice}')
+            raise
+
+
+@dataclass(frozen=True)
 class Layout:
     """Two entries: the observation, which still holds the mask as an input for networks, and the mask for choosing.
 
     Attributes:
-        space: Of one lane's observation.
-        observation_key: The name of the observation.
-        mask_key: The name of the mask.
-        mask_dtype: Its type.
+        library: Whose.
+        space: Of one lane's observation, a `spaces.Dict`.
         flat: Join the observation into one float32 vector, as `gymnasium.spaces.flatten` does.
 
     Raises:
         TypeError: The observations are not those of `RoutingEnv`.
     """
 
-    space: spaces.Dict
-    observation_key: str
-    mask_key: str
-    mask_dtype: type[np.float32] | type[np.bool_]
+    library: Library
+    space: Any
     flat: bool
 
     def __post_init__(self) -> None:
@@ -47,22 +84,22 @@ class Layout:
         """Return the space of one lane."""
         space: spaces.Space[Any] = self.space
         if self.flat:
-            box = spaces.flatten_space(space)
-            assert isinstance(box, spaces.Box)  # as every entry is flat or one-hot
+            box: Any = spaces.flatten_space(space)
             space = spaces.Box(box.low.astype(np.float32), box.high.astype(np.float32), dtype=np.float32)
-        mask = spaces.Box(0, 1, self.space["action_mask"].shape, self.mask_dtype)  # type: ignore[arg-type]  # bool too
-        return spaces.Dict({self.observation_key: space, self.mask_key: mask})
+        mask = spaces.Box(0, 1, self.space["action_mask"].shape, self.library.mask_dtype)
+        return spaces.Dict({self.library.observation_key: space, self.library.mask_key: mask})
 
     def arrange(self, observation: Observation) -> Observation:
         """Arrange the observations of B lanes."""
-        mask = observation["action_mask"].astype(self.mask_dtype)
-        return {self.observation_key: self.flatten(observation) if self.flat else observation, self.mask_key: mask}
+        seen = self.flatten(observation) if self.flat else observation
+        mask = observation["action_mask"].astype(self.library.mask_dtype)
+        return {self.library.observation_key: seen, self.library.mask_key: mask}
 
     def arrange_one(self, observation: Observation) -> Observation:
         """Arrange the observation of a single environment."""
         rows = self.arrange({key: np.asarray(value)[None] for key, value in observation.items()})
-        inner = rows[self.observation_key][0] if self.flat else observation
-        return {self.observation_key: inner, self.mask_key: rows[self.mask_key][0]}
+        arranged = {key: rows[key][0] for key in rows if self.flat or key == self.library.mask_key}
+        return {self.library.observation_key: observation, **arranged}
 
     def flatten(self, observation: Observation) -> npt.NDArray[np.float32]:
         """Join the entries of B lanes, nodes as one-hot vectors: float32 (B, features)."""
@@ -75,31 +112,30 @@ class Layout:
         return np.concatenate(columns, axis=1)
 
 
-def check_vector_env(env: Any, library: str, autoreset_mode: AutoresetMode) -> RoutingVectorEnv:
-    """Return a vector environment unless a library cannot use it.
+class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):
+    """A single environment with the observations that a library asks for.
+
+    Args:
+        env: A `RoutingEnv`, wrapped or not, with its own observations.
+        flat: Join the observation into one float32 vector, as the library's networks need it; otherwise it
+            stays a dictionary, for networks of your own.
 
     Raises:
-        TypeError: Not a `RoutingVectorEnv`.
-        ValueError: With what to pass instead.
+        TypeError: An environment with other observations.
     """
-    if not isinstance(env, RoutingVectorEnv):
-        raise TypeError(f"env: expected a RoutingVectorEnv, got {type(env).__name__}")
-    checks = (
-        ("backend", env.backend, "numpy"),
-        ("autoreset_mode", env.autoreset_mode.value, autoreset_mode.value),
-        ("copy", env.copy, True),  # both libraries keep observations for longer than a step
-    )
-    for name, found, needed in checks:
-        if found != needed:
-            raise ValueError(f"{library} needs {name}={needed!r}, got {found!r}; pass {name}={needed!r}")
-    return env
 
+    library: ClassVar[Library]
 
-@contextmanager
-def explain_illegal(advice: str) -> Iterator[None]:
-    """Add to an InvalidAction what an algorithm that knows no masks needs, and which ones know them."""
-    try:
-        yield
-    except InvalidAction as error:
-        error.add_note(f'An algorithm that knows no masks needs on_illegal="terminate", the default. {advice}')
-        raise
+    def __init__(self, env: gym.Env[Observation, Any], *, flat: bool = True) -> None:
+        super().__init__(env)
+        self.layout = Layout(self.library, env.observation_space, flat)
+        self.observation_space = self.layout.single_space()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self.layout.arrange_one(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        with self.library.explain_illegal():
+            observation, reward, terminated, truncated, info = self.env.step(action)
+        return self.layout.arrange_one(observation), reward, terminated, truncated, info

@@ -21,39 +21,27 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from routing_gym.integrations.masked import Layout, Observation, check_vector_env, explain_illegal
+from routing_gym.integrations import masked
+from routing_gym.integrations.masked import Layout, Library
 
-ADVICE = "RLlib's ActionMaskingTorchRLModule and the module of agents/rllib_ppo.py choose legal actions only."
-
-
-class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):
-    """Gives `{"observations": ..., "action_mask": float32 (A,)}`, 1 where an action is legal.
-
-    Args:
-        env: A `RoutingEnv`, wrapped or not, with its own observations.
-        flat: Join the observation into one float32 vector, as RLlib's networks need it; otherwise a
-            dictionary for modules of your own.
-
-    Raises:
-        TypeError: An environment with other observations.
-    """
-
-    def __init__(self, env: gym.Env[Observation, Any], *, flat: bool = True) -> None:
-        super().__init__(env)
-        self.layout = Layout(env.observation_space, "observations", "action_mask", np.float32, flat)
-        self.observation_space = self.layout.single_space()
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
-        return self.layout.arrange_one(observation), info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        with explain_illegal(ADVICE):
-            observation, *rest = self.env.step(action)
-        return self.layout.arrange_one(observation), *rest  # type: ignore[return-value]
+RLLIB = Library(
+    name="RLlib",
+    observation_key="observations",
+    mask_key="action_mask",
+    mask_dtype=np.float32,
+    autoreset_mode=AutoresetMode.NEXT_STEP,
+    advice="RLlib's ActionMaskingTorchRLModule and the module of agents/rllib_ppo.py choose legal actions only.",
+)
+CONFIG = {"env_id": None, "flat": True, "num_envs": None}  # what `make_env` reads itself, and the defaults
 
 
-class MaskedVectorEnv(VectorWrapper):  # type: ignore[type-arg]  # not generic before Gymnasium 1.3
+class MaskedEnv(masked.MaskedEnv):
+    """Gives `{"observations": ..., "action_mask": float32 (A,)}`, 1 where an action is legal; see its base class."""
+
+    library = RLLIB
+
+
+class MaskedVectorEnv(VectorWrapper):
     """`MaskedEnv` for all lanes of a `RoutingVectorEnv` at once.
 
     An integer seed is spread over the lanes by `np.random.SeedSequence`, not as seed + lane: RLlib seeds its
@@ -70,8 +58,8 @@ class MaskedVectorEnv(VectorWrapper):  # type: ignore[type-arg]  # not generic b
 
     def __init__(self, env: VectorEnv[Any, Any, Any], *, flat: bool = True) -> None:
         super().__init__(env)
-        check_vector_env(env.unwrapped, "RLlib", AutoresetMode.NEXT_STEP)
-        self.layout = Layout(env.single_observation_space, "observations", "action_mask", np.float32, flat)
+        RLLIB.check(env.unwrapped)
+        self.layout = Layout(RLLIB, env.single_observation_space, flat)
         self.single_observation_space = self.layout.single_space()
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
 
@@ -80,13 +68,13 @@ class MaskedVectorEnv(VectorWrapper):  # type: ignore[type-arg]  # not generic b
     ) -> tuple[Any, dict[str, Any]]:
         if isinstance(seed, int):
             seed = np.random.SeedSequence(seed).generate_state(self.num_envs).tolist()
-        observations, info = self.env.reset(seed=seed, options=options)
+        observations, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         return self.layout.arrange(observations), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        with explain_illegal(ADVICE):
-            observations, *rest = self.env.step(actions)
-        return self.layout.arrange(observations), *rest  # type: ignore[return-value]
+        with RLLIB.explain_illegal():
+            observations, rewards, terminated, truncated, info = self.env.step(actions)
+        return self.layout.arrange(observations), rewards, terminated, truncated, info
 
 
 def make_env(config: Mapping[str, Any]) -> MaskedEnv | MaskedVectorEnv:
@@ -107,6 +95,3 @@ def make_env(config: Mapping[str, Any]) -> MaskedEnv | MaskedVectorEnv:
     if num_envs is None:
         return MaskedEnv(gym.make(env_id, **settings), flat=flat)
     return MaskedVectorEnv(gym.make_vec(env_id, num_envs, **settings), flat=flat)
-
-
-CONFIG = {"env_id": None, "flat": True, "num_envs": None}  # what `make_env` reads itself, and the defaults

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
-from routing_gym.integrations.masked import Layout, Observation, check_vector_env, explain_illegal
+from routing_gym.integrations import masked
+from routing_gym.integrations.masked import Layout, Library, Observation
 from routing_gym.vector_envs import RoutingVectorEnv
 
 try:
@@ -23,36 +24,20 @@ except ImportError as error:
 Lanes = int | Sequence[int] | npt.NDArray[np.integer[Any]] | None
 Array = npt.NDArray[Any]
 
-ADVICE = (
-    "DQN and its kin choose legal actions only; of PPO and its kin the actor must mask, as in agents/tianshou_ppo.py."
+TIANSHOU = Library(
+    name="Tianshou",
+    observation_key="obs",
+    mask_key="mask",
+    mask_dtype=np.bool_,
+    autoreset_mode=AutoresetMode.DISABLED,
+    advice="DQN and its kin choose legal actions only; PPO leaves that to the actor, as in agents/tianshou_ppo.py.",
 )
 
 
-class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):
-    """Gives `{"obs": ..., "mask": bool (A,)}`, for Tianshou's own DummyVectorEnv, SubprocVectorEnv and so on.
+class MaskedEnv(masked.MaskedEnv):
+    """Gives `{"obs": ..., "mask": bool (A,)}` to DummyVectorEnv, SubprocVectorEnv and so on; see its base class."""
 
-    Args:
-        env: A `RoutingEnv`, wrapped or not, with its own observations.
-        flat: Join the observation into one float32 vector, as Tianshou's networks need it; otherwise a
-            dictionary (a `Batch`) for networks of your own.
-
-    Raises:
-        TypeError: An environment with other observations.
-    """
-
-    def __init__(self, env: gym.Env[Observation, Any], *, flat: bool = True) -> None:
-        super().__init__(env)
-        self.layout = Layout(env.observation_space, "obs", "mask", np.bool_, flat)  # type: ignore[arg-type]
-        self.observation_space = self.layout.single_space()
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
-        return self.layout.arrange_one(observation), info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        with explain_illegal(ADVICE):
-            observation, *rest = self.env.step(action)
-        return self.layout.arrange_one(observation), *rest  # type: ignore[return-value]
+    library = TIANSHOU
 
 
 class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not there where mypy runs
@@ -90,7 +75,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         self.vector_env = make_vector_env(env, num_envs, settings)
         self.env_num = self.vector_env.num_envs
         self.is_async = self.is_closed = False
-        self.layout = Layout(self.vector_env.single_observation_space, "obs", "mask", np.bool_, flat)  # type: ignore[arg-type]
+        self.layout = Layout(TIANSHOU, self.vector_env.single_observation_space, flat)
         self._ended = np.zeros(self.env_num, dtype=np.bool_)
         self._left_out = np.zeros(self.env_num, dtype=np.bool_)  # of a step since their last reset
 
@@ -126,11 +111,11 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
             raise ResetNeeded(
                 f"lane {wrong[0]}: its episode has ended, or a step left it out; call reset([{wrong[0]}])"
             )
-        with explain_illegal(ADVICE):
+        with TIANSHOU.explain_illegal():
             observations, rewards, terminated, truncated, info = self.vector_env.step(self._fill(action, lanes))
         self._ended = terminated
         picked = (array[lanes] for array in (rewards, terminated, truncated))
-        return self._batch(observations, lanes), *picked, split(info, lanes)  # type: ignore[return-value]
+        return self._batch(observations, lanes), *picked, split(info, lanes)
 
     def _fill(self, action: Any, lanes: Array) -> Array:
         """Add legal actions for the lanes that are left out; those that have ended play their instance again."""
@@ -205,7 +190,7 @@ def make_vector_env(env: str | RoutingVectorEnv, num_envs: int | None, settings:
         raise TypeError(f"{', '.join(given)}: only with an id; the {type(env).__name__} passed has its own")
     else:
         made = env
-    return check_vector_env(made, "Tianshou", AutoresetMode.DISABLED)
+    return TIANSHOU.check(made)
 
 
 def split(info: dict[str, Any], lanes: Array) -> Array:
