@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
 INTEGRATIONS := .venv-integrations
+INTEGRATION_TESTS := tests/test_rllib.py tests/test_tianshou.py $(wildcard tests/test_docs.py)
 
 .PHONY: help train test test-integrations lint wheel clean
 
@@ -20,7 +21,7 @@ test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
 
 test-integrations: $(INTEGRATIONS)/.ready  ## test what plugs into RLlib and Tianshou, in .venv-integrations
-	$(INTEGRATIONS)/bin/python -m pytest tests/test_rllib.py tests/test_tianshou.py $(ARGS)
+	$(INTEGRATIONS)/bin/python -m pytest $(INTEGRATION_TESTS) $(ARGS)
 
 lint: $(READY)  ## check style, types and spelling
 	$(BIN)/ruff check .

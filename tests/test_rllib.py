@@ -19,6 +19,9 @@ needs_ray = pytest.mark.skipif(
 )
 
 
+AGENTS = Path(__file__).parents[1] / "agents"
+
+
 def first_legal(observation):
     return observation["action_mask"].argmax(axis=-1)
 
@@ -116,8 +119,11 @@ def test_arguments():
 
 
 @needs_ray
-def test_the_attention_model_learns(capsys):
+def test_the_attention_model_learns(capsys, monkeypatch):
     """With two env runners; an illegal action would raise. Greedy tours must be a fifth shorter than random ones."""
+    monkeypatch.setenv(
+        "PYTHONPATH", str(AGENTS)
+    )  # of Ray's workers, which know the folder of a script, but not pytest's
     import rllib_ppo
 
     sizes = {"embed_dim": 32, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 32, "normalization": "instance"}
@@ -162,8 +168,7 @@ def test_module_of_rllib_obeys_the_mask(mode):
 
 
 def test_a_missing_ray_names_the_extra():
-    root = Path(__file__).parents[1]
-    code = "import sys; sys.path.insert(0, 'agents'); sys.modules['ray'] = None; import rllib_ppo"
-    result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    code = "import sys; sys.modules['ray'] = None; import rllib_ppo"
+    result = subprocess.run([sys.executable, "-c", code], cwd=AGENTS, capture_output=True, text=True, check=False)
     assert "ImportError: RLlib cannot be imported" in result.stderr
     assert 'pip install "routing-gym[rllib]", or `make .venv-integrations/.ready`' in result.stderr

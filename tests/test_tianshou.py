@@ -122,13 +122,18 @@ def test_ended_episodes_must_be_reset():
 
 
 def test_instances_of_ones_own():
-    """A square of side 0.5: four sides are 2."""
-    square = np.array([[[0, 0], [0.5, 0], [0.5, 0.5], [0, 0.5]]], dtype=np.float32)
-    env = MaskedVectorEnv("routing/TSP", 1, num_nodes=4, render_mode="ansi")
-    env.reset(options={"instance": routing_gym.TSPInstance(coords=square)})
+    """A square of side 0.5: four sides are 2; and one half as large. Lane 1 plays its own a second time."""
+    square = np.array([[0, 0], [0.5, 0], [0.5, 0.5], [0, 0.5]], dtype=np.float32)
+    options = {"instance": routing_gym.TSPInstance(coords=np.stack([square, square / 2]))}
+    env = MaskedVectorEnv("routing/TSP", 2, num_nodes=4, render_mode="ansi")
+    env.reset(options=options)
     for node in range(4):
-        *_, infos = env.step(np.array([node]))
-    assert infos[0]["cost"] == 2.0
+        *_, infos = env.step(np.array([node, node]))
+    assert [info["cost"] for info in infos] == [2.0, 1.0]
+    env.reset([1], options=options)
+    for node in range(4):
+        *_, infos = env.step(np.array([node]), [1])
+    assert infos[0]["cost"] == 1.0
     assert "0" in env.render()[0]
     env.close()
 
