@@ -19,7 +19,6 @@ from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 from routing_gym.rollout import rollout
 
-# Batch normalisation would make the probability of an action depend on what else is in the batch.
 SMALL = ModelConfig(embed_dim=64, num_heads=4, num_layers=2, feed_forward_dim=128, normalization="instance")
 ILLEGAL = torch.finfo(torch.float32).min  # as a logit; minus infinity would make divergences of two policies nan
 
@@ -31,10 +30,15 @@ class ActorCritic(nn.Module):
         problem: Name, such as "TSP".
         config: Sizes.
         generator: Source of the initial weights.
+
+    Raises:
+        ValueError: Batch normalisation, with which an action's probability depends on the rest of the batch.
     """
 
     def __init__(self, problem: str, config: ModelConfig = SMALL, generator: torch.Generator | None = None) -> None:
         super().__init__()
+        if config.normalization == "batch":
+            raise ValueError("--normalization batch does not go with PPO; choose instance, layer or none")
         self.attention_model = AttentionModel(FEATURES[problem], config, generator)
         self.critic = nn.Sequential(
             nn.Linear(2 * config.embed_dim, config.embed_dim), nn.ReLU(), nn.Linear(config.embed_dim, 1)

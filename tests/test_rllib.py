@@ -142,6 +142,7 @@ def test_the_attention_model_learns(capsys, monkeypatch):
 
 
 @needs_ray
+@pytest.mark.filterwarnings("ignore:.*rllib-single-agent-env-v0 already in registry:UserWarning")  # RLlib's own name
 @pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
 def test_module_of_rllib_obeys_the_mask(mode):
     """An illegal action would raise; the episodes of a TSP-10 have 10 steps."""
