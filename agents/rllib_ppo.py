@@ -94,11 +94,10 @@ class AttentionModule(TorchRLModule, ValueFunctionAPI):
         return self.actor_critic.value(embeddings)
 
 
-def configure(args: Args) -> PPOConfig:
-    """Say to RLlib what `args` say."""
+def configure(args: Args, problem: str) -> PPOConfig:
+    """Say to RLlib what `args` say; `problem` is the problem's name."""
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)
     register_env("routing", make_env)
-    problem = gym.spec(args.env_id).id.removeprefix("routing/").partition("-")[0]
     return (
         PPOConfig()
         .environment("routing", env_config={"env_id": args.env_id, "flat": False, "on_illegal": "raise"})
@@ -134,17 +133,17 @@ def configure(args: Args) -> PPOConfig:
 def main(args: Args) -> tuple[float, float]:
     """Train; return the mean cost of the greedy tours, and of random ones, on held-out instances."""
     torch.manual_seed(args.seed)  # RLlib takes the initial weights from the global generator
-    problem: Any = gym.make(args.env_id).unwrapped
-    config = configure(args)
+    problem: Any = gym.make(args.env_id).unwrapped.problem
+    config = configure(args, problem.name)
     size = {} if args.address else {"num_cpus": args.num_env_runners + 1}
     ray.init(address=args.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **size)
     try:
         algorithm = config.build_algo()
         for _ in track(range(args.iterations), "training"):
             result = algorithm.train()
-        print(f"last iterations: mean return {result['env_runners']['episode_return_mean']:.3f}")
+        print(f"mean return of the latest episodes: {result['env_runners']['episode_return_mean']:.3f}")
         actor_critic = algorithm.get_module().actor_critic
-        greedy, random = mean_costs(problem.problem, actor_critic, args.seed + 1_000_000, args.held_out)
+        greedy, random = mean_costs(problem, actor_critic, args.seed + 1_000_000, args.held_out)
         algorithm.stop()
     finally:
         ray.shutdown()

@@ -16,7 +16,7 @@ SIZES = {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 1
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_steps_equal_whole_tours(name):
-    """Greedy, step by step on the environment's observations, it plays the tours of the attention model's own decoder."""
+    """Greedy on the environment's observations, step by step, it plays the tours of the model's own decoder."""
     config = ModelConfig(**SIZES, normalization="instance")
     actor_critic = ActorCritic(name, config, torch.Generator().manual_seed(0))
     envs = gym.make_vec(f"routing/{name}-10", num_envs=5, autoreset_mode="SameStep", on_illegal="raise")
