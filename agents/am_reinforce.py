@@ -2,6 +2,8 @@
 
     python agents/am_reinforce.py                                  # TSP-20, about eight minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
+    python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME    # from a model for TSP-20, say
+    torchrun --nproc-per-node=2 agents/am_reinforce.py --batch-size 128            # two processes of 128 each
     python agents/am_reinforce.py --resume runs/NAME               # go on exactly where it stopped
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted
@@ -17,34 +19,27 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
-import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import gymnasium as gym
-import numpy as np
 import torch
 import tyro
-from torch import Tensor
+from rich.console import Console
 
 import checkpoint
-import routing_gym  # noqa: F401  (registers the ids)
-from attention_model import AttentionModel, ModelConfig
-from baselines import Baseline, ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
-from decoding import decode, log_probability, sampling_choice, solve
-from embeddings import FEATURES
+import distributed
+from attention_model import ModelConfig
 from reference import reference_cost
-from report import Report
-from routing_gym.arrays import to_backend
-from routing_gym.problem import Problem
+from report import Report, SilentReport
+from routing_gym.data import save_npz
 from stop_request import StopRequest
-from tuning import fast_precision, keep_freed_memory
-
-TRAINING_STREAM, HELD_OUT_STREAM = 0, 1  # 2 is baselines.EVALUATION_STREAM
-HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
+from trainer import Trainer, TrainingDivergedError
+from tuning import keep_freed_memory
 
 
 @dataclass(frozen=True)
@@ -62,16 +57,19 @@ class Args:
     steps_per_epoch: int = 100
     """Batches per epoch."""
     batch_size: int = 256
-    """Instances per batch."""
+    """Instances per batch; under torchrun, of each process."""
+    sizes: tuple[int, int] | None = None
+    """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
+    the size of the id."""
     learning_rate: float = 5e-4
     """Of Adam, until the decay sets in."""
     decay: float = 1 / 3
     """Last part of the run over which the learning rate falls linearly to zero."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
-    baseline: Literal["rollout", "exponential", "shared", "none"] = "shared"
+    baseline: Literal["rollout", "exponential", "critic", "shared", "none"] = "shared"
     """What a tour is compared with: the greedy tour of a frozen policy (Kool et al. 2019), a moving
-    average, the other sampled tours of the same instance, or nothing."""
+    average, a prediction, the other sampled tours of the same instance, or nothing."""
     num_starts: int = 8
     """Tours per instance of the shared baseline."""
     force_starts: bool = False
@@ -89,6 +87,10 @@ class Args:
     """Of the encoder's matrix products in training; auto takes bfloat16 where the processor has instructions for it."""
     threads: int = 0
     """CPU threads; 0 takes all cores."""
+    init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Begin with the weights of another run or checkpoint, of any problem and size, wherever they fit."""
+    profile: bool = False
+    """Write torch's profile of five early steps to trace.json in the run's folder, for chrome://tracing or Perfetto."""
     runs: Path = Path("runs")
     """Where run folders are made."""
     name: str = ""
@@ -104,181 +106,26 @@ class Args:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
         if self.learning_rate <= 0:
             raise ValueError(f"--learning-rate must be positive, got {self.learning_rate}")
+        if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
+            raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
+        if self.sizes is not None and self.force_starts and self.num_starts > self.sizes[0]:
+            raise ValueError(f"{self.num_starts} forced starts, but --sizes goes down to {self.sizes[0]} nodes")
 
     @property
     def total_steps(self) -> int:
         return self.epochs * self.steps_per_epoch
 
+    def to_json(self) -> dict[str, Any]:
+        """Turn the arguments into what JSON can hold."""
+        paths = {"runs": str(self.runs), "init_from": self.init_from and str(self.init_from), "resume": None}
+        return {**dataclasses.asdict(self), **paths}
 
-def stream(seed: int, purpose: int, index: int) -> np.random.Generator:
-    """Return the random numbers of one step of one purpose; nothing else needs saving for a resume."""
-    return np.random.default_rng((seed, purpose, index))
-
-
-def make_problem(args: Args) -> Problem[Any, Any]:
-    """Return the rules behind an environment id."""
-    kwargs = {key: literal(value) for key, value in args.env_kwargs.items()}
-    try:
-        return gym.make(args.env_id, disable_env_checker=True, **kwargs).unwrapped.problem
-    except TypeError as error:  # a setting that the problem does not have
-        raise ValueError(f"--env-kwargs: {error}") from error
-
-
-def choose_device(name: str) -> str:
-    """Check the device that was asked for, or choose one.
-
-    Raises:
-        ValueError: There is no such device here.
-    """
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise ValueError(f"--device must be cpu, cuda or auto, got {name!r}")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"--device {name}: torch finds no CUDA device here; use cpu or auto")
-    return name
-
-
-def literal(text: str) -> Any:
-    """Read a number as a number, anything else as text."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-
-
-def make_baseline(args: Args, problem: Problem[Any, Any], model: AttentionModel) -> Baseline:
-    """Build the baseline that `args` names."""
-    if args.baseline == "rollout":
-        return RolloutBaseline(problem, model, args.seed, args.baseline_size)
-    if args.baseline == "shared":
-        return SharedBaseline(problem, args.num_starts, args.force_starts)
-    return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
-
-
-class TrainingDivergedError(RuntimeError):
-    """The weights have left the range in which the network computes anything."""
-
-
-class Trainer:
-    """One run: model, optimiser, baseline, and how far it has come.
-
-    Args:
-        args: The run's arguments.
-    """
-
-    def __init__(self, args: Args) -> None:
-        self.args = args
-        if args.threads:
-            torch.set_num_threads(args.threads)
-        self.device = choose_device(args.device)
-        if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
-            dtype = str(fast_precision(self.device)).removeprefix("torch.")
-            self.args = args = dataclasses.replace(args, precision=dtype)
-        self.problem = make_problem(args)
-        initial = torch.Generator().manual_seed(args.seed)
-        self.model = AttentionModel(FEATURES[self.problem.name], args.model, initial).to(self.device)
-        self.model.multiply_in(getattr(torch, args.precision))
-        self.optimizer = torch.optim.Adam(self.model.parameters(), args.learning_rate)
-        self.baseline = make_baseline(args, self.problem, self.model)
-        held_out = self.problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
-        self.held_out = to_backend(held_out, "torch", self.device)
-        self.step = 0
-        self.best_cost = float("inf")
-        self.sums = torch.zeros(3, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
-
-    @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return self.step // self.args.steps_per_epoch
-
-    def update(self) -> None:
-        """Make one REINFORCE step (Kool et al. 2019, eq. 9).
-
-        The batch is encoded once, with gradients; the tours are played on the detached encoding and
-        then scored from the same encoding in one parallel pass.
-        """
-        args, problem, model, baseline = self.args, self.problem, self.model, self.baseline
-        rng = stream(args.seed, TRAINING_STREAM, self.step)
-        instance = to_backend(problem.generate(rng, args.batch_size), "torch", self.device)
-        choose = sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
-
-        encoding = model.encode(problem.observe_static(instance))
-        played = decode(
-            model,
-            problem,
-            instance,
-            encoding.detach(),
-            choose,
-            baseline.num_tours,
-            baseline.force_starts,
-            record=True,
-        )
-        cost = played.cost.unflatten(0, (-1, baseline.num_tours))  # (B, K)
-        reference = baseline.value(instance, cost)
-        log_p = log_probability(model, encoding, played, skip=int(baseline.force_starts))
-        loss = ((cost - reference) * log_p).mean()
-
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
-        self.optimizer.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), args.max_grad_norm)
-        if not norm.isfinite():
-            raise TrainingDivergedError(
-                f"the gradient of step {self.step} is not finite; the checkpoints of epoch {self.epoch} are sound: "
-                "start again with a lower --learning-rate, or with --precision float32"
-            )
-        self.optimizer.step()
-        self.sums += torch.stack([cost.mean(), reference.mean(), norm]).double()
-        self.step += 1
-
-    @property
-    def learning_rate(self) -> float:
-        """Constant, then linear to zero over the last part of the run."""
-        left = 1 - self.step / self.args.total_steps
-        return self.args.learning_rate * min(1.0, left / self.args.decay)
-
-    def end_epoch(self) -> dict[str, float]:
-        """Evaluate, update the baseline, and return what there is to log."""
-        cost, reference, norm = (self.sums / self.args.steps_per_epoch).tolist()
-        self.sums.zero_()
-        greedy = float(solve(self.model, self.problem, self.held_out).cost.double().mean())
-        return {
-            "epoch": self.epoch,
-            "instances": self.step * self.args.batch_size,
-            "cost": cost,
-            "baseline": reference,
-            "gradient_norm": norm,
-            "learning_rate": self.learning_rate,
-            "greedy": greedy,
-            **self.baseline.end_epoch(self.model),
-        }
-
-    def save(self, path: Path) -> None:
-        """Write everything that an exact resume needs."""
-        tensors: dict[str, Tensor] = {
-            **checkpoint.prefixed("model", self.model.state_dict()),
-            **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
-            **checkpoint.prefixed("baseline", self.baseline.tensors()),
-            "sums": self.sums,
-        }
-        progress = {"step": self.step, "best_cost": self.best_cost, "args": to_json(self.args)}
-        checkpoint.save(path, tensors, {**checkpoint.describe(self.problem, self.model), **progress})
-
-    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
-        """Write the weights alone, for use."""
-        header = {"metrics": metrics, "args": to_json(self.args)}
-        weights = checkpoint.prefixed("model", self.model.state_dict())
-        checkpoint.save(path, weights, {**checkpoint.describe(self.problem, self.model), **header})
-
-    def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        """Restore what `save` wrote."""
-        checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), path)
-        checkpoint.load_optimizer(self.optimizer, checkpoint.group(tensors, "optimizer"))
-        self.baseline.load(checkpoint.group(tensors, "baseline"))
-        self.sums = tensors["sums"].to(self.device)
-        self.step, self.best_cost = header["step"], header["best_cost"]
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Args:
+        """Turn what `to_json` returned back into arguments; without `init_from`, which has been used."""
+        sizes = values.get("sizes")
+        typed = {"runs": Path(values["runs"]), "init_from": None, "sizes": sizes and tuple(sizes)}
+        return cls(**{**values, **typed, "model": ModelConfig(**values["model"])})
 
 
 def set_up(args: Args) -> tuple[Trainer, Path]:
@@ -290,15 +137,8 @@ def set_up(args: Args) -> tuple[Trainer, Path]:
     """
     if args.resume is None:
         trainer = Trainer(args)
-        size = f"{trainer.problem.name.lower()}-{trainer.problem.num_nodes}"
-        name = args.name or f"{size}-{args.baseline}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-        folder = args.runs / name
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            raise FileExistsError(
-                f"{folder} exists; continue it with --resume {folder}, or choose another --name"
-            ) from None
+        folder = distributed.by_first(lambda: make_folder(args, trainer))
+        trainer.save(folder / "last.safetensors")  # so that it can be resumed from the first moment
         return trainer, folder
     folder, path = args.resume, args.resume / "last.safetensors"
     others = [
@@ -313,57 +153,106 @@ def set_up(args: Args) -> tuple[Trainer, Path]:
     tensors, header = checkpoint.load(path)
     if "step" not in header:
         raise checkpoint.CheckpointError(f"{path}: holds weights only; a run is resumed from its last.safetensors")
-    trainer = Trainer(from_json(header["args"]))
+    trainer = Trainer(Args.from_json(header["args"]))
     trainer.load(tensors, header, path)
     return trainer, folder
 
 
-def run(trainer: Trainer, folder: Path) -> None:
-    """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
+def make_folder(args: Args, trainer: Trainer) -> Path:
+    """Make the folder of a new run."""
+    size = f"{trainer.problem.name.lower()}-{trainer.problem.num_nodes}"
+    name = args.name or f"{size}-{args.baseline}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = args.runs / name
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise FileExistsError(
+            f"{folder} exists; continue it with --resume {folder}, or choose another --name"
+        ) from None
+    if trainer.started_from:
+        Console().print(trainer.started_from, soft_wrap=True)
+    return folder
+
+
+def make_report(trainer: Trainer, folder: Path) -> Report | SilentReport:
+    """Return what shows and logs the run: something in the first process only."""
+    if distributed.rank() > 0:
+        return SilentReport()
     args = trainer.args
     reference = reference_cost(trainer.problem, trainer.held_out, folder.parent / ".references")
-    with Report(folder, to_json(args), reference, trainer.step, args.total_steps, args.batch_size) as report:
+    batch_size = args.batch_size * distributed.world_size()
+    return Report(folder, args.to_json(), reference, trainer.step, args.total_steps, batch_size)
+
+
+def make_profiler(args: Args, folder: Path) -> AbstractContextManager[torch.profiler.profile | None]:
+    """Return what records the steps after the first five, if that was asked for."""
+    if not args.profile or distributed.rank() > 0:
+        return nullcontext()
+    return torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=3, warmup=2, active=5, repeat=1),
+        on_trace_ready=lambda profile: profile.export_chrome_trace(str(folder / "trace.json")),
+    )
+
+
+def run(trainer: Trainer, folder: Path) -> None:
+    """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
+    with make_report(trainer, folder) as report, make_profiler(trainer.args, folder) as profiler:
         with StopRequest() as stop:
-            while trainer.step < args.total_steps and not stop.requested:
+            stopped = False
+            while trainer.step < trainer.args.total_steps and not stopped:
                 trainer.update()
                 report.advance()
-                if trainer.step % args.steps_per_epoch == 0:
+                if profiler is not None:
+                    profiler.step()
+                if trainer.step % trainer.args.steps_per_epoch == 0:
                     metrics = trainer.end_epoch()
-                    if metrics["greedy"] < trainer.best_cost:
-                        trainer.best_cost = metrics["greedy"]
-                        trainer.save_best(folder / "best.safetensors", metrics)
-                    report.epoch(metrics)
+                    trainer.save_best(folder / "best.safetensors", metrics)
+                    report.epoch(metrics, trainer.problem, trainer.model, trainer.held_out)
                     trainer.save(folder / "last.safetensors")
-        if stop.requested:
+                stopped = distributed.any_of(stop.requested)
+        if stopped:
             trainer.save(folder / "last.safetensors")
             report.interrupted()
         else:
-            model, problem, _ = checkpoint.load_model(folder, trainer.device)
-            report.finished(problem, model, trainer.held_out)
+            report.finished(trainer.problem, folder / "best.safetensors", trainer.held_out)
 
 
-def to_json(args: Args) -> dict[str, Any]:
-    """Turn arguments into what JSON can hold."""
-    return {**dataclasses.asdict(args), "runs": str(args.runs), "resume": None}
-
-
-def from_json(values: dict[str, Any]) -> Args:
-    """Turn `to_json`'s result back into arguments."""
-    return Args(**{**values, "runs": Path(values["runs"]), "model": ModelConfig(**values["model"])})
+def explain(error: Exception, trainer: Trainer, folder: Path) -> Exception:
+    """Turn what can stop a run into an error that says how to go on."""
+    last = f"the checkpoint of epoch {trainer.epoch} is sound"
+    if isinstance(error, TrainingDivergedError):
+        path = folder / f"diverged-{distributed.rank()}.npz"
+        save_npz(path, error.problem, error.instance)
+        error.args = (
+            f"{error}; {last}, and the batch is in {path}. Start again with a lower --learning-rate, "
+            "or with --precision float32",
+        )
+    elif isinstance(error, RuntimeError) and distributed.lost(error):
+        return distributed.ProcessLostError(
+            f"another process of the run is gone; {last}. Go on with: torchrun "
+            f"--nproc-per-node={distributed.world_size()} agents/am_reinforce.py --resume {folder}"
+        )
+    return error
 
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
     keep_freed_memory()
     trainer, folder = set_up(args)
-    run(trainer, folder)
+    try:
+        run(trainer, folder)
+    except RuntimeError as error:
+        raise explain(error, trainer, folder) from error
+    distributed.stop()
     return folder
 
+
+EXPECTED = (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError, distributed.ProcessLostError)
 
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError) as error:
+    except EXPECTED as error:
         sys.exit(f"am_reinforce: {error}")
     except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
         sys.exit("am_reinforce: stopped at once; what was saved before is sound")

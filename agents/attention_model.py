@@ -121,34 +121,22 @@ class EncoderLayer(nn.Module):
         return torch.autocast(x.device.type, torch.bfloat16, enabled=self.bfloat16)
 
 
-class AttentionModel(nn.Module):
-    """Encoder and decoder of Kool et al. (2019), section 3.
+class Encoder(nn.Module):
+    """Encoder of Kool et al. (2019), section 3.1: node embeddings from the static observation.
 
     Args:
         features: Which observations to read.
         config: Sizes.
-        generator: Source of the initial weights.
     """
 
-    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+    def __init__(self, features: Features, config: ModelConfig) -> None:
         super().__init__()
         self.features = features
         self.config = config
-        d = config.embed_dim
-        self.embed_node = nn.Linear(2 + len(features.per_node), d)
+        self.embed_node = nn.Linear(2 + len(features.per_node), config.embed_dim)
         if features.depot:
-            self.embed_depot = nn.Linear(2, d)
-        else:  # the context before the first action, when there is no first and last node (eq. 4)
-            self.placeholder = nn.Parameter(torch.empty(len(features.context_nodes) * d))
+            self.embed_depot = nn.Linear(2, config.embed_dim)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
-        self.project_nodes = nn.Linear(d, 3 * d, bias=False)  # glimpse keys, glimpse values, logit keys
-        self.project_mean = nn.Linear(d, d, bias=False)
-        context_dim = len(features.context_nodes) * d + len(features.context_scalars)
-        self.project_context = nn.Linear(context_dim, d, bias=False)
-        self.project_glimpse = nn.Linear(d, d, bias=False)
-        if features.per_step:
-            self.project_step = nn.Linear(1, 3 * d, bias=False)
-        self.initialise(generator)
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
@@ -175,12 +163,43 @@ class AttentionModel(nn.Module):
             layer.bfloat16 = dtype == torch.bfloat16
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
-        """Embed the nodes of the static observation: (B, A, d)."""
+        """Embed the nodes of the static observation, each on its own: (B, A, d)."""
         columns = [observation["coords"], *(observation[key][..., None] for key in self.features.per_node)]
         if not self.features.depot:
             return self.embed_node(torch.cat(columns, dim=-1))
         customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
         return torch.cat([self.embed_depot(observation["coords"][:, :1]), customers], dim=1)
+
+    def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
+        """Embed the nodes of the static observation in the light of each other: (B, A, d)."""
+        x = self.embed(observation)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class AttentionModel(Encoder):
+    """Encoder and decoder of Kool et al. (2019), section 3.
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(features, config)
+        d = config.embed_dim
+        if not features.depot:  # the context before the first action, when there is no first and last node (eq. 4)
+            self.placeholder = nn.Parameter(torch.empty(len(features.context_nodes) * d))
+        self.project_nodes = nn.Linear(d, 3 * d, bias=False)  # glimpse keys, glimpse values, logit keys
+        self.project_mean = nn.Linear(d, d, bias=False)
+        context_dim = len(features.context_nodes) * d + len(features.context_scalars)
+        self.project_context = nn.Linear(context_dim, d, bias=False)
+        self.project_glimpse = nn.Linear(d, d, bias=False)
+        if features.per_step:
+            self.project_step = nn.Linear(1, 3 * d, bias=False)
+        self.initialise(generator)
 
     def encode(self, observation: dict[str, Tensor]) -> Encoding:
         """Encode B instances from their static observation.
@@ -190,9 +209,7 @@ class AttentionModel(nn.Module):
         than to queries later: W_c [h_first; h_last] = W_c1 h_first + W_c2 h_last, and
         (W_o g) . (W_l h) = g . (W_o' W_l h).
         """
-        x = self.embed(observation)
-        for layer in self.layers:
-            x = layer(x)
+        x = self.encode_nodes(observation)
         d, heads = self.config.embed_dim, self.config.num_heads
         key_weight, value_weight, logit_weight = self.project_nodes.weight.chunk(3)
         context_weights = self.project_context.weight[:, : len(self.features.context_nodes) * d].split(d, dim=1)
@@ -263,6 +280,26 @@ class AttentionModel(nn.Module):
         shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
         glimpse = merge_heads(weights @ encoding.values + shift)
         return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
+
+
+class Critic(Encoder):
+    """Predicts the cost of an instance from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(features, config)
+        self.hidden = nn.Linear(config.embed_dim, config.embed_dim)
+        self.value = nn.Linear(config.embed_dim, 1)
+        self.initialise(generator)
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return the predicted cost: (B, 1)."""
+        return self.value(F.relu(self.hidden(self.encode_nodes(observation).mean(dim=1))))
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

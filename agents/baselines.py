@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from scipy import stats
 from torch import Tensor
 
-from attention_model import AttentionModel
+import checkpoint
+import distributed
+from attention_model import AttentionModel, Critic
 from decoding import solve
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 
-EVALUATION_STREAM = 2  # see am_reinforce.stream
+EVALUATION_STREAM = 2  # see trainer.stream
 
 
 class Baseline(ABC):
@@ -35,7 +38,7 @@ class Baseline(ABC):
     force_starts = False
 
     @abstractmethod
-    def value(self, instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
         """Return what the sampled costs (B, K) are compared with; broadcasts to (B, K)."""
 
     def end_epoch(self, model: AttentionModel) -> dict[str, float]:
@@ -53,7 +56,7 @@ class Baseline(ABC):
 class NoBaseline(Baseline):
     """Plain REINFORCE."""
 
-    def value(self, instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
         return torch.zeros_like(cost)
 
 
@@ -64,8 +67,8 @@ class ExponentialBaseline(Baseline):
         self.decay = decay
         self.average = torch.tensor(float("nan"))  # before the first batch
 
-    def value(self, instance: Any, cost: Tensor) -> Tensor:
-        mean = cost.mean().cpu()
+    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+        mean = distributed.mean(cost.mean()).cpu()
         first = self.average.isnan()
         self.average = torch.where(first, mean, self.decay * self.average + (1 - self.decay) * mean)
         return self.average.to(cost.device)
@@ -100,10 +103,10 @@ class RolloutBaseline(Baseline):
         self.redraws = -1  # how often the evaluation instances were drawn, less one
         self.freeze(model)
 
-    def value(self, instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
         if self.warm_up is not None:
-            return self.warm_up.value(instance, cost)
-        return solve(self.frozen, self.problem, instance).cost[:, None]
+            return self.warm_up.value(problem, instance, cost)
+        return solve(self.frozen, problem, instance).cost[:, None]
 
     def freeze(self, model: AttentionModel, cost: Tensor | None = None) -> None:
         """Copy the model and draw new evaluation instances."""
@@ -118,7 +121,7 @@ class RolloutBaseline(Baseline):
         self.instance = to_backend(self.problem.generate(rng, self.size), "torch", str(device))
 
     def evaluate(self, model: AttentionModel) -> Tensor:
-        return solve(model, self.problem, self.instance).cost
+        return distributed.greedy_cost(model, self.problem, self.instance)
 
     def end_epoch(self, model: AttentionModel) -> dict[str, float]:
         self.warm_up = None
@@ -146,6 +149,39 @@ class RolloutBaseline(Baseline):
             self.warm_up.load({"average": tensors["warm_up"]})
 
 
+class CriticBaseline(Baseline):
+    """Cost predicted by a network of its own, which learns along (Kool et al. 2019, appendix B.2).
+
+    Args:
+        critic: The network, on the device of the instances.
+        learning_rate: Of its Adam.
+    """
+
+    def __init__(self, critic: Critic, learning_rate: float) -> None:
+        self.critic = critic
+        self.parallel = distributed.parallel(critic)
+        self.optimizer = torch.optim.Adam(critic.parameters(), learning_rate)
+
+    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+        with torch.enable_grad():
+            predicted = self.parallel(problem.observe_static(instance))  # (B, 1)
+            error = F.mse_loss(predicted.expand_as(cost), cost)
+        self.optimizer.zero_grad()
+        error.backward()
+        self.optimizer.step()
+        return predicted.detach()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            **checkpoint.prefixed("critic", self.critic.state_dict()),
+            **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.critic.load_state_dict(checkpoint.group(tensors, "critic"))
+        checkpoint.load_optimizer(self.optimizer, checkpoint.group(tensors, "optimizer"))
+
+
 class SharedBaseline(Baseline):
     """Mean cost of the other tours of the same instance: leave-one-out.
 
@@ -169,5 +205,5 @@ class SharedBaseline(Baseline):
         if self.force_starts and num_tours > problem.num_nodes:
             raise ValueError(f"{num_tours} forced starts, but {problem.name} has {problem.num_nodes} nodes")
 
-    def value(self, instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
         return (cost.sum(dim=1, keepdim=True) - cost) / (self.num_tours - 1)

@@ -125,6 +125,32 @@ def load_weights(model: AttentionModel, weights: dict[str, Tensor], path: Path) 
     model.load_state_dict(weights)
 
 
+def warm_start(model: AttentionModel, path: Path) -> str:
+    """Begin with the weights of another run, of any problem and size, wherever they fit.
+
+    Args:
+        model: Gets the weights whose name and shape it shares; the others stay as they are.
+        path: A checkpoint, or the folder of a run (then its best).
+
+    Returns:
+        What was kept and what is new, in a sentence.
+
+    Raises:
+        CheckpointError: The file cannot be read, or its network has other sizes.
+    """
+    if path.is_dir():
+        path = path / "best.safetensors"
+    tensors, header = load(path)
+    if header.get("model") != asdict(model.config):
+        raise CheckpointError(f"{path}: a network of {header.get('model')}; asked for is {asdict(model.config)}")
+    weights, expected = group(tensors, "model"), model.state_dict()
+    kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
+    new = [name for name in expected if name not in kept]
+    model.load_state_dict({**expected, **kept})
+    origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
+    return f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}"
+
+
 def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
     """Return the tensors of one group, their names without it."""
     prefix = name + "."

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
+import checkpoint
 from attention_model import AttentionModel
 from decoding import solve
 from routing_gym import render
@@ -22,6 +23,13 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.data.files import write_atomically
 from routing_gym.problem import Problem
 
+TAGS = {  # of TensorBoard, for what is not train/...
+    "greedy": "eval/greedy_cost",
+    "gap": "eval/gap",
+    "instances_per_second": "time/instances_per_second",
+    "epoch": "time/epoch",
+    "instances": "time/instances",
+}
 COLUMNS = ("epoch", "cost", "baseline", "greedy", "gap", "inst/s")
 
 
@@ -78,8 +86,10 @@ class Report:
         self.progress.advance(self.task)
         self.steps_since += 1
 
-    def epoch(self, metrics: dict[str, float]) -> None:
-        """Log and show the numbers of an epoch."""
+    def epoch(
+        self, metrics: dict[str, float], problem: Problem[Any, Any], model: AttentionModel, instance: Any
+    ) -> None:
+        """Log and show the numbers of an epoch, and how the model now solves the first instance."""
         now = time.perf_counter()
         speed = self.steps_since * self.batch_size / (now - self.since)
         self.since, self.steps_since = now, 0
@@ -88,7 +98,9 @@ class Report:
         with self.metrics_path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         for key, value in row.items():
-            self.writer.add_scalar(key, value, int(metrics["instances"]))
+            self.writer.add_scalar(TAGS.get(key, f"train/{key}"), value, int(metrics["instances"]))
+        picture = render.to_rgb_array(problem, *solve_first(problem, model, instance))
+        self.writer.add_image("eval/tour", picture, int(metrics["instances"]), dataformats="HWC")
         gap = f"{row['gap']:.2%}" if "gap" in row else "-"
         cells = (f"{row['epoch']:.0f}", f"{row['cost']:.4f}", f"{row['baseline']:.4f}", f"{row['greedy']:.4f}", gap)
         self.console.print("".join(f"{cell:>12}" for cell in (*cells, f"{speed:.0f}")))
@@ -106,13 +118,12 @@ class Report:
             f"Stopped and saved. Go on with: python agents/am_reinforce.py --resume {self.folder}", soft_wrap=True
         )
 
-    def finished(self, problem: Problem[Any, Any], model: AttentionModel, instance: Any) -> None:
+    def finished(self, problem: Problem[Any, Any], best_weights: Path, instance: Any) -> None:
         """Draw the learning curve and one solved instance, and say how to use the result."""
         self.progress.stop()
         self.draw_curve()
-        row = select(instance, slice(0, 1))
-        solved = solve(model, problem, row)
-        render.save(self.folder / "solution.png", problem, to_backend(row, "numpy"), solved.actions[0].tolist())
+        model, _, _ = checkpoint.load_model(best_weights, str(instance.coords.device))
+        render.save(self.folder / "solution.png", problem, *solve_first(problem, model, instance))
         best = min(self.rows, key=lambda row: row["greedy"])
         gap = f", {best['gap']:.2%} above the reference" if "gap" in best else ""
         self.console.print(
@@ -139,3 +150,32 @@ class Report:
         axes.legend()
         axes.grid(alpha=0.3)
         figure.savefig(self.folder / "curve.png", dpi=120)
+
+
+def solve_first(problem: Problem[Any, Any], model: AttentionModel, instance: Any) -> tuple[Any, list[int]]:
+    """Return the first instance, on NumPy, and the model's greedy tour of it."""
+    first = select(instance, slice(0, 1))
+    tour: list[int] = solve(model, problem, first).actions[0].tolist()
+    return to_backend(first, "numpy"), tour
+
+
+class SilentReport:
+    """Stands in for `Report` in all processes of a run but the first."""
+
+    def __enter__(self) -> SilentReport:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def advance(self) -> None:
+        pass
+
+    def epoch(self, *values: object) -> None:
+        pass
+
+    def interrupted(self) -> None:
+        pass
+
+    def finished(self, *values: object) -> None:
+        pass

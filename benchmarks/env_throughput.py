@@ -29,6 +29,7 @@ from rich.table import Table
 from hardware import describe_machine
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
 from routing_gym.env_arguments import draw_instances
+from routing_gym.sampling import sample_actions
 
 ROOT = Path(__file__).parents[1]
 BARS = {"TSP-50": 150, "CVRP-50": 75}  # times SyncVectorEnv that the native one must reach at 1,024 lanes
@@ -80,9 +81,8 @@ def configurations(args: Args, problem: str, lanes: int) -> list[Configuration]:
 
 
 def random_legal(rng: np.random.Generator, mask: Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Draw uniformly among the legal actions of each row."""
-    legal = to_numpy(mask)
-    return np.argmax(rng.random(legal.shape, dtype=np.float32) * legal, axis=1)
+    """Draw uniformly among the legal actions of each row, as NumPy."""
+    return to_numpy(sample_actions(mask, rng))
 
 
 def make_run(args: Args, configuration: Configuration) -> Callable[[int], float]:

@@ -1,11 +1,15 @@
-"""The original weights of Kool et al. (2019) on the paper's own test instances, beside the paper's table.
+"""How good the tours are, on the paper's own test instances: trained weights and classical solvers, beside the paper.
 
-    python benchmarks/solution_quality.py --weights ../shared/data/kool     # hours: see --samples
+    python benchmarks/solution_quality.py                                   # the weights in agents/weights
+    python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
 
-For each problem at n = 20: greedy decoding of all 10,000 instances, the best of 1,280 samples, and a
-classical solver on the first `--reference-size` instances. The solver's mean over all 10,000 is
-estimated with the greedy costs as a control variate, which shrinks its error about tenfold. Each
-problem's figures are written as soon as they are there, and are not computed again.
+For each problem and size: our weights (greedy; greedy from many starts under the eight symmetries of the
+square, or where the first node matters from the symmetries alone; best of many samples), the original weights
+of Kool et al. (2019), and a classical solver on the first instances only. The means over all instances of what
+ran on a few are estimated with the greedy costs as a control variate, which shrinks their error about tenfold.
+
+Each figure is written as soon as it is there, and is not computed again with the same settings: an interrupted
+run goes on where it was.
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +35,13 @@ from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
 from routing_gym.problems import make_problem
-from routing_gym.solvers import REFERENCES, make_solver
+from routing_gym.solvers import REFERENCES, Solver, make_solver
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "agents"))
 
+from attention_model import AttentionModel  # noqa: E402
+from checkpoint import load_model  # noqa: E402
 from decoding import Decoding, solve  # noqa: E402
 from import_original import load_original  # noqa: E402
 from tuning import keep_freed_memory  # noqa: E402
@@ -46,32 +54,44 @@ FOLDERS = {
     "PCTSP": "pctsp_det_20",
     "SPCTSP": "pctsp_stoch_20",
 }
-PAPER = {  # table 1, n = 20: greedy, best of 1,280 samples, best known; OP is a prize
-    "TSP": (3.85, 3.84, 3.84),
-    "CVRP": (6.40, 6.25, 6.10),
-    "SDVRP": (6.39, 6.25, None),
-    "OP": (5.19, 5.30, 5.39),
-    "PCTSP": (3.18, 3.15, 3.13),
-    "SPCTSP": (3.26, None, None),
+PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best known; OP is a prize
+    "TSP-20": (3.85, 3.84, 3.84),
+    "TSP-50": (5.80, 5.73, 5.70),
+    "TSP-100": (8.12, 7.94, 7.76),
+    "CVRP-20": (6.40, 6.25, 6.10),
+    "CVRP-50": (10.98, 10.62, 10.38),
+    "CVRP-100": (16.80, 16.23, 15.65),
+    "SDVRP-20": (6.39, 6.25, None),
+    "SDVRP-50": (10.92, 10.59, None),
+    "OP-20": (5.19, 5.30, 5.39),
+    "OP-50": (15.64, 16.07, 16.17),
+    "PCTSP-20": (3.18, 3.15, 3.13),
+    "PCTSP-50": (4.60, 4.52, 4.48),
+    "PCTSP-100": (6.25, 6.08, 5.98),
+    "SPCTSP-20": (3.26, None, None),
+    "SPCTSP-50": (4.65, None, None),
 }
+TIME_LIMITS = {"fast-tsp": {20: 0.05, 50: 0.05, 100: 0.05}, "hygese": {20: 0.1, 50: 0.3, 100: 1.0}}  # seconds
 
 
 @dataclass(frozen=True)
 class Args:
     """Arguments of the benchmark."""
 
-    weights: Path
+    weights: Path | None = None
     """Folder with tsp_20/epoch-99.pt etc., as the original code releases them."""
-    problems: tuple[str, ...] = tuple(FOLDERS)
-    """What to measure."""
+    own: Path = ROOT / "agents" / "weights"
+    """Folder with tsp-20.safetensors etc."""
+    sets: tuple[str, ...] = tuple(PAPER)
+    """What to measure: problem and size."""
     size: int = 10_000
     """Instances to decode."""
     samples: int = 1280
-    """Sampled tours per instance; 0 leaves the column out."""
+    """Sampled tours per instance; 0 leaves the columns out."""
     sampling_size: int = 10_000
-    """Instances to sample for; where fewer than all, the mean over all is estimated as the solver's is."""
-    reference_size: int = 200
-    """Instances for the classical solver; 0 leaves the column out."""
+    """Instances to sample for."""
+    reference_size: tuple[int, int, int] = (200, 100, 40)
+    """Instances for the classical solver where n = 20, 50 and 100; 0 leaves them out."""
     batch_size: int = 10_240
     """Tours decoded at a time."""
     workers: int = 2
@@ -80,91 +100,168 @@ class Args:
     """Where the figures go."""
 
 
-def decode(args: Args, name: str, decoding: Decoding, label: str, size: int) -> tuple[FloatArray, float]:
-    """Return the costs of the first instances, rescored by `objective`, and the seconds it took."""
-    model = load_original(args.weights / FOLDERS[name] / "epoch-99.pt", name)
-    problem = make_problem(name, 20)
-    instance = to_backend(select(paper_test_set(name, 20, size=args.size), slice(0, size)), "torch")
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(f"{name} {label}", total=size)
-        started = time.perf_counter()
-        found = solve(
-            model,
-            problem,
-            instance,
-            decoding,
-            torch.Generator().manual_seed(1234),
-            args.batch_size,
-            lambda done: progress.advance(task, done),
+@dataclass(frozen=True)
+class TestSet:
+    """One problem and size, and the weights there are for it."""
+
+    args: Args
+    name: str
+    num_nodes: int
+
+    @property
+    def original(self) -> Path | None:
+        """The original weights, of n = 20."""
+        return self.args.weights and self.args.weights / FOLDERS[self.name] / "epoch-99.pt"
+
+    @property
+    def own(self) -> Path | None:
+        """Our weights for this size."""
+        path = self.args.own / f"{self.name.lower()}-{self.num_nodes}.safetensors"
+        return path if path.exists() else None
+
+    def decode(self, weights: Path, decoding: Decoding, size: int) -> tuple[FloatArray, float]:
+        """Return the costs of the first instances, rescored by `objective`, and the seconds per instance."""
+        problem = make_problem(self.name, self.num_nodes)
+        instance = to_backend(select(self.instances(), slice(0, size)), "torch")
+        generator = torch.Generator().manual_seed(1234)
+        with Progress(console=Console(stderr=True)) as progress:
+            task = progress.add_task(f"{self.name}-{self.num_nodes} {weights.name} {decoding.num_tours}", total=size)
+            started = time.perf_counter()
+            found = solve(
+                load(self.name, weights),
+                problem,
+                instance,
+                decoding,
+                generator,
+                self.args.batch_size,
+                lambda done: progress.advance(task, done),
+            )
+            seconds = time.perf_counter() - started
+        return problem.objective(instance, found.actions).numpy(), seconds / size
+
+    def instances(self) -> Any:
+        """Return the paper's instances."""
+        return paper_test_set(self.name, self.num_nodes, size=self.args.size)
+
+    def sampled(self, weights: Path) -> dict[str, Any]:
+        """Measure the best of many samples."""
+        size = min(self.args.sampling_size, self.args.size)
+        cost, seconds = self.decode(weights, Decoding(self.args.samples, sample=True), size)
+        return self.figures(cost, seconds, weights)
+
+    def figures(self, cost: FloatArray, seconds: float, control: Path) -> dict[str, Any]:
+        """Return mean and time; the mean of a part by the greedy costs of some weights as control variate."""
+        if len(cost) == self.args.size:
+            mean = mean_interval(cost)
+        else:
+            greedy, _ = self.greedy(control)
+            mean = controlled_mean(cost, greedy[: len(cost)], float(greedy.mean()))
+        return {"mean": mean, "instances": len(cost), "seconds_per_instance": seconds}
+
+    @cache  # noqa: B019  (a few test sets live as long as the program)
+    def greedy(self, weights: Path) -> tuple[FloatArray, float]:
+        """Decode all instances greedily."""
+        return self.decode(weights, Decoding(), self.args.size)
+
+    def searched(self, weights: Path) -> dict[str, Any]:
+        """Measure greedy decoding from many starts, where the problem allows, under the eight symmetries."""
+        any_start = make_problem(self.name, self.num_nodes).any_first_node
+        decoding = Decoding(self.num_nodes, force_starts=True, symmetries=8) if any_start else Decoding(symmetries=8)
+        return self.figures(*self.decode(weights, decoding, self.args.size), weights)
+
+    def solver(self) -> Solver:
+        """Return the reference solver with its time for this size."""
+        name = REFERENCES[self.name]
+        limits = TIME_LIMITS.get(name)
+        return make_solver(name, **({"time_limit": limits[self.num_nodes]} if limits else {}))
+
+    def reference_size(self) -> int:
+        """Return how many instances the reference solver gets."""
+        return dict(zip((20, 50, 100), self.args.reference_size, strict=True))[self.num_nodes]
+
+    def reference(self) -> dict[str, Any]:
+        """Solve the first instances with the reference solver.
+
+        Raises:
+            RuntimeError: It failed on some.
+        """
+        solver, size = self.solver(), self.reference_size()
+        solution = solver.solve(
+            make_problem(self.name, self.num_nodes),
+            select(self.instances(), slice(0, size)),
+            seed=1234,
+            num_workers=self.args.workers,
+            progress=True,
         )
-        seconds = time.perf_counter() - started
-    return problem.objective(instance, found.actions).numpy(), seconds
+        if solution.failed.any():
+            raise RuntimeError(f"{solver.name} failed on {solution.failed.sum()} instances: {set(solution.status)}")
+        control = self.own or self.original
+        assert control is not None
+        return {**self.figures(solution.cost, float(solution.seconds.mean()), control), "solver": solver.label}
+
+    def measurements(self) -> Iterator[tuple[str, dict[str, Any], Any]]:
+        """Yield the columns that can be measured: name, settings, and a function that measures."""
+        size = {"size": self.args.size}
+        samples = {**size, "samples": self.args.samples, "sampling_size": self.args.sampling_size}
+        choice = self.name != "SPCTSP"  # among tours, by prizes that show only on the way: not legitimate
+        for prefix, weights in (("original ", self.original if self.num_nodes == 20 else None), ("", self.own)):
+            if weights is None:
+                continue
+            yield f"{prefix}greedy", size, lambda w=weights: self.figures(*self.greedy(w), w)
+            if self.args.samples and choice:
+                yield f"{prefix}sampling", samples, lambda w=weights: self.sampled(w)
+            if not prefix and choice:
+                yield "search", size, lambda w=weights: self.searched(w)
+        if self.reference_size() and (self.own or self.original):
+            yield "reference", {**size, "reference_size": self.reference_size()}, self.reference
 
 
-def measure(args: Args, name: str) -> dict[str, Any]:
-    """Measure all columns of one problem."""
-    greedy, seconds = decode(args, name, Decoding(), "greedy", args.size)
-    figures: dict[str, Any] = {"greedy": mean_interval(greedy), "greedy_instances_per_second": args.size / seconds}
-    if args.samples and name != "SPCTSP":  # to choose among tours by the revealed prizes would be cheating
-        size = min(args.sampling_size, args.size)
-        best, seconds = decode(args, name, Decoding(args.samples, sample=True), f"best of {args.samples}", size)
-        whole = size == args.size
-        mean = mean_interval(best) if whole else controlled_mean(best, greedy[:size], float(greedy.mean()))
-        figures |= {"sampling": mean, "sampling_seconds_per_instance": seconds / size}
-    if args.reference_size and name in REFERENCES:
-        figures |= reference(args, name, greedy)
-    return figures
+@cache
+def load(name: str, weights: Path) -> AttentionModel:
+    """Read weights, ours or the original code's."""
+    return load_original(weights, name) if weights.suffix == ".pt" else load_model(weights)[0]
 
 
-def reference(args: Args, name: str, greedy: FloatArray) -> dict[str, Any]:
-    """Solve the first instances, and estimate the solver's mean over all of them from the greedy costs."""
-    problem = make_problem(name, 20)
-    instance = select(paper_test_set(name, 20, size=args.size), slice(0, args.reference_size))
-    solver = make_solver(REFERENCES[name])
-    solution = solver.solve(problem, instance, seed=1234, num_workers=args.workers, progress=True)
-    if solution.failed.any():
-        raise RuntimeError(f"{solver.name} failed on {solution.failed.sum()} instances: {set(solution.status)}")
-    return {
-        "reference_solver": solver.label,
-        "reference": controlled_mean(solution.cost, greedy[: args.reference_size], float(greedy.mean())),
-        "reference_seconds_per_instance": float(solution.seconds.mean()),
-    }
+def cell(figures: dict[str, Any] | None) -> str:
+    """Show a mean with its 95 % half-width; prizes positive."""
+    if figures is None:
+        return "-"
+    value, low, high = figures["mean"]
+    return f"{abs(value):.3f} ± {(high - low) / 2:.3f}"
 
 
-def show(name: str, figures: dict[str, Any]) -> tuple[str, ...]:
-    """Return a row of the table: ours with 95 % half-widths, beside the paper's; prizes positive."""
-
-    def ours(column: str) -> str:
-        if column not in figures:
-            return "-"
-        value, low, high = figures[column]
-        return f"{abs(value):.3f} ± {(high - low) / 2:.3f}"
-
-    paper = ("-" if value is None else f"{value:.2f}" for value in PAPER[name])
-    cells = zip(map(ours, ("greedy", "sampling", "reference")), paper, strict=True)
-    return name, *(cell for pair in cells for cell in pair), figures.get("reference_solver", "-")
+def show(results: dict[str, Any]) -> None:
+    """Print the table."""
+    columns = ("greedy", "starts x 8", "sampling", "original greedy", "original sampling", "reference", "solver")
+    table = Table("set", *columns, *(f"paper: {name}" for name in ("greedy", "sampling", "best known")))
+    for name, row in results.items():
+        ours = [row.get(key) for key in ("greedy", "search", "sampling", "original greedy", "original sampling")]
+        known = ("-" if value is None else f"{value:.2f}" for value in PAPER[name])
+        reference = row.get("reference")
+        table.add_row(name, *map(cell, [*ours, reference]), reference["solver"] if reference else "-", *known)
+    Console(width=200).print(table)
 
 
 def main(args: Args) -> dict[str, Any]:
-    """Measure what is not there yet, problem by problem; print the table."""
+    """Measure what is not there yet; print the table."""
     keep_freed_memory()
-    names = ("size", "samples", "sampling_size", "reference_size")
-    settings = {name: getattr(args, name) for name in names}
-    results = json.loads(args.out.read_text()) if args.out.exists() else {"settings": settings, "problems": {}}
-    if results["settings"] != settings:
-        raise ValueError(f"{args.out} holds figures for {results['settings']}, not {settings}; move it away first")
+    if unknown := [name for name in args.sets if name not in PAPER]:
+        raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(PAPER)}")
+    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    for name in args.problems:
-        if name not in results["problems"]:
-            results["problems"][name] = {**measure(args, name), "machine": describe_machine()}
-            write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
-    columns = ("greedy", "paper", f"best of {args.samples}", "paper (1280)", "reference", "paper", "solver")
-    table = Table("problem", *columns)
-    for name in args.problems:
-        table.add_row(*show(name, results["problems"][name]))
-    Console(width=140).print(table)
+    for name in args.sets:
+        problem, _, num_nodes = name.partition("-")
+        for column, settings, measure in TestSet(args, problem, int(num_nodes)).measurements():
+            row = results.setdefault(name, {})
+            if row.get(column, {}).get("settings") != settings:
+                row[column] = {**measure(), "settings": settings, "machine": describe_machine()}
+                write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
+    show(results)
     return results
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"solution_quality: {error}")

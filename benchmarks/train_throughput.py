@@ -31,6 +31,7 @@ import am_reinforce  # noqa: E402
 from attention_model import AttentionModel  # noqa: E402
 from decoding import solve  # noqa: E402
 from hardware import describe_machine  # noqa: E402
+from trainer import Trainer  # noqa: E402
 from tuning import keep_freed_memory  # noqa: E402
 
 
@@ -97,7 +98,7 @@ def measure(args: Args, env_id: str, baseline: str, precision: str, threads: int
         baseline_size=args.batch_size,
         held_out=args.batch_size,
     )
-    trainer = am_reinforce.Trainer(settings)
+    trainer = Trainer(settings)
     trainer.baseline.end_epoch(trainer.model)  # ends the warm-up of the rollout baseline
     times = []
     for _ in range(args.steps + 2):

@@ -24,6 +24,7 @@ from routing_gym.problems import (
     TSPInstance,
     make_problem,
 )
+from routing_gym.sampling import sample_actions
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "SPCTSPInstance",
     "TSPInstance",
     "make_problem",
+    "sample_actions",
 ]
 
 SIZES = (10, 20, 50, 100, 200, 500, 1000)  # numbers of nodes that have an id of their own

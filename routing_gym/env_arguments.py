@@ -12,7 +12,7 @@ import numpy as np
 from routing_gym.arrays import concatenate, normalise, to_numpy
 from routing_gym.episodes import AnyProblem
 from routing_gym.problem import Problem
-from routing_gym.problems import make_problem
+from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import match_distances
 
 Generator = Callable[[np.random.Generator, int], Any]  # as `Problem.generate`
@@ -37,8 +37,15 @@ def resolve_problem(
     try:
         return make_problem(problem, num_nodes, **settings)
     except TypeError as error:
+        known = [field.name for field in dataclasses.fields(PROBLEMS[problem])]  # type: ignore[arg-type]
+        unknown = [name for name in settings if name not in known]
+        if not unknown:
+            raise
         own = [name for name in inspect.signature(env_class).parameters if name != "settings"]
-        raise TypeError(f"{error}. Other keywords of {env_class.__name__}: {', '.join(own)}") from error
+        raise TypeError(  # in Python's words first: TorchRL's GymEnv tries `frameskip`, and reads them
+            f"{env_class.__name__} got an unexpected keyword argument {unknown[0]!r}: {error}. "
+            f"Other keywords of {env_class.__name__}: {', '.join(own)}"
+        ) from error
 
 
 def check_render_mode(env_class: Any, render_mode: str | None) -> str | None:

@@ -82,6 +82,7 @@ class RoutingVectorEnv(VectorEnv[Observation, Array, Array]):
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(type(self), render_mode)
         self.backend = backend
+        self.device = device
         self.on_illegal = on_illegal
         self.copy = copy
         self.generator = generator

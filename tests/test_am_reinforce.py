@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +25,9 @@ import solve as solve_script
 from am_reinforce import Args
 from attention_model import ModelConfig
 from baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
+from routing_gym.data import load_npz
 from routing_gym.problems import PROBLEMS
+from trainer import Trainer, TrainingDivergedError, choose_device
 
 AGENTS = Path(am_reinforce.__file__).parent
 TINY = Args(
@@ -37,6 +43,20 @@ TINY = Args(
     threads=1,
 )
 TIMING = {"instances_per_second"}  # the one thing in the log that no two runs share
+SMALL = ["--env-id", "routing/TSP-10", "--batch-size", "8", "--steps-per-epoch", "5", "--held-out", "8"]
+SMALL += ["--baseline-size", "8", "--embed-dim", "16", "--threads", "1", "--name", "run"]  # for a process of its own
+
+
+def start(command: list) -> subprocess.Popen:
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def wait_for_epoch(process: subprocess.Popen, epoch: int) -> None:
+    for line in process.stdout:
+        if line.split()[:1] == [str(epoch)]:  # its row of the table
+            return
+    pytest.fail(f"the run ended with status {process.wait()} before epoch {epoch}")
 
 
 @pytest.fixture
@@ -46,14 +66,14 @@ def tiny(tmp_path):
 
 def stop_after(monkeypatch, steps: int) -> None:
     """Have the process interrupted, as by Ctrl-C, in the middle of a step."""
-    update = am_reinforce.Trainer.update
+    update = Trainer.update
 
     def interrupted_update(trainer):
         update(trainer)
         if trainer.step == steps:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(am_reinforce.Trainer, "update", interrupted_update)
+    monkeypatch.setattr(Trainer, "update", interrupted_update)
 
 
 def logged(folder: Path) -> list[dict]:
@@ -68,6 +88,7 @@ def logged(folder: Path) -> list[dict]:
         ("rollout", "float32"),
         ("rollout", "bfloat16"),
         ("exponential", "float32"),
+        ("critic", "float32"),
         ("shared", "float32"),
         ("none", "float32"),
     ],
@@ -113,11 +134,11 @@ def test_same_seed_same_weights_other_seed_other_weights(tiny):
 
 def test_rollout_baseline_is_replaced_only_by_a_better_policy(tiny):
     """The t-test of a policy against itself finds no difference; against a trained one it does."""
-    trainer = am_reinforce.Trainer(replace(tiny, baseline="rollout"))
+    trainer = Trainer(replace(tiny, baseline="rollout"))
     baseline = trainer.baseline
     assert isinstance(baseline, RolloutBaseline)
     assert baseline.end_epoch(trainer.model) == {"baseline_p_value": 1.0, "baseline_replaced": 0.0}
-    shared = am_reinforce.Trainer(replace(tiny, baseline="shared", steps_per_epoch=40, batch_size=32))
+    shared = Trainer(replace(tiny, baseline="shared", steps_per_epoch=40, batch_size=32))
     for _ in range(60):
         shared.update()
     before = baseline.frozen_cost.mean()
@@ -134,29 +155,22 @@ def test_baseline_values_by_hand():
     first batch mean 3 and moves to 0.8 x 3 + 0.2 x 8 = 4 after a batch of mean 8."""
     cost = torch.tensor([[1.0, 2.0, 6.0]])
     shared = SharedBaseline(PROBLEMS["OP"](5), 3)
-    assert shared.value(None, cost).tolist() == [[4.0, 3.5, 1.5]]
+    assert shared.value(None, None, cost).tolist() == [[4.0, 3.5, 1.5]]
     assert not SharedBaseline(PROBLEMS["OP"](5), 3, force_starts=True).force_starts
     assert SharedBaseline(PROBLEMS["TSP"](5), 3, force_starts=True).force_starts
     average = ExponentialBaseline()
-    assert average.value(None, cost).item() == pytest.approx(3.0)
-    assert average.value(None, torch.tensor([[8.0]])).item() == pytest.approx(4.0)
-    assert NoBaseline().value(None, cost).tolist() == [[0.0, 0.0, 0.0]]
+    assert average.value(None, None, cost).item() == pytest.approx(3.0)
+    assert average.value(None, None, torch.tensor([[8.0]])).item() == pytest.approx(4.0)
+    assert NoBaseline().value(None, None, cost).tolist() == [[0.0, 0.0, 0.0]]
 
 
-def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path, number):
     """Ctrl-C on the real process: exit status 0, a checkpoint, and the command that resumes."""
-    command = [sys.executable, AGENTS / "am_reinforce.py", "--env-id", "routing/TSP-10", "--batch-size", "8"]
-    command += ["--steps-per-epoch", "5", "--epochs", "100000", "--held-out", "8", "--baseline-size", "8"]
-    command += ["--runs", tmp_path, "--name", "run", "--embed-dim", "16", "--threads", "1"]
-    environment = {**os.environ, "COLUMNS": "200"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.split()[:1] == ["2"]:  # the row of epoch 2
-                break
-        process.send_signal(signal.SIGINT)
+    command = [sys.executable, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "100000", "--runs", tmp_path]
+    with start(command) as process:
+        wait_for_epoch(process, 2)
+        process.send_signal(number)
         rest = process.stdout.read()
     assert process.returncode == 0, rest
     assert f"--resume {tmp_path / 'run'}" in rest
@@ -179,14 +193,20 @@ def test_folder_that_cannot_be_made(tiny, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_diverging_training_stops_and_keeps_the_checkpoint(tiny):
+def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
     """A learning rate of 1e30 throws the weights out of the range of float32 in the first step."""
     folder = am_reinforce.main(replace(tiny, epochs=1, name="sound"))
     before = (folder / "last.safetensors").read_bytes()
-    trainer = am_reinforce.Trainer(replace(tiny, learning_rate=1e30))
-    with pytest.raises(am_reinforce.TrainingDivergedError, match="is not finite; .* lower --learning-rate"):
-        am_reinforce.run(trainer, folder)
+    diverging = replace(tiny, learning_rate=1e30, name="diverging")
+    with pytest.raises(TrainingDivergedError, match="gradient of step 1 is not finite"):
+        am_reinforce.run(Trainer(diverging), folder)
     assert (folder / "last.safetensors").read_bytes() == before
+    with pytest.raises(TrainingDivergedError, match=r"batch is in .*diverged-0.npz. .* lower --learning-rate"):
+        am_reinforce.main(diverging)
+    _, batch = load_npz(tiny.runs / "diverging" / "diverged-0.npz")
+    trainer = Trainer(diverging)
+    trainer.step = 1
+    assert np.array_equal(batch.coords, trainer.draw(trainer.problem)[0].coords)
 
 
 def test_log_cut_short_by_a_kill(tiny, monkeypatch):
@@ -198,6 +218,79 @@ def test_log_cut_short_by_a_kill(tiny, monkeypatch):
         file.write('{"epoch": 3, "inst')
     am_reinforce.main(Args(resume=folder))
     assert [row["epoch"] for row in logged(folder)] == [1, 2, 3, 4]
+
+
+def kill_fifty_times(args: Args, seconds: float) -> None:
+    """Start a run, kill it after up to so many seconds, resume it, kill it...; print where it began each time."""
+    importlib.import_module("torch._dynamo")  # two seconds, which each child would spend when it makes its Adam
+    folder, rng = args.runs / args.name, np.random.default_rng(1)
+    for _ in range(50):
+        if (folder / "last.safetensors").exists():
+            print("began at step", checkpoint.load(folder / "last.safetensors")[1]["step"], flush=True)
+            args = Args(resume=folder)
+        else:  # killed between making the folder and writing into it
+            shutil.rmtree(folder, ignore_errors=True)
+        process = multiprocessing.get_context("fork").Process(target=am_reinforce.main, args=(args,))
+        process.start()
+        process.join(rng.uniform(0, seconds))
+        process.kill()
+        process.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes that have imported torch, fifty times")
+def test_fifty_kills_change_nothing(tiny):
+    """Killed at fifty random moments and resumed each time, a run ends with the weights of an undisturbed one."""
+    args = replace(tiny, env_id="routing/CVRP-10", epochs=40, steps_per_epoch=2)
+    started = time.perf_counter()
+    whole = am_reinforce.main(replace(args, name="whole"))
+    seconds = (time.perf_counter() - started) / 6
+    call = f"from test_am_reinforce import *; from pathlib import *; kill_fifty_times({replace(args, name='killed')}, "
+    call += f"{seconds})"
+    paths = os.pathsep.join([str(AGENTS), str(AGENTS.parent), str(Path(__file__).parent)])
+    killed = subprocess.run(
+        [sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert killed.returncode == 0, killed.stderr
+    began = {line for line in killed.stdout.splitlines() if line.startswith("began")}
+    assert len(began) > 5, killed.stdout  # it did get on between the kills
+    am_reinforce.main(Args(resume=tiny.runs / "killed"))
+    for file in ("last.safetensors", "best.safetensors"):
+        expected, found = (checkpoint.load(tiny.runs / name / file)[0] for name in ("whole", "killed"))
+        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+    assert logged(whole) == logged(tiny.runs / "killed")
+
+
+def test_warm_start_keeps_what_fits(tiny, capsys):
+    """TSP-10 to TSP-12 keeps all; CVRP to SDVRP adds the projection of what is left; other sizes are refused."""
+    small = replace(tiny, epochs=1, baseline="none")
+    tsp = am_reinforce.main(replace(small, name="tsp"))
+    cvrp = am_reinforce.main(replace(small, env_id="routing/CVRP-10", name="cvrp"))
+    same = Trainer(replace(tiny, env_id="routing/TSP", env_kwargs={"num_nodes": "12"}, init_from=tsp))
+    assert same.started_from.endswith("of TSP with 10 nodes; new: none")
+    weights = checkpoint.group(checkpoint.load(tsp / "best.safetensors")[0], "model")
+    assert all(torch.equal(value, weights[name]) for name, value in same.model.state_dict().items())
+    am_reinforce.main(replace(small, env_id="routing/SDVRP-10", init_from=cvrp / "best.safetensors", name="sdvrp"))
+    assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
+    with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
+        Trainer(replace(tiny, init_from=tsp, model=ModelConfig(embed_dim=32)))
+
+
+def test_range_of_sizes(tiny):
+    """Batches of 5 to 8 nodes, each size drawn; the problem's own rules, such as capacities, follow the size."""
+    trainer = Trainer(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8)))
+    drawn = []
+    for trainer.step in range(40):
+        problem = trainer.batch_problem()
+        assert problem == PROBLEMS["CVRP"](problem.num_nodes)
+        drawn.append(problem.num_nodes)
+    assert set(drawn) == {5, 6, 7, 8}
+    folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
+    assert checkpoint.load_model(folder)[1].num_nodes == 10
+
+
+def test_profile(tiny):
+    folder = am_reinforce.main(replace(tiny, profile=True))
+    assert "traceEvents" in json.loads((folder / "trace.json").read_text())
 
 
 def test_resume_refuses_other_arguments(tiny):
@@ -221,6 +314,8 @@ def test_resume_of_a_finished_run_changes_nothing(tiny):
         ({"batch_size": -1}, "--batch-size must be at least 1"),
         ({"learning_rate": 0.0}, "--learning-rate must be positive"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
+        ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest number of nodes, got \(20, 10\)"),
+        ({"sizes": (3, 10), "force_starts": True}, "4 forced starts, but --sizes goes down to 3"),
     ],
 )
 def test_bad_arguments(changes, message):
@@ -244,9 +339,9 @@ def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
 
 def test_cuda_where_there_is_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert am_reinforce.choose_device("auto") == "cpu"
+    assert choose_device("auto") == "cpu"
     with pytest.raises(ValueError, match="--device cuda: torch finds no CUDA device here"):
-        am_reinforce.choose_device("cuda")
+        choose_device("cuda")
 
 
 def test_resume_takes_a_run(tmp_path):
@@ -260,9 +355,7 @@ def test_shared_baseline_needs_two_tours(tiny):
 
 
 def test_problem_settings_from_the_command_line(tiny):
-    trainer = am_reinforce.Trainer(
-        replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"})
-    )
+    trainer = Trainer(replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"}))
     assert trainer.problem == PROBLEMS["OP"](10, prize="uniform", max_length=1.5)
 
 

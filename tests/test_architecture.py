@@ -12,11 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (  # each may import from itself and from those before it
-    ("arrays",),
+    ("arrays", "sampling"),
     ("problem",),
     ("problems",),
     ("rollout", "envs", "env_arguments", "episodes", "vector_envs", "data", "render", "solvers"),
-    ("evaluate",),
+    ("evaluate", "wrappers"),
     ("integrations", "testing"),
     ("__init__",),  # the public names
     ("agents", "benchmarks"),
@@ -24,6 +24,7 @@ LAYERS = (  # each may import from itself and from those before it
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 OPTIONAL = (
     *("torch", "safetensors", "tensorboard", "tyro", "rich", "matplotlib", "stable_baselines3", "sb3_contrib"),
+    *("torchrl", "tensordict"),
     *("scipy", "fast_tsp", "hygese", "ortools", "pyvrp", "numba"),
 )
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))

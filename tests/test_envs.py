@@ -80,7 +80,7 @@ def test_a_problem_can_be_passed():
         (
             {"num_nodes": 10, "capacity": 9},
             TypeError,
-            "TSP has no setting capacity; it has none. Other keywords of .*: pro",
+            "an unexpected keyword argument 'capacity': TSP has no setting capacity; it has none. Other .*: pro",
         ),
         (
             {"num_nodes": 10, "rewards": "dense"},

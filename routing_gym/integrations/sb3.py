@@ -9,10 +9,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import InvalidAction
-from gymnasium.vector import AutoresetMode
 
 from routing_gym.arrays import concatenate, select
 from routing_gym.env_arguments import check_options
+from routing_gym.integrations.vector_env import make_vector_env
 from routing_gym.problems.geometry import match_distances
 from routing_gym.vector_envs import RoutingVectorEnv
 
@@ -26,6 +26,7 @@ Observation = dict[str, npt.NDArray[Any]]
 Info = dict[str, Any]
 
 METHODS = ("action_masks", "render")  # that env_method calls
+NEEDS = {"backend": "numpy", "autoreset_mode": "SameStep", "copy": True}  # it keeps observations until the next step
 PER_LANE = ("tour", "np_random", "np_random_seed")  # attributes with one entry per lane
 
 
@@ -59,7 +60,7 @@ class RoutingVecEnv(VecEnv):
     """
 
     def __init__(self, env: str | RoutingVectorEnv, num_envs: int | None = None, **settings: Any) -> None:
-        self.vector_env = make_vector_env(env, num_envs, settings)
+        self.vector_env = make_vector_env("RoutingVecEnv", "Stable-Baselines3", env, num_envs, settings, NEEDS)
         space = self.vector_env.single_observation_space
         super().__init__(self.vector_env.num_envs, space, self.vector_env.single_action_space)
         self.metadata = self.vector_env.metadata
@@ -180,33 +181,6 @@ class RoutingVecEnv(VecEnv):
 
     def close(self) -> None:
         self.vector_env.close()
-
-
-def make_vector_env(env: str | RoutingVectorEnv, num_envs: int | None, settings: dict[str, Any]) -> RoutingVectorEnv:
-    """Make or check the environment that `RoutingVecEnv` steps; see there."""
-    if isinstance(env, str):
-        if num_envs is None:
-            raise TypeError(f'num_envs is missing; as in RoutingVecEnv("{env}", num_envs=64)')
-        made = gym.make_vec(env, num_envs, **{"autoreset_mode": "SameStep", **settings})
-    elif num_envs is not None or settings:
-        given = [*(["num_envs"] if num_envs is not None else []), *settings]
-        raise TypeError(f"{', '.join(given)}: only with an id; the {type(env).__name__} passed has its own")
-    else:
-        made = env
-    if not isinstance(made, RoutingVectorEnv):
-        raise TypeError(
-            f"env: expected an id such as 'routing/TSP-50', or a RoutingVectorEnv without wrappers; "
-            f"got {type(made).__name__}"
-        )
-    checks = (
-        ("backend", made.backend, "numpy"),
-        ("autoreset_mode", made.autoreset_mode.value, AutoresetMode.SAME_STEP.value),
-        ("copy", made.copy, True),  # Stable-Baselines3 keeps observations until after the next step
-    )
-    for name, found, needed in checks:
-        if found != needed:
-            raise ValueError(f"Stable-Baselines3 needs {name}={needed!r}, got {found!r}; pass {name}={needed!r}")
-    return made
 
 
 def split(info: Info, lanes: npt.NDArray[np.intp]) -> list[Info]:

@@ -1,0 +1,115 @@
+"""Training on several processes, as `torchrun` starts them. With one process every function is the identity."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from attention_model import AttentionModel
+from decoding import solve
+from routing_gym.arrays import select
+from routing_gym.problem import Problem
+
+T = TypeVar("T")
+
+
+class ProcessLostError(RuntimeError):
+    """Another process of the run is gone."""
+
+
+def start(device: str) -> str:
+    """Join the other processes, if `torchrun` started this one; return the device of this process."""
+    if not dist.is_torchelastic_launched():
+        return device
+    if not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
+    if device != "cuda":
+        return device
+    device = f"cuda:{os.environ['LOCAL_RANK']}"
+    torch.cuda.set_device(device)
+    return device
+
+
+def stop() -> None:
+    """Leave the other processes, in good order."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def world_size() -> int:
+    """Return the number of processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process; 0 logs and saves."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def parallel(module: nn.Module) -> nn.Module:
+    """Average the gradients of a module over the processes, in torch's DistributedDataParallel."""
+    return nn.parallel.DistributedDataParallel(module) if dist.is_initialized() else module
+
+
+def mean(x: Tensor) -> Tensor:
+    """Average a tensor over the processes."""
+    if not dist.is_initialized():
+        return x
+    total = x.clone()
+    dist.all_reduce(total)
+    return total / world_size()
+
+
+def any_of(flag: bool) -> bool:
+    """Say whether the flag is set in any process."""
+    if not dist.is_initialized():
+        return flag
+    count = torch.tensor(int(flag))
+    dist.all_reduce(count)
+    return bool(count)
+
+
+def share_buffers(model: nn.Module) -> None:
+    """Take over the first process's buffers: the running statistics of batch normalisation."""
+    if dist.is_initialized():
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
+
+
+def by_first(function: Callable[[], T]) -> T:
+    """Call a function in the first process, and return what it returned, or raise what it raised, in all."""
+    if not dist.is_initialized():
+        return function()
+    outcome: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            outcome[0] = function()
+        except Exception as error:  # raised below, in every process
+            outcome[1] = error
+    dist.broadcast_object_list(outcome, src=0)
+    if outcome[1] is not None:
+        raise outcome[1]
+    result: T = outcome[0]
+    return result
+
+
+def greedy_cost(model: AttentionModel, problem: Problem[Any, Any], instance: Any) -> Tensor:
+    """Return the greedy cost (B,) of every instance; each process decodes its share of them."""
+    if not dist.is_initialized():
+        return solve(model, problem, instance).cost
+    mine = torch.arange(rank(), len(instance.coords), world_size(), device=instance.coords.device)
+    cost = instance.coords.new_zeros(len(instance.coords))
+    if len(mine):
+        cost[mine] = solve(model, problem, select(instance, mine)).cost
+    dist.all_reduce(cost)  # each entry is a cost from one process, and zeros from the others
+    return cost
+
+
+def lost(error: RuntimeError) -> bool:
+    """Say whether an error comes of a connection that another process has dropped."""
+    return dist.is_initialized() and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "onnection"))

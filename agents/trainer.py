@@ -1,0 +1,268 @@
+"""The training loop's body: one REINFORCE step, one epoch's end, and what a checkpoint holds of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import checkpoint
+import distributed
+import routing_gym  # noqa: F401  (registers the ids)
+from attention_model import AttentionModel, Critic
+from baselines import Baseline, CriticBaseline, ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
+from decoding import Choice, decode, log_probability, sampling_choice
+from embeddings import FEATURES
+from routing_gym.arrays import to_backend
+from routing_gym.problem import Problem
+from routing_gym.problems import make_problem
+from tuning import fast_precision
+
+if TYPE_CHECKING:
+    from am_reinforce import Args
+
+TRAINING_STREAM, HELD_OUT_STREAM, SIZE_STREAM = 0, 1, 3  # 2 is baselines.EVALUATION_STREAM
+HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
+
+
+def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Generator:
+    """Return the random numbers of one step of one purpose; nothing else needs saving for a resume."""
+    return np.random.default_rng((seed, purpose, index, rank))
+
+
+def settings(args: Args) -> dict[str, Any]:
+    """Return the problem's settings, numbers as numbers."""
+    return {key: literal(value) for key, value in args.env_kwargs.items()}
+
+
+def literal(text: str) -> Any:
+    """Read a number as a number, anything else as text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def registered_problem(args: Args) -> Problem[Any, Any]:
+    """Return the rules behind an environment id."""
+    try:
+        return gym.make(args.env_id, disable_env_checker=True, **settings(args)).unwrapped.problem
+    except TypeError as error:  # a setting that the problem does not have
+        raise ValueError(f"--env-kwargs: {error}") from error
+
+
+def choose_device(name: str) -> str:
+    """Check the device that was asked for, or choose one.
+
+    Raises:
+        ValueError: There is no such device here.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"--device must be cpu, cuda or auto, got {name!r}")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"--device {name}: torch finds no CUDA device here; use cpu or auto")
+    return name
+
+
+def make_baseline(args: Args, problem: Problem[Any, Any], model: AttentionModel) -> Baseline:
+    """Build the baseline that `args` names."""
+    if args.baseline == "rollout":
+        return RolloutBaseline(problem, model, args.seed, args.baseline_size)
+    if args.baseline == "shared":
+        return SharedBaseline(problem, args.num_starts, args.force_starts)
+    if args.baseline == "critic":
+        critic = Critic(model.features, model.config, torch.Generator().manual_seed(args.seed + 1))
+        return CriticBaseline(critic.to(next(model.parameters()).device), args.learning_rate)
+    return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
+
+
+class TrainingDivergedError(RuntimeError):
+    """The weights have left the range in which the network computes anything."""
+
+    def __init__(self, message: str, problem: Problem[Any, Any], instance: Any) -> None:
+        super().__init__(message)
+        self.problem, self.instance = problem, instance
+
+
+class Reinforce(nn.Module):
+    """The loss of a batch, as a module, so that torch's DistributedDataParallel can hold it.
+
+    Args:
+        model: The policy.
+        baseline: What its tours are compared with.
+    """
+
+    def __init__(self, model: AttentionModel, baseline: Baseline) -> None:
+        super().__init__()
+        self.model = model
+        self.baseline = baseline
+
+    def forward(self, problem: Problem[Any, Any], instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
+        """Sample tours and return the loss whose gradient is REINFORCE's (Kool et al. 2019, eq. 9).
+
+        The batch is encoded once, with gradients; the tours are played on the detached encoding and
+        then scored from the same encoding in one parallel pass.
+
+        Returns:
+            The loss; and the means of cost, baseline and -log p, an unbiased estimate of the entropy (nats a tour).
+        """
+        model, baseline = self.model, self.baseline
+        encoding = model.encode(problem.observe_static(instance))
+        num_tours, forced = baseline.num_tours, baseline.force_starts
+        played = decode(model, problem, instance, encoding.detach(), choose, num_tours, forced, record=True)
+        cost = played.cost.unflatten(0, (-1, num_tours))  # (B, K)
+        reference = baseline.value(problem, instance, cost)
+        log_p = log_probability(model, encoding, played, skip=int(forced))
+        loss = ((cost - reference) * log_p).mean()
+        return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
+
+
+class Trainer:
+    """One run: model, optimiser, baseline, and how far it has come.
+
+    Args:
+        args: The run's arguments.
+
+    Attributes:
+        started_from: What `--init-from` kept; empty without.
+    """
+
+    def __init__(self, args: Args) -> None:
+        if args.threads:
+            torch.set_num_threads(args.threads)
+        self.device = distributed.start(choose_device(args.device))
+        if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
+            dtype = str(fast_precision(self.device)).removeprefix("torch.")
+            args = dataclasses.replace(args, precision=dtype)
+        self.args = args
+        self.problem = registered_problem(args)
+        self.model = AttentionModel(FEATURES[self.problem.name], args.model, torch.Generator().manual_seed(args.seed))
+        self.started_from = "" if args.init_from is None else checkpoint.warm_start(self.model, args.init_from)
+        self.model.to(self.device).multiply_in(getattr(torch, args.precision))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), args.learning_rate)
+        self.baseline = make_baseline(args, self.problem, self.model)
+        self.loss = distributed.parallel(Reinforce(self.model, self.baseline))
+        held_out = self.problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
+        self.held_out = to_backend(held_out, "torch", self.device)
+        self.step = 0
+        self.best_cost = float("inf")
+        self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
+
+    @property
+    def epoch(self) -> int:
+        """Epochs completed."""
+        return self.step // self.args.steps_per_epoch
+
+    @property
+    def instances(self) -> int:
+        """Instances seen, by all processes."""
+        return self.step * self.args.batch_size * distributed.world_size()
+
+    @property
+    def learning_rate(self) -> float:
+        """Constant, then linear to zero over the last part of the run."""
+        left = 1 - self.step / self.args.total_steps
+        return self.args.learning_rate * min(1.0, left / self.args.decay)
+
+    def batch_problem(self) -> Problem[Any, Any]:
+        """Return the rules of this step: those of the id, or with `--sizes` of a size drawn for all processes."""
+        if self.args.sizes is None:
+            return self.problem
+        low, high = self.args.sizes
+        size = int(stream(self.args.seed, SIZE_STREAM, self.step).integers(low, high + 1))
+        return make_problem(self.problem.name, size, **settings(self.args))
+
+    def draw(self, problem: Problem[Any, Any]) -> tuple[Any, Choice]:
+        """Return this process's instances of this step, and how to choose its actions."""
+        rng = stream(self.args.seed, TRAINING_STREAM, self.step, distributed.rank())
+        instance = to_backend(problem.generate(rng, self.args.batch_size), "torch", self.device)
+        return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
+
+    def update(self) -> None:
+        """Make one step of Adam.
+
+        Raises:
+            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
+        """
+        problem = self.batch_problem()
+        instance, choose = self.draw(problem)
+        loss, means = self.loss(problem, instance, choose)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        self.optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+        if not norm.isfinite():
+            message = f"the gradient of step {self.step} is not finite"
+            raise TrainingDivergedError(message, problem, instance)
+        self.optimizer.step()
+        self.sums += torch.cat([means, norm[None]]).double()
+        self.step += 1
+
+    def end_epoch(self) -> dict[str, float]:
+        """Evaluate, update the baseline, and return what there is to log."""
+        cost, reference, entropy, norm = (distributed.mean(self.sums) / self.args.steps_per_epoch).tolist()
+        self.sums.zero_()
+        distributed.share_buffers(self.model)
+        greedy = distributed.greedy_cost(self.model, self.problem, self.held_out)
+        return {
+            "epoch": self.epoch,
+            "instances": self.instances,
+            "cost": cost,
+            "baseline": reference,
+            "entropy": entropy,
+            "gradient_norm": norm,
+            "learning_rate": self.learning_rate,
+            "greedy": float(greedy.double().mean()),
+            **self.baseline.end_epoch(self.model),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write everything that an exact resume needs. To be called in all processes; the first one writes."""
+        self.sums = distributed.mean(self.sums)
+        tensors: dict[str, Tensor] = {
+            **checkpoint.prefixed("model", self.model.state_dict()),
+            **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
+            **checkpoint.prefixed("baseline", self.baseline.tensors()),
+            "sums": self.sums,
+        }
+        progress = {"step": self.step, "best_cost": self.best_cost, "processes": distributed.world_size()}
+        header = {**checkpoint.describe(self.problem, self.model), **progress, "args": self.args.to_json()}
+        if distributed.rank() == 0:
+            checkpoint.save(path, tensors, header)
+
+    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
+        """Write the weights alone, for use, if they are the best so far."""
+        if metrics["greedy"] >= self.best_cost:
+            return
+        self.best_cost = metrics["greedy"]
+        header = {"metrics": metrics, "args": self.args.to_json()}
+        weights = checkpoint.prefixed("model", self.model.state_dict())
+        if distributed.rank() == 0:
+            checkpoint.save(path, weights, {**checkpoint.describe(self.problem, self.model), **header})
+
+    def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        """Restore what `save` wrote.
+
+        Raises:
+            CheckpointError: It was written by another number of processes, or does not fit the model.
+        """
+        processes = header.get("processes")
+        if processes != distributed.world_size():
+            raise checkpoint.CheckpointError(
+                f"{path}: written by a run of {processes} processes, resumed with {distributed.world_size()}; "
+                f"start it by torchrun --nproc-per-node={processes}"
+            )
+        checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), path)
+        checkpoint.load_optimizer(self.optimizer, checkpoint.group(tensors, "optimizer"))
+        self.baseline.load(checkpoint.group(tensors, "baseline"))
+        self.sums = tensors["sums"].to(self.device)
+        self.step, self.best_cost = header["step"], header["best_cost"]

@@ -1,0 +1,114 @@
+"""Publish the best weights of a run in agents/weights: in half precision, with a card that says what they are.
+
+    python benchmarks/publish_weights.py runs/NAME      # agents/weights/tsp-20.safetensors and .json, say
+
+`agents/solve.py` and `agents/evaluate.py` find them there by problem and size. The log and the learning curve of
+the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from hardware import describe_machine
+from routing_gym.arrays import to_backend
+from routing_gym.data.files import write_atomically
+from routing_gym.data.paper import paper_test_set
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "agents"))
+
+import checkpoint  # noqa: E402
+from am_reinforce import Args as TrainingArgs  # noqa: E402
+from decoding import solve  # noqa: E402
+from trained import WEIGHTS  # noqa: E402
+
+TOLERANCE = 1e-3  # of the mean greedy cost, relative
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the script."""
+
+    run: tyro.conf.Positional[Path]
+    """The folder of a run."""
+    size: int = 10_000
+    """Instances of the paper's test set whose mean greedy cost must not move and goes on the card."""
+    out: Path = WEIGHTS
+    """Folder of the weights and their cards."""
+    logs: Path = ROOT / "benchmarks" / "results" / "training"
+    """Folder of the logs and learning curves."""
+
+
+def command(values: dict[str, Any]) -> str:
+    """Write the command that started a run: what differs from the defaults."""
+    given, default = TrainingArgs.from_json(values), TrainingArgs()
+    words = ["python", "agents/am_reinforce.py"]
+    for field in fields(TrainingArgs):
+        value = getattr(given, field.name)
+        if value != getattr(default, field.name) and field.name not in ("model", "runs", "name"):
+            words += [f"--{field.name.replace('_', '-')}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return shlex.join([*words, *(["--init-from", values["init_from"]] if values.get("init_from") else [])])
+
+
+def greedy_cost(path: Path, size: int) -> float:
+    """Return the mean greedy cost on the paper's test set."""
+    model, problem, _ = checkpoint.load_model(path)
+    instance = to_backend(paper_test_set(problem.name, problem.num_nodes, size=size), "torch")
+    return float(solve(model, problem, instance).cost.double().mean())
+
+
+def main(args: Args) -> Path:
+    """Write weights, card, log and curve; return the path of the weights.
+
+    Raises:
+        ValueError: Half precision moves the costs.
+    """
+    best = args.run / "best.safetensors"
+    tensors, header = checkpoint.load(best)
+    name = f"{header['problem'].lower()}-{header['settings']['num_nodes']}"
+    args.out.mkdir(parents=True, exist_ok=True)
+    args.logs.mkdir(parents=True, exist_ok=True)
+    path = args.out / f"{name}.safetensors"
+    candidate = path.with_suffix(".candidate")
+    half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+    checkpoint.save(candidate, half, header)
+    before, after = greedy_cost(best, args.size), greedy_cost(candidate, args.size)
+    if abs(after - before) > TOLERANCE * abs(before):
+        candidate.unlink()
+        raise ValueError(f"{best}: half precision moves the mean greedy cost from {before:.4f} to {after:.4f}")
+    rows = [json.loads(line) for line in (args.run / "metrics.jsonl").read_text().splitlines()]
+    seen = [0, *(row["instances"] for row in rows)]
+    seconds = sum(
+        (now - then) / row["instances_per_second"] for then, now, row in zip(seen, seen[1:], rows, strict=False)
+    )
+    card = {
+        "command": command(header["args"]),
+        "seed": header["args"]["seed"],
+        "instances": header["metrics"]["instances"],
+        "hours": round(seconds / 3600, 2),
+        "results": {"paper_test_set_greedy": after, "instances": args.size, "float32": before, **header["metrics"]},
+        "arguments": header["args"],
+        "published_on": describe_machine(),
+    }
+    candidate.replace(path)
+    write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
+    shutil.copy(args.run / "metrics.jsonl", args.logs / f"{name}.jsonl")
+    shutil.copy(args.run / "curve.png", args.logs / f"{name}.png")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, mean greedy cost {after:.4f} (float32: {before:.4f})")
+    return path
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError) as error:
+        sys.exit(f"publish_weights: {error}")

@@ -1,0 +1,41 @@
+"""Random legal actions for many lanes at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_torch_array
+
+from routing_gym.arrays import Array, to_numpy
+
+
+def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
+    """Draw uniformly among the legal nodes of each row.
+
+    Draws the rank of a node among the legal ones, one integer per row. The usual argmax of masked random keys
+    draws one number per node, prefers the first of equal keys, and picks an illegal node where all legal keys are 0.
+
+    Args:
+        action_mask: (B, A), bool or int8 as in `obs["action_mask"]`, NumPy or torch.
+        rng: The same one gives the same actions on every backend.
+
+    Returns:
+        int64 (B,), on the backend and device of the mask.
+
+    Raises:
+        ValueError: Not two axes, or a row without a legal node.
+    """
+    legal = to_numpy(action_mask) != 0
+    if legal.ndim != 2:
+        raise ValueError(f"action_mask: expected shape (B, A), one row per lane; got {legal.shape}")
+    counts = np.count_nonzero(legal, axis=1)
+    if not counts.all():
+        raise ValueError(
+            f"action_mask: row {int(np.argmin(counts))} has no legal node; pass the observation's mask, "
+            "which always has one (infos are 0 in lanes that a reset_mask leaves out)"
+        )
+    starts = np.cumsum(counts) - counts  # where each row's legal nodes begin in the list of all
+    chosen = np.flatnonzero(legal)[starts + rng.integers(0, counts)]
+    actions = chosen - legal.shape[1] * np.arange(len(legal))
+    if is_torch_array(action_mask):
+        return array_namespace(action_mask).asarray(actions, device=device(action_mask))
+    return actions

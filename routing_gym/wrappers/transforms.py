@@ -1,0 +1,189 @@
+"""What the wrappers change, each written once for B lanes; in the single environment B is 1.
+
+The adapters in `single` and `vector` call `reward`, then `begin` where episodes have begun, then `observe`.
+Coordinates are changed axis by axis: NumPy is several times slower at loops over a last axis of length 2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, gather, select
+from routing_gym.solvers import make_solver
+
+Lanes = npt.NDArray[np.intp]
+Observation = dict[str, Array]
+
+LENGTHS = ("penalty", "remaining_length")  # observations, of any problem, in the unit of the coordinates
+SMALLEST_BOX = 1e-6  # of float32 coordinates: what is smaller holds rounding errors only
+
+
+class Transform:
+    """A change of what an environment returns.
+
+    Attributes:
+        env: The unwrapped environment, a `RoutingEnv` or a `RoutingVectorEnv`.
+        num_lanes: Its number of lanes, B.
+        inner_space: The space of one lane's observations before the change.
+        space: And after it.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()  # observations that `observe` reads; if none, it changes nothing
+
+    def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
+        if self.needs and not (isinstance(inner_space, spaces.Dict) and set(self.needs) <= set(inner_space.spaces)):
+            raise TypeError(
+                f"{type(self).__name__} needs {' and '.join(self.needs)} in a Dict observation, got {inner_space}; "
+                "apply it before FlattenObservation"
+            )
+        self.env = env
+        self.num_lanes = num_lanes
+        self.inner_space: Any = inner_space
+        self.space: Any = inner_space
+
+    def begin(self, lanes: Lanes, observation: Observation) -> None:
+        """Prepare for the episodes that have just begun in some lanes; `observation` is of all lanes."""
+
+    def observe(self, observation: Observation, lanes: Lanes) -> Observation | Array:
+        """Change the observations of some lanes, one row for each, without writing to them."""
+        return observation
+
+    def reward(self, rewards: Array) -> Array:
+        """Change the rewards (B,), before `begin`."""
+        return rewards
+
+
+class FlattenObservation(Transform):
+    needs = ("coords",)
+
+    def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
+        super().__init__(env, inner_space, num_lanes)
+        flat: Any = spaces.flatten_space(inner_space)
+        self.space = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32))
+
+    def observe(self, observation: Observation, lanes: Lanes) -> Array:
+        coords = observation["coords"]
+        xp, where = array_namespace(coords), device(coords)
+        vectors = xp.empty((len(lanes), *self.space.shape), dtype=xp.float32, device=where)
+        end = 0
+        for key, space in self.inner_space.items():
+            values = observation[key]
+            if isinstance(space, spaces.Discrete):
+                values = values[:, None] == xp.arange(int(space.n), device=where)
+            start, end = end, end + math.prod(values.shape[1:])
+            vectors[:, start:end] = xp.reshape(values, (len(lanes), end - start))
+        return vectors
+
+
+class RelativeCoordinates(Transform):
+    needs = ("coords", "current_node")
+
+    def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
+        super().__init__(env, inner_space, num_lanes)
+        coords = self.inner_space["coords"]
+        box = spaces.Box(coords.low - coords.high, coords.high - coords.low)
+        self.space = spaces.Dict({**self.inner_space.spaces, "coords": box})
+
+    def observe(self, observation: Observation, lanes: Lanes) -> Observation:
+        coords = observation["coords"]
+        origin = gather(coords, observation["current_node"])
+        relative = [coords[..., axis] - origin[:, axis, None] for axis in (0, 1)]
+        return {**observation, "coords": array_namespace(coords).stack(relative, axis=-1)}
+
+
+class FixedCoordinates(Transform):
+    """Shows other coordinates, which stay as they are until the episode ends: computed once, copied every step."""
+
+    needs = ("coords",)
+    fixed: dict[str, Array]  # what `compute` returned, of all lanes
+
+    def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
+        super().__init__(env, inner_space, num_lanes)
+        if self.inner_space["coords"].low.min() < 0:
+            raise ValueError(
+                f"{type(self).__name__}: coords change with every step; apply it before RelativeCoordinates"
+            )
+
+    def compute(self, coords: Array, lanes: Lanes) -> dict[str, Array]:
+        """Return the coordinates to show, and whatever else `observe` needs, for episodes that begin in some lanes."""
+        raise NotImplementedError
+
+    def begin(self, lanes: Lanes, observation: Observation) -> None:
+        coords = observation["coords"]
+        if len(lanes) == self.num_lanes:
+            self.fixed = self.compute(coords, lanes)
+            return
+        index = like(lanes, coords)
+        for key, rows in self.compute(coords[index], lanes).items():
+            self.fixed[key][index] = rows
+
+    def observe(self, observation: Observation, lanes: Lanes) -> Observation:
+        return {**observation, "coords": self.fixed["coords"][like(lanes, observation["coords"])]}
+
+
+class RescaleCoordinates(FixedCoordinates):
+    def compute(self, coords: Array, lanes: Lanes) -> dict[str, Array]:
+        xp = array_namespace(coords)
+        x, y = (coords[..., axis] - xp.min(coords[..., axis], axis=1, keepdims=True) for axis in (0, 1))
+        side = xp.maximum(xp.max(x, axis=1, keepdims=True), xp.max(y, axis=1, keepdims=True))
+        side = xp.where(side >= SMALLEST_BOX, side, xp.ones_like(side))
+        return {"coords": xp.stack([x / side, y / side], axis=-1), "side": side}
+
+    def observe(self, observation: Observation, lanes: Lanes) -> Observation:
+        side = self.fixed["side"][like(lanes, observation["coords"])]
+        lengths = {key: observation[key] / side for key in LENGTHS if key in observation}
+        return super().observe({**observation, **lengths}, lanes)
+
+
+class RandomSymmetry(FixedCoordinates):
+    def compute(self, coords: Array, lanes: Lanes) -> dict[str, Array]:
+        generators = self.env.np_random  # one, or a tuple with one per lane
+        if isinstance(generators, np.random.Generator):
+            generators = (generators,)
+        symmetry = np.array([generators[lane].integers(8) for lane in lanes])[:, None]
+        mirror_x, mirror_y, swap = (like(symmetry & bit != 0, coords) for bit in (1, 2, 4))
+        xp = array_namespace(coords)
+        x, y = coords[..., 0], coords[..., 1]
+        x, y = xp.where(swap, y, x), xp.where(swap, x, y)
+        x, y = xp.where(mirror_x, 1 - x, x), xp.where(mirror_y, 1 - y, y)
+        return {"coords": xp.stack([x, y], axis=-1)}
+
+
+class ScaleReward(Transform):
+    def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int, solver: str, **settings: Any) -> None:
+        super().__init__(env, inner_space, num_lanes)
+        self.solver = make_solver(solver, **settings)
+        self.solver.check(env.problem)
+        self.solver.load()
+        self.divisor = np.ones(num_lanes)
+
+    def begin(self, lanes: Lanes, observation: Observation) -> None:
+        instance = select(self.env.instance, lanes)
+        solution = self.solver.solve(self.env.problem, instance, num_workers=0)  # no processes to start every time
+        if solution.failed.any():
+            row = int(np.argmax(solution.failed))
+            raise RuntimeError(
+                f"ScaleReward: {self.solver.label} found no tour in lane {lanes[row]}: {solution.status[row]}"
+            )
+        self.divisor[lanes] = np.where(solution.cost == 0, 1.0, np.abs(solution.cost))
+
+    def reward(self, rewards: Array) -> Array:
+        return rewards / like(self.divisor, rewards)
+
+
+def like(values: npt.NDArray[Any], array: Array) -> Array:
+    """Bring a NumPy array to the backend and device of another."""
+    return array_namespace(array).asarray(values, device=device(array))
+
+
+def row(observation: Any, place: int) -> Any:
+    """Return one lane's row of observations."""
+    if isinstance(observation, dict):
+        return {key: values[place] for key, values in observation.items()}
+    return observation[place]
