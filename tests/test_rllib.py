@@ -114,7 +114,7 @@ def test_arguments():
         make_env({"env_id": "routing/TSP-10", "rewards": "sparse"})
     with pytest.raises(TypeError, match="expected the Dict observations of a RoutingEnv"):
         MaskedEnv(MaskedEnv(gym.make("routing/TSP-10")))
-    with pytest.raises(TypeError, match="expected a RoutingVectorEnv, got SyncVectorEnv"):
+    with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers; got SyncVectorEnv"):
         MaskedVectorEnv(gym.make_vec("routing/TSP-10", num_envs=2, vectorization_mode="sync"))
 
 

@@ -235,7 +235,7 @@ def test_arguments():
         MaskedVectorEnv("routing/TSP-10")
     with pytest.raises(TypeError, match="num_envs, reward: only with an id"):
         MaskedVectorEnv(made, 2, reward="sparse")
-    with pytest.raises(TypeError, match="expected a RoutingVectorEnv, got OrderEnforcing"):
+    with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers; got OrderEnforcing"):
         MaskedVectorEnv(gym.make("routing/TSP-10"))
     with pytest.raises(TypeError, match="expected the Dict observations of a RoutingEnv"):
         MaskedEnv(MaskedEnv(gym.make("routing/TSP-10")))

@@ -14,8 +14,6 @@ from gymnasium import spaces
 from gymnasium.error import InvalidAction
 from gymnasium.vector import AutoresetMode
 
-from routing_gym.vector_envs import RoutingVectorEnv
-
 Observation = dict[str, Any]
 
 
@@ -30,24 +28,10 @@ class Library:
     autoreset_mode: AutoresetMode
     advice: str  # which algorithms choose legal actions only
 
-    def check(self, env: Any) -> RoutingVectorEnv:
-        """Return a vector environment unless the library cannot use it.
-
-        Raises:
-            TypeError: Not a `RoutingVectorEnv`.
-            ValueError: With what to pass instead.
-        """
-        if not isinstance(env, RoutingVectorEnv):
-            raise TypeError(f"env: expected a RoutingVectorEnv, got {type(env).__name__}")
-        checks = (
-            ("backend", env.backend, "numpy"),
-            ("autoreset_mode", env.autoreset_mode.value, self.autoreset_mode.value),
-            ("copy", env.copy, True),  # both libraries keep observations for longer than a step
-        )
-        for name, found, needed in checks:
-            if found != needed:
-                raise ValueError(f"{self.name} needs {name}={needed!r}, got {found!r}; pass {name}={needed!r}")
-        return env
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What a `RoutingVectorEnv` must be; both libraries keep observations for longer than a step."""
+        return {"backend": "numpy", "autoreset_mode": self.autoreset_mode.value, "copy": True}
 
     @contextmanager
     def explain_illegal(self) -> Iterator[None]:

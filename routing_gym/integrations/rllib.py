@@ -23,6 +23,7 @@ from gymnasium.vector.utils import batch_space
 
 from routing_gym.integrations import masked
 from routing_gym.integrations.masked import Layout, Library
+from routing_gym.integrations.vector_env import make_vector_env
 
 RLLIB = Library(
     name="RLlib",
@@ -58,7 +59,8 @@ class MaskedVectorEnv(VectorWrapper):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], *, flat: bool = True) -> None:
         super().__init__(env)
-        RLLIB.check(env.unwrapped)
+        made: Any = env.unwrapped
+        make_vector_env("MaskedVectorEnv", RLLIB.name, made, None, {}, RLLIB.needs)  # checks it
         self.layout = Layout(RLLIB, env.single_observation_space, flat)
         self.single_observation_space = self.layout.single_space()
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)

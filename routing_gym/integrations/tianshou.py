@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import InvalidAction, ResetNeeded
@@ -13,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from routing_gym.integrations import masked
 from routing_gym.integrations.masked import Layout, Library, Observation
+from routing_gym.integrations.vector_env import make_vector_env
 from routing_gym.vector_envs import RoutingVectorEnv
 
 try:
@@ -72,7 +72,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         self, env: str | RoutingVectorEnv, num_envs: int | None = None, *, flat: bool = True, **settings: Any
     ) -> None:
         # Without super().__init__(), which makes one worker per environment; what it would set beside:
-        self.vector_env = make_vector_env(env, num_envs, settings)
+        self.vector_env = make_vector_env("MaskedVectorEnv", TIANSHOU.name, env, num_envs, settings, TIANSHOU.needs)
         self.env_num = self.vector_env.num_envs
         self.is_async = self.is_closed = False
         self.layout = Layout(TIANSHOU, self.vector_env.single_observation_space, flat)
@@ -177,20 +177,6 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
     def close(self) -> None:
         self.vector_env.close()
         self.is_closed = True
-
-
-def make_vector_env(env: str | RoutingVectorEnv, num_envs: int | None, settings: dict[str, Any]) -> RoutingVectorEnv:
-    """Make or check the environment that `MaskedVectorEnv` steps; see there."""
-    if isinstance(env, str):
-        if num_envs is None:
-            raise TypeError(f'num_envs is missing; as in MaskedVectorEnv("{env}", num_envs=64)')
-        made: Any = gym.make_vec(env, num_envs, **{"autoreset_mode": "Disabled", **settings})
-    elif num_envs is not None or settings:
-        given = [*(["num_envs"] if num_envs is not None else []), *settings]
-        raise TypeError(f"{', '.join(given)}: only with an id; the {type(env).__name__} passed has its own")
-    else:
-        made = env
-    return TIANSHOU.check(made)
 
 
 def split(info: dict[str, Any], lanes: Array) -> Array:
