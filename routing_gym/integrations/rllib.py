@@ -42,7 +42,7 @@ class MaskedEnv(masked.MaskedEnv):
     library = RLLIB
 
 
-class MaskedVectorEnv(VectorWrapper):
+class MaskedVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
     """`MaskedEnv` for all lanes of a `RoutingVectorEnv` at once.
 
     An integer seed is spread over the lanes by `np.random.SeedSequence`, not as seed + lane: RLlib seeds its
