@@ -5,17 +5,23 @@ GYMNASIUM ?=
 VENV := .venv$(addprefix -gymnasium-,$(GYMNASIUM))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
+INTEGRATIONS := .venv-integrations
+INTEGRATION_TESTS := tests/test_rllib.py tests/test_tianshou.py $(wildcard tests/test_docs.py)
 
-.PHONY: help train test lint wheel clean
+.PHONY: help train test test-integrations lint wheel clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
 train: $(READY)  ## train an attention model on TSP-20; another problem: ARGS="--env-id routing/CVRP-20"
 	$(BIN)/python agents/am_reinforce.py $(ARGS)
 
 test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+
+test-integrations: $(INTEGRATIONS)/.ready  ## test what plugs into RLlib and Tianshou, in .venv-integrations
+	$(INTEGRATIONS)/bin/python -m pytest $(INTEGRATION_TESTS) $(ARGS)
 
 lint: $(READY)  ## check style, types and spelling
 	$(BIN)/ruff check .
@@ -32,14 +38,23 @@ wheel: $(READY)  ## build the wheel and import it in an empty environment
 	cd dist && venv/bin/python -c "import routing_gym, sys; assert 'torch' not in sys.modules; print('routing-gym', routing_gym.__version__)"
 
 clean:  ## delete the virtual environments and caches; keeps runs/
-	rm -rf .venv .venv-gymnasium-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set up once, and again when a dependency changes.
 $(READY): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "routing-gym needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(call new_environment,$(VENV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
 	$(if $(GYMNASIUM),$(BIN)/python -m pip install --quiet --disable-pip-version-check gymnasium==$(GYMNASIUM))
 	@touch $@
+
+$(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
+	$(call new_environment,$(INTEGRATIONS))
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,rllib,tianshou]" hypothesis pytest
+	@touch $@
+
+define new_environment
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "routing-gym needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(1) || { echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+endef

@@ -19,7 +19,7 @@ from routing_gym.wrappers import transforms
 AnyVectorEnv = VectorEnv[Any, Any, Any]
 
 
-class RoutingVectorWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
+class RoutingVectorWrapper(VectorWrapper):  # not generic before Gymnasium 1.3
     """Brings a transform to all lanes at once, on NumPy and torch, in every autoreset mode.
 
     Raises:

@@ -1,0 +1,125 @@
+"""What RLlib and Tianshou share: the whole observation beside the mask, by the names that a library asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.error import InvalidAction
+from gymnasium.vector import AutoresetMode
+
+Observation = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What a library asks of environments."""
+
+    name: str
+    observation_key: str
+    mask_key: str
+    mask_dtype: Any
+    autoreset_mode: AutoresetMode
+    advice: str  # which algorithms choose legal actions only
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What a `RoutingVectorEnv` must be; both libraries keep observations for longer than a step."""
+        return {"backend": "numpy", "autoreset_mode": self.autoreset_mode.value, "copy": True}
+
+    @contextmanager
+    def explain_illegal(self) -> Iterator[None]:
+        """Add to an InvalidAction what an algorithm that knows no masks needs, and which ones know them."""
+        try:
+            yield
+        except InvalidAction as error:
+            error.add_note(f'An algorithm that knows no masks needs on_illegal="terminate", the default. {self.advice}')
+            raise
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Two entries: the observation, which still holds the mask as an input for networks, and the mask for choosing.
+
+    Attributes:
+        library: Whose.
+        space: Of one lane's observation, a `spaces.Dict`.
+        flat: Join the observation into one float32 vector, as `gymnasium.spaces.flatten` does.
+
+    Raises:
+        TypeError: The observations are not those of `RoutingEnv`.
+    """
+
+    library: Library
+    space: Any
+    flat: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.space, spaces.Dict) or not isinstance(self.space.get("action_mask"), spaces.MultiBinary):
+            raise TypeError(f"env: expected the Dict observations of a RoutingEnv, got {self.space}")
+
+    def single_space(self) -> spaces.Dict:
+        """Return the space of one lane."""
+        space: spaces.Space[Any] = self.space
+        if self.flat:
+            box: Any = spaces.flatten_space(space)
+            space = spaces.Box(box.low.astype(np.float32), box.high.astype(np.float32), dtype=np.float32)
+        mask = spaces.Box(0, 1, self.space["action_mask"].shape, self.library.mask_dtype)
+        return spaces.Dict({self.library.observation_key: space, self.library.mask_key: mask})
+
+    def arrange(self, observation: Observation) -> Observation:
+        """Arrange the observations of B lanes."""
+        seen = self.flatten(observation) if self.flat else observation
+        mask = observation["action_mask"].astype(self.library.mask_dtype)
+        return {self.library.observation_key: seen, self.library.mask_key: mask}
+
+    def arrange_one(self, observation: Observation) -> Observation:
+        """Arrange the observation of a single environment."""
+        rows = self.arrange({key: np.asarray(value)[None] for key, value in observation.items()})
+        arranged = {key: rows[key][0] for key in rows if self.flat or key == self.library.mask_key}
+        return {self.library.observation_key: observation, **arranged}
+
+    def flatten(self, observation: Observation) -> npt.NDArray[np.float32]:
+        """Join the entries of B lanes, nodes as one-hot vectors: float32 (B, features)."""
+        columns = []
+        for key, space in self.space.items():
+            value = observation[key]
+            if isinstance(space, spaces.Discrete):
+                value = np.eye(space.n, dtype=np.float32)[value]
+            columns.append(value.reshape(len(value), -1).astype(np.float32))
+        return np.concatenate(columns, axis=1)
+
+
+class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):
+    """A single environment with the observations that a library asks for.
+
+    Args:
+        env: A `RoutingEnv`, wrapped or not, with its own observations.
+        flat: Join the observation into one float32 vector, as the library's networks need it; otherwise it
+            stays a dictionary, for networks of your own.
+
+    Raises:
+        TypeError: An environment with other observations.
+    """
+
+    library: ClassVar[Library]
+
+    def __init__(self, env: gym.Env[Observation, Any], *, flat: bool = True) -> None:
+        super().__init__(env)
+        self.layout = Layout(self.library, env.observation_space, flat)
+        self.observation_space = self.layout.single_space()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self.layout.arrange_one(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        with self.library.explain_illegal():
+            observation, reward, terminated, truncated, info = self.env.step(action)
+        return self.layout.arrange_one(observation), reward, terminated, truncated, info

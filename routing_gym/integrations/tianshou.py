@@ -1,0 +1,185 @@
+"""Tianshou: routing problems with the observations `{"obs": ..., "mask": ...}`, stepped all lanes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.vector import AutoresetMode
+
+from routing_gym.integrations import masked
+from routing_gym.integrations.masked import Layout, Library, Observation
+from routing_gym.integrations.vector_env import make_vector_env
+from routing_gym.vector_envs import RoutingVectorEnv
+
+try:
+    from tianshou.data import Batch
+    from tianshou.env import BaseVectorEnv
+except ImportError as error:
+    raise ImportError(f'Tianshou cannot be imported ({error}): pip install "routing-gym[tianshou]"') from error
+
+Lanes = int | Sequence[int] | npt.NDArray[np.integer[Any]] | None
+Array = npt.NDArray[Any]
+
+TIANSHOU = Library(
+    name="Tianshou",
+    observation_key="obs",
+    mask_key="mask",
+    mask_dtype=np.bool_,
+    autoreset_mode=AutoresetMode.DISABLED,
+    advice="DQN and its kin choose legal actions only; PPO leaves that to the actor, as in agents/tianshou_ppo.py.",
+)
+
+
+class MaskedEnv(masked.MaskedEnv):
+    """Gives `{"obs": ..., "mask": bool (A,)}` to DummyVectorEnv, SubprocVectorEnv and so on; see its base class."""
+
+    library = TIANSHOU
+
+
+class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not there where mypy runs
+    """Many lanes of one routing problem, stepped all at once.
+
+    `Collector(policy, MaskedVectorEnv("routing/TSP-20", num_envs=64), buffer)`. Plays what a DummyVectorEnv
+    over `MaskedEnv` plays: the same seeds and actions give the same observations, rewards and ends.
+    Differences:
+
+    - Observations are a `Batch`, not an array of dictionaries. Infos hold `cost` and `illegal_action`
+      beside `env_id`; the mask is in the observations.
+    - A lane left out of `step(actions, id)` must be reset before it is stepped again, which is how
+      Tianshou's Collector leaves lanes out.
+    - `reset` takes `options={"instance": instance}`, of `num_envs` instances.
+
+    Attributes:
+        vector_env: The `RoutingVectorEnv` that it steps.
+
+    Args:
+        env: An id, such as "routing/TSP-50", or a `RoutingVectorEnv` on NumPy with
+            `autoreset_mode="Disabled"` and `copy=True`.
+        num_envs: Number of lanes; only with an id.
+        flat: As in `MaskedEnv`.
+        **settings: Further arguments of `RoutingVectorEnv`, such as `num_nodes`; only with an id.
+
+    Raises:
+        TypeError: `env` is neither, `num_envs` is missing, or an argument does not go with a made environment.
+        ValueError: An environment that Tianshou cannot use, or an invalid argument.
+    """
+
+    def __init__(
+        self, env: str | RoutingVectorEnv, num_envs: int | None = None, *, flat: bool = True, **settings: Any
+    ) -> None:
+        # Without super().__init__(), which makes one worker per environment; what it would set beside:
+        self.vector_env = make_vector_env("MaskedVectorEnv", TIANSHOU.name, env, num_envs, settings, TIANSHOU.needs)
+        self.env_num = self.vector_env.num_envs
+        self.is_async = self.is_closed = False
+        self.layout = Layout(TIANSHOU, self.vector_env.single_observation_space, flat)
+        self._ended = np.zeros(self.env_num, dtype=np.bool_)
+        self._left_out = np.zeros(self.env_num, dtype=np.bool_)  # of a step since their last reset
+
+    def seed(self, seed: int | Sequence[int | None] | None = None) -> list[Any]:
+        """Seed the lanes: an integer gives lane i seed + i."""
+        self._begin(np.arange(self.env_num), seed, None)
+        return list(self.vector_env.np_random_seed)
+
+    def reset(self, env_id: Lanes = None, *, options: dict[str, Any] | None = None) -> tuple[Any, Array]:
+        """Begin an episode in some lanes, or in all.
+
+        Raises:
+            TypeError: The instance is not of the problem's instance class.
+            ValueError: An unknown option, or an invalid instance.
+        """
+        lanes = self._lanes(env_id)
+        observations, info = self._begin(lanes, None, options)
+        return self._batch(observations, lanes), split(info, lanes)
+
+    def step(self, action: Any, id: Lanes = None) -> tuple[Any, Array, Array, Array, Array]:  # noqa: A002
+        """Go to a node in some lanes, or in all; ended episodes stay ended until `reset`.
+
+        Returns:
+            Observations (a `Batch`), rewards (float64), terminated, truncated and infos of these lanes.
+
+        Raises:
+            InvalidAction: Not one integer per lane, no such node, or illegal with `on_illegal="raise"`.
+            ResetNeeded: In a lane whose episode has ended, or that was left out of the last step.
+        """
+        lanes = self._lanes(id)
+        wrong = lanes[(self._ended | self._left_out)[lanes]]
+        if len(wrong):
+            raise ResetNeeded(
+                f"lane {wrong[0]}: its episode has ended, or a step left it out; call reset([{wrong[0]}])"
+            )
+        with TIANSHOU.explain_illegal():
+            observations, rewards, terminated, truncated, info = self.vector_env.step(self._fill(action, lanes))
+        self._ended = terminated
+        picked = (array[lanes] for array in (rewards, terminated, truncated))
+        return self._batch(observations, lanes), *picked, split(info, lanes)
+
+    def _fill(self, action: Any, lanes: Array) -> Array:
+        """Add legal actions for the lanes that are left out; those that have ended play their instance again."""
+        given = np.asarray(action)
+        if given.shape != lanes.shape:
+            raise InvalidAction(f"action: expected shape {lanes.shape}, one per lane; got {given.shape}")
+        actions = np.zeros(self.env_num, dtype=given.dtype)
+        if len(lanes) < self.env_num:
+            others = self._others(lanes)
+            self._left_out |= others
+            if self._ended[others].any():
+                again = {"reset_mask": others & self._ended, "instance": self.vector_env.instance}
+                self.vector_env.reset(options=again)
+            actions[others] = self.vector_env.action_masks().argmax(axis=1)[others]
+        actions[lanes] = given
+        return actions
+
+    def _begin(self, lanes: Array, seed: Any, options: dict[str, Any] | None) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode in some lanes; return the observations and infos of all."""
+        options = dict(options or {})
+        if len(lanes) < self.env_num:
+            options["reset_mask"] = ~self._others(lanes)
+        result = self.vector_env.reset(seed=seed, options=options)
+        self._ended = self._ended & self._others(lanes)
+        self._left_out[lanes] = False
+        return result
+
+    def _others(self, lanes: Array) -> npt.NDArray[np.bool_]:
+        others = np.ones(self.env_num, dtype=np.bool_)
+        others[lanes] = False
+        return others
+
+    def _lanes(self, given: Lanes) -> Array:
+        return np.arange(self.env_num) if given is None else np.atleast_1d(np.asarray(given))
+
+    def _batch(self, observations: Observation, lanes: Array) -> Any:
+        return Batch(self.layout.arrange(observations))[lanes]
+
+    def get_env_attr(self, key: str, id: Lanes = None) -> list[Any]:  # noqa: A002
+        """Return an attribute of each lane, such as `action_space`."""
+        if key == "observation_space":
+            value: Any = self.layout.single_space()
+        else:
+            value = getattr(self.vector_env, "single_action_space" if key == "action_space" else key)
+        return [value] * len(self._lanes(id))
+
+    def set_env_attr(self, key: str, value: Any, id: Lanes = None) -> None:  # noqa: A002
+        """Refuse: the lanes are one environment.
+
+        Raises:
+            AttributeError: Always.
+        """
+        raise AttributeError(f"set_env_attr: make another MaskedVectorEnv, with another {key}")
+
+    def render(self) -> list[Any]:
+        """Draw each lane's instance and tour so far, as the `render_mode` says."""
+        return list(self.vector_env.render() or [None] * self.env_num)
+
+    def close(self) -> None:
+        self.vector_env.close()
+        self.is_closed = True
+
+
+def split(info: dict[str, Any], lanes: Array) -> Array:
+    """Return the infos of some lanes, one dictionary each."""
+    rows = zip(lanes.tolist(), info["illegal_action"][lanes].tolist(), info["cost"][lanes].tolist(), strict=True)
+    return np.array([{"env_id": lane, "illegal_action": illegal, "cost": cost} for lane, illegal, cost in rows])
