@@ -9,7 +9,8 @@ Learning for Operation Research". What is special to routing:
 
 - The instance does not change while it is being solved. So it is encoded once per rollout, several lanes
   play it, and an update scores all their steps in one parallel pass over a fresh encoding.
-- A lane that ends its tour starts the same instance again, so no lane ever idles, whatever the tours' lengths.
+- A lane that ends its tour starts the same instance again, so that no lane waits for longer tours. A rollout has as
+  many steps as the longest possible tour; the value head stands in for the rest of the tours it cuts off.
 - Illegal actions have probability zero; the environment is told to raise if one is played all the same.
 - The return counts undiscounted: it is minus the cost of the tour.
 """
@@ -251,26 +252,25 @@ def collect(
         inputs = decoder_inputs(features, observation, num_lanes)
         action, log_p, value = agent.act(encoding, inputs, choose)
         observation, reward, terminated, _, _ = envs.step(action.flatten())
-        if terminated.any():  # the same instance once more: its encoding is still good, and no lane waits
-            again = {"instance": instance, "reset_mask": terminated}
-            observation, _ = envs.reset(options=again)
+        if terminated.any():  # once more the same instance: its encoding is still good, and no lane waits
+            observation, _ = envs.reset(options={"instance": instance, "reset_mask": terminated})
         outcome = {"reward": reward.float().view_as(value), "terminated": terminated.view_as(value).clone()}
         steps.append({**inputs, **outcome, "action": action, "log_p": log_p, "value": value})
     next_value = agent.value(encoding, decoder_inputs(features, observation, num_lanes))
 
     played = {key: torch.stack([step[key] for step in steps]) for key in steps[0]}  # (T, B, K, ...)
-    reward, terminated = played.pop("reward"), played.pop("terminated")
+    reward, terminated = played["reward"], played["terminated"]
+    first = terminated.cumsum(0) == terminated  # no episode ended before this step
     scaled = reward_scale * reward
     played["advantage"] = gae(scaled, played["value"], terminated, next_value, args.gamma, args.gae_lambda)
     played = {key: x.movedim(0, 2).flatten(1, 2) for key, x in played.items()}  # (B, Q, ...)
-    first = terminated.cumsum(0) == terminated  # no episode ended before this step
     return Rollout(
         static=static,
-        actions=played.pop("action"),
-        log_p=played.pop("log_p"),
-        values=played.pop("value"),
-        advantages=played.pop("advantage"),
-        observations=played,
+        observations={key: played[key] for key in inputs},
+        actions=played["action"],
+        log_p=played["log_p"],
+        values=played["value"],
+        advantages=played["advantage"],
         episodic_return=float((reward * first).sum(0).mean()),
         episodic_length=float(first.sum(0).float().mean()),
     )
