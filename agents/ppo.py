@@ -1,7 +1,7 @@
 """Train the attention model with masked PPO on the native torch vector environment, in the manner of CleanRL.
 
     python agents/ppo.py                                           # TSP-20
-    python agents/ppo.py --env-id routing/CVRP-50 --total-timesteps 20000000
+    python agents/ppo.py --env-id routing/CVRP-50 --total-timesteps 50000000
     tensorboard --logdir runs
 
 After Huang et al. (2022), "CleanRL", and Wang et al. (2023), "RLOR: A Flexible Framework of Deep Reinforcement
@@ -70,11 +70,11 @@ class Args:
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
     """Of the weights, the training instances and the sampled tours."""
-    total_timesteps: int = 10_000_000
+    total_timesteps: int = 20_000_000
     """Environment steps in all, over all lanes; rounded down to whole rollouts."""
     num_envs: int = 1024
     """Lanes played side by side. A rollout takes as many steps in each as the longest tour may have."""
-    lanes_per_instance: int = 8
+    lanes_per_instance: int = 16
     """How many of the lanes play the same instance, encoded once."""
     learning_rate: float = 1e-3
     """Of Adam at the start."""
@@ -138,18 +138,21 @@ class Critic(nn.Module):
     def __init__(self, embed_dim: int, generator: torch.Generator) -> None:
         super().__init__()
         self.context = nn.Linear(embed_dim, embed_dim)
-        self.node = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.node = nn.Linear(embed_dim, embed_dim)
         self.value = nn.Linear(embed_dim, 1)
         with torch.no_grad():
             for parameter in (*self.context.parameters(), *self.node.parameters()):
                 parameter.uniform_(-(embed_dim**-0.5), embed_dim**-0.5, generator=generator)
+            self.node.bias.uniform_(-1, 1, generator=generator)  # see `forward`
             for parameter in self.value.parameters():
                 parameter.zero_()
 
     def forward(self, encoding: Encoding, query: Tensor, mask: Tensor) -> Tensor:
         """Return the values (B, Q) of Q queries (B, Q, d) per instance with masks (B, Q, A)."""
         nodes = self.node(encoding.logit_keys)  # once per instance, not per query
-        legal = mask.float() @ nodes / mask.shape[-1]  # a mean over all nodes: their number matters
+        # Divided by the number of all nodes, so that the bias brings in the share of the legal ones: how much is left
+        # to do says most about the value.
+        legal = mask.float() @ nodes / mask.shape[-1]
         return self.value(F.relu(self.context(query) + legal)).squeeze(-1)
 
 
@@ -345,16 +348,21 @@ class Log:
         args: The run's arguments.
         problem: The rules.
         device: Of the model.
+
+    Raises:
+        FileExistsError: The folder exists.
     """
 
     def __init__(self, args: Args, problem: Problem[Any, Any], device: str) -> None:
         self.problem, self.console = problem, Console()
+        name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+        self.folder = args.runs / (args.name or name)
+        if self.folder.exists():
+            raise FileExistsError(f"{self.folder} exists; choose another --name")
+        self.folder.mkdir(parents=True)
         held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", device)
         self.reference = reference_cost(problem, self.held_out, args.runs / ".references")
-        name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-        self.folder = args.runs / (args.name or name)
-        self.folder.mkdir(parents=True)
         self.args = {**dataclasses.asdict(args), "runs": str(args.runs)}
         (self.folder / "args.json").write_text(json.dumps(self.args, indent=2) + "\n")
         self.writer = SummaryWriter(str(self.folder / "tensorboard"))
@@ -454,4 +462,4 @@ if __name__ == "__main__":
     except (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError) as error:
         sys.exit(f"ppo: {error}")
     except KeyboardInterrupt:
-        sys.exit("ppo: stopped; best.safetensors in the run's folder is the best model so far")
+        sys.exit("ppo: stopped; what the last evaluation saved is sound")

@@ -195,7 +195,7 @@ def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
 
 def test_existing_run_is_left_alone(tiny, tmp_path):
     (tmp_path / "mine").mkdir()
-    with pytest.raises(FileExistsError, match="mine"):
+    with pytest.raises(FileExistsError, match="mine exists; choose another --name"):
         ppo.main(replace(tiny, name="mine"))
     assert list((tmp_path / "mine").iterdir()) == []
 
