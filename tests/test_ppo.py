@@ -37,7 +37,8 @@ TINY = ppo.Args(
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def tiny(tmp_path, monkeypatch):
+    monkeypatch.setattr(ppo, "reference_cost", lambda *_: None)  # spare the solver's processes
     return replace(TINY, runs=tmp_path)
 
 
@@ -136,16 +137,16 @@ def test_two_rollouts_of_every_problem(tiny, name):
 
 
 def test_it_learns(tiny):
-    """TSP-10 in 40 rollouts of 512 tours: sampled tours come at least 25 % below random ones (about 5.2 against
-    an optimum of about 2.9), greedy ones at least 35 %."""
+    """TSP-10 in 20 rollouts of 256 tours: sampled tours at least 30 % shorter than random ones, greedy ones 35 %; about
+    45 % is what there is to gain."""
     args = replace(
         tiny,
-        total_timesteps=40 * 512 * 10,
-        num_envs=512,
+        total_timesteps=20 * 256 * 10,
+        num_envs=256,
         lanes_per_instance=8,
         num_minibatches=4,
         held_out=256,
-        eval_every=40,
+        eval_every=20,
         model=ModelConfig(embed_dim=32, num_heads=4, num_layers=2, feed_forward_dim=64, normalization="instance"),
     )
     problem = PROBLEMS["TSP"](10)
@@ -153,7 +154,7 @@ def test_it_learns(tiny):
     tours = rng.permuted(np.tile(np.arange(10), (2000, 1)), axis=1)
     random_cost = problem.objective(problem.generate(rng, 2000), tours).mean()
     (row,) = map(json.loads, (ppo.main(args) / "metrics.jsonl").read_text().splitlines())
-    assert -row["charts/episodic_return"] < 0.75 * random_cost
+    assert -row["charts/episodic_return"] < 0.7 * random_cost
     assert row["greedy"] < 0.65 * random_cost
 
 
