@@ -70,6 +70,11 @@ class Args:
     out: Path = ROOT / "benchmarks" / "results" / "time_to_quality.json"
     """Where the figures go."""
 
+    def __post_init__(self) -> None:
+        for command in self.commands:
+            if not all(part.strip() for part in command.partition(":")):
+                raise ValueError(f"--commands: expected LABEL: SCRIPT ARGUMENTS, got {command!r}")
+
 
 def read_metrics(path: Path) -> Curve:
     """Read off a run's log when it had reached which gap: seconds of each epoch are instances over their rate."""
@@ -99,7 +104,7 @@ def run_rl4co(args: Args, problem: Any, held_out: Any, reference: float, seed: i
     options = ["--seconds", str(args.rl4co_seconds), "--threads", str(args.threads), "--seed", str(seed)]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     subprocess.run(
-        [args.rl4co_python, script, instances.resolve(), played.resolve(), *options],
+        [args.rl4co_python.absolute(), script, instances.resolve(), played.resolve(), *options],
         check=True,
         env=environment,
         cwd=args.runs,

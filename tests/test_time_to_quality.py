@@ -77,7 +77,8 @@ def test_tours_of_the_peer_are_rescored(tmp_path, monkeypatch):
         np.savez(command[3], seconds=[1.0, 2.0], instances=[5, 6], actions=actions, settings='{"a": 1}')
 
     monkeypatch.setattr(subprocess, "run", run)
-    curve = script.run_rl4co(script.Args(runs=tmp_path), problem, held_out, 4.0, seed=1)
+    args = script.Args(runs=tmp_path, rl4co_python=tmp_path / "python")
+    curve = script.run_rl4co(args, problem, held_out, 4.0, seed=1)
     assert curve["gap"] == pytest.approx([(2 + 2 * 2**0.5) / 4 - 1, 0.0])
     assert curve["settings"] == {"a": 1}
 
@@ -85,3 +86,8 @@ def test_tours_of_the_peer_are_rescored(tmp_path, monkeypatch):
 def test_needs_a_tsp(tmp_path):
     with pytest.raises(ValueError, match="the gap needs a TSP"):
         script.main(script.Args(env_id="routing/CVRP-10", runs=tmp_path))
+
+
+def test_commands_have_labels():
+    with pytest.raises(ValueError, match="expected LABEL: SCRIPT ARGUMENTS, got 'ppo.py'"):
+        script.Args(commands=("ppo.py",))
