@@ -74,7 +74,7 @@ class Args:
     """Environment steps in all, over all lanes; rounded down to whole rollouts."""
     num_envs: int = 1024
     """Lanes played side by side. A rollout takes as many steps in each as the longest tour may have."""
-    lanes_per_instance: int = 16
+    lanes_per_instance: int = 8
     """How many of the lanes play the same instance, encoded once."""
     learning_rate: float = 1e-3
     """Of Adam at the start."""
@@ -84,13 +84,13 @@ class Args:
     """Discount; 1 makes the return minus the cost."""
     gae_lambda: float = 0.99
     """Of generalised advantage estimation: 1 waits for the end of the tour, 0 trusts the value head."""
-    num_minibatches: int = 8
+    num_minibatches: int = 4
     """Parts into which the instances of a rollout are split, one optimiser step each."""
     update_epochs: int = 2
     """Passes over a rollout."""
     clip_coef: float = 0.2
     """How far the probability of an action may move from what it was in the rollout, relatively."""
-    ent_coef: float = 0.0
+    ent_coef: float = 0.01
     """Weight of the entropy bonus."""
     vf_coef: float = 0.5
     """Weight of the value loss."""
