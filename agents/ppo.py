@@ -1,0 +1,465 @@
+"""Train the attention model with masked PPO on the native torch vector environment, in the manner of CleanRL.
+
+    python agents/ppo.py                                           # TSP-20
+    python agents/ppo.py --env-id routing/CVRP-50 --total-timesteps 50000000
+    tensorboard --logdir runs
+
+After Huang et al. (2022), "CleanRL", and Wang et al. (2023), "RLOR: A Flexible Framework of Deep Reinforcement
+Learning for Operation Research". What is special to routing:
+
+- The instance does not change while it is being solved. So it is encoded once per rollout, several lanes
+  play it, and an update scores all their steps in one parallel pass over a fresh encoding.
+- A lane that ends its tour starts the same instance again, so that no lane waits for longer tours. A rollout has as
+  many steps as the longest possible tour; the value head stands in for the rest of the tours it cuts off.
+- Illegal actions have probability zero; the environment is told to raise if one is played all the same.
+- The return counts undiscounted: it is minus the cost of the tour.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
+
+import dataclasses
+import json
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import torch
+import torch.nn.functional as F
+import tyro
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor, nn
+from torch.utils.tensorboard import SummaryWriter
+
+import checkpoint
+from am_reinforce import (
+    HELD_OUT_SEED,
+    HELD_OUT_STREAM,
+    TRAINING_STREAM,
+    TrainingDivergedError,
+    choose_device,
+    literal,
+    stream,
+)
+from attention_model import AttentionModel, Encoding, ModelConfig
+from decoding import Choice, sampling_choice, solve
+from embeddings import FEATURES, Features
+from reference import reference_cost
+from routing_gym.arrays import select, to_backend
+from routing_gym.problem import Problem
+from routing_gym.vector_envs import RoutingVectorEnv
+from tuning import fast_precision, keep_freed_memory
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of a run."""
+
+    env_id: str = "routing/TSP-20"
+    """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
+    env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Settings of the problem, such as `--env-kwargs prize uniform`."""
+    seed: int = 1
+    """Of the weights, the training instances and the sampled tours."""
+    total_timesteps: int = 20_000_000
+    """Environment steps in all, over all lanes; rounded down to whole rollouts."""
+    num_envs: int = 1024
+    """Lanes played side by side. A rollout takes as many steps in each as the longest tour may have."""
+    lanes_per_instance: int = 8
+    """How many of the lanes play the same instance, encoded once."""
+    learning_rate: float = 1e-3
+    """Of Adam at the start."""
+    anneal_lr: bool = True
+    """Let the learning rate fall linearly to zero."""
+    gamma: float = 1.0
+    """Discount; 1 makes the return minus the cost."""
+    gae_lambda: float = 0.99
+    """Of generalised advantage estimation: 1 waits for the end of the tour, 0 trusts the value head."""
+    num_minibatches: int = 4
+    """Parts into which the instances of a rollout are split, one optimiser step each."""
+    update_epochs: int = 2
+    """Passes over a rollout."""
+    clip_coef: float = 0.2
+    """How far the probability of an action may move from what it was in the rollout, relatively."""
+    ent_coef: float = 0.01
+    """Weight of the entropy bonus."""
+    vf_coef: float = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    eval_every: int = 20
+    """Rollouts between measurements of the greedy cost, each of which also saves the model if it is the best."""
+    held_out: int = 1_000
+    """Instances on which the greedy cost and the gap are measured; those of am_reinforce.py."""
+    model: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(normalization="instance")
+    """Sizes of the network. Batch normalisation is refused: with it the probability of an action depends on
+    what else is in the minibatch, so that the ratio to the old one would mean nothing."""
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the encoder's matrix products in training; auto takes bfloat16 where the processor has instructions for it."""
+    threads: int = 0
+    """CPU threads; 0 takes all cores."""
+    runs: Path = Path("runs")
+    """Where run folders are made."""
+    name: str = ""
+    """Of the run's folder; by default the problem, "ppo", the seed and the time."""
+
+    def __post_init__(self) -> None:
+        for field in ("num_envs", "lanes_per_instance", "num_minibatches", "update_epochs", "eval_every", "held_out"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
+        if self.num_envs % (self.lanes_per_instance * self.num_minibatches):
+            raise ValueError(
+                f"--num-envs {self.num_envs} is not a multiple of --lanes-per-instance {self.lanes_per_instance} times "
+                f"--num-minibatches {self.num_minibatches}"
+            )
+        if self.model.normalization == "batch":
+            raise ValueError("--normalization batch does not go with PPO; choose instance, layer or none")
+
+
+class Critic(nn.Module):
+    """Value head: what the rest of the episode will bring, from the decoder's context and the legal nodes.
+
+    Args:
+        embed_dim: Size d of the embeddings.
+        generator: Source of the initial weights. The output starts at zero.
+    """
+
+    def __init__(self, embed_dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.context = nn.Linear(embed_dim, embed_dim)
+        self.node = nn.Linear(embed_dim, embed_dim)
+        self.value = nn.Linear(embed_dim, 1)
+        with torch.no_grad():
+            for parameter in (*self.context.parameters(), *self.node.parameters()):
+                parameter.uniform_(-(embed_dim**-0.5), embed_dim**-0.5, generator=generator)
+            self.node.bias.uniform_(-1, 1, generator=generator)  # see `forward`
+            for parameter in self.value.parameters():
+                parameter.zero_()
+
+    def forward(self, encoding: Encoding, query: Tensor, mask: Tensor) -> Tensor:
+        """Return the values (B, Q) of Q queries (B, Q, d) per instance with masks (B, Q, A)."""
+        nodes = self.node(encoding.logit_keys)  # once per instance, not per query
+        # Divided by the number of all nodes, so that the bias brings in the share of the legal ones: how much is left
+        # to do says most about the value.
+        legal = mask.float() @ nodes / mask.shape[-1]
+        return self.value(F.relu(self.context(query) + legal)).squeeze(-1)
+
+
+class Agent(nn.Module):
+    """Policy (the attention model) and value head over one encoding."""
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.actor = AttentionModel(features, config, generator)
+        self.critic = Critic(config.embed_dim, generator)
+
+    def value(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Return the values (B, Q)."""
+        return self.critic(encoding, self.actor.query(encoding, observation), observation["action_mask"])
+
+    def act(self, encoding: Encoding, observation: dict[str, Tensor], choose: Choice) -> tuple[Tensor, Tensor, Tensor]:
+        """Return actions, their log-probabilities and the values, (B, Q) each."""
+        logits = self.actor.logits(encoding, observation)
+        action = choose(logits)
+        log_p = logits.log_softmax(dim=-1).gather(-1, action[..., None]).squeeze(-1)
+        return action, log_p, self.value(encoding, observation)
+
+    def evaluate(
+        self, encoding: Encoding, observation: dict[str, Tensor], action: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities of given actions, entropies of the policy and values, (B, Q) each."""
+        log_p = self.actor.logits(encoding, observation).log_softmax(dim=-1)
+        entropy = -(log_p.exp() * log_p.masked_fill(~observation["action_mask"], 0.0)).sum(dim=-1)
+        return log_p.gather(-1, action[..., None]).squeeze(-1), entropy, self.value(encoding, observation)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """T steps in each of N lanes, by instance: K lanes play each of B instances, which makes Q = K T steps."""
+
+    static: dict[str, Tensor]  # (B, A, ...), what the encoder reads
+    observations: dict[str, Tensor]  # (B, Q, ...), what the decoder reads
+    actions: Tensor  # int64 (B, Q)
+    log_p: Tensor  # (B, Q), of the actions when they were taken
+    values: Tensor  # (B, Q), when they were taken
+    advantages: Tensor  # (B, Q)
+    episodic_return: float  # mean over the first episode of each lane, which is always complete
+    episodic_length: float
+
+
+def gae(
+    rewards: Tensor, values: Tensor, terminated: Tensor, next_value: Tensor, gamma: float, gae_lambda: float
+) -> Tensor:
+    """Estimate advantages (Schulman et al. 2016, "High-dimensional continuous control using GAE", eq. 16).
+
+    Args:
+        rewards: (T, ...).
+        values: (T, ...), of the states before the steps.
+        terminated: bool (T, ...), whether the step ended its episode; what follows belongs to the next one.
+        next_value: (...), of the states after the last step.
+        gamma: Discount.
+        gae_lambda: Weight of what comes later.
+
+    Returns:
+        (T, ...).
+    """
+    advantages = torch.zeros_like(rewards)
+    later = torch.zeros_like(next_value)
+    for step in reversed(range(len(rewards))):
+        goes_on = (~terminated[step]).float()
+        error = rewards[step] + gamma * goes_on * next_value - values[step]
+        advantages[step] = later = error + gamma * gae_lambda * goes_on * later
+        next_value = values[step]
+    return advantages
+
+
+def decoder_inputs(features: Features, observation: dict[str, Tensor], num_lanes: int) -> dict[str, Tensor]:
+    """Copy what the decoder reads, (B K, ...) each, to (B, K, ...)."""
+    keys = [*features.context_nodes, *features.context_scalars, *([features.per_step] if features.per_step else [])]
+    inputs = {key: observation[key].unflatten(0, (-1, num_lanes)).clone() for key in keys}
+    return {**inputs, "action_mask": observation["action_mask"].unflatten(0, (-1, num_lanes)).bool()}
+
+
+@torch.no_grad()
+def collect(
+    agent: Agent, envs: RoutingVectorEnv, instance: Any, choose: Choice, args: Args, reward_scale: float = 1.0
+) -> Rollout:
+    """Play instances, encoded once, for as many steps as the longest tour may have.
+
+    Args:
+        agent: Who plays.
+        envs: B K lanes with autoreset disabled.
+        instance: B instances on the CPU; lanes b K to b K + K - 1 play instance b.
+        choose: Draws actions from logits.
+        args: The run's arguments.
+        reward_scale: Multiplies the rewards that advantages and values are made of.
+    """
+    features, num_lanes = agent.actor.features, args.lanes_per_instance
+    instance = select(instance, np.arange(envs.num_envs) // num_lanes)
+    observation, _ = envs.reset(options={"instance": instance})
+    static = {key: observation[key][::num_lanes].clone() for key in ("coords", *features.per_node)}
+    encoding = agent.actor.encode(static)
+    steps = []
+    for _ in range(envs.problem.horizon):
+        inputs = decoder_inputs(features, observation, num_lanes)
+        action, log_p, value = agent.act(encoding, inputs, choose)
+        observation, reward, terminated, _, _ = envs.step(action.flatten())
+        if terminated.any():  # once more the same instance: its encoding is still good, and no lane waits
+            observation, _ = envs.reset(options={"instance": instance, "reset_mask": terminated})
+        outcome = {"reward": reward.float().view_as(value), "terminated": terminated.view_as(value).clone()}
+        steps.append({**inputs, **outcome, "action": action, "log_p": log_p, "value": value})
+    next_value = agent.value(encoding, decoder_inputs(features, observation, num_lanes))
+
+    played = {key: torch.stack([step[key] for step in steps]) for key in steps[0]}  # (T, B, K, ...)
+    reward, terminated = played["reward"], played["terminated"]
+    first = terminated.cumsum(0) == terminated  # no episode ended before this step
+    scaled = reward_scale * reward
+    played["advantage"] = gae(scaled, played["value"], terminated, next_value, args.gamma, args.gae_lambda)
+    played = {key: x.movedim(0, 2).flatten(1, 2) for key, x in played.items()}  # (B, Q, ...)
+    return Rollout(
+        static=static,
+        observations={key: played[key] for key in inputs},
+        actions=played["action"],
+        log_p=played["log_p"],
+        values=played["value"],
+        advantages=played["advantage"],
+        episodic_return=float((reward * first).sum(0).mean()),
+        episodic_length=float(first.sum(0).float().mean()),
+    )
+
+
+def update(
+    agent: Agent, optimizer: torch.optim.Optimizer, rollout: Rollout, generator: torch.Generator, args: Args
+) -> dict[str, float]:
+    """Make `update_epochs` passes of PPO (Schulman et al. 2017) over a rollout; return CleanRL's losses."""
+    logged: dict[str, list[Tensor]] = {}
+    for _ in range(args.update_epochs):
+        order = torch.randperm(len(rollout.actions), generator=generator, device=generator.device)
+        for rows in order.chunk(args.num_minibatches):
+            losses = minibatch_losses(agent, rollout, rows, args)
+            loss = losses["policy_loss"] - args.ent_coef * losses["entropy"] + args.vf_coef * losses["value_loss"]
+            optimizer.zero_grad()
+            loss.backward()
+            if not nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm).isfinite():
+                raise TrainingDivergedError("the gradient is not finite; start again with a lower --learning-rate")
+            optimizer.step()
+            for key, x in losses.items():
+                logged.setdefault(key, []).append(x.detach())
+    returns = rollout.advantages + rollout.values
+    unexplained = (rollout.advantages.var() / returns.var()).item()
+    means = {key: torch.stack(values).mean().item() for key, values in logged.items()}
+    return {**means, "explained_variance": 1 - unexplained}
+
+
+def minibatch_losses(agent: Agent, rollout: Rollout, rows: Tensor, args: Args) -> dict[str, Tensor]:
+    """Score all steps of some instances in one pass from one encoding, with its graph."""
+    encoding = agent.actor.encode({key: x[rows] for key, x in rollout.static.items()})
+    observations = {key: x[rows] for key, x in rollout.observations.items()}
+    log_p, entropy, values = agent.evaluate(encoding, observations, rollout.actions[rows])
+    advantages = rollout.advantages[rows]
+    returns = advantages + rollout.values[rows]
+    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    log_ratio = log_p - rollout.log_p[rows]
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
+    with torch.no_grad():  # http://joschu.net/blog/kl-approx.html
+        old_approx_kl = -log_ratio.mean()
+        approx_kl = (ratio - 1 - log_ratio).mean()
+        clipfrac = ((ratio - 1).abs() > args.clip_coef).float().mean()
+    return {
+        "policy_loss": -torch.min(advantages * ratio, advantages * clipped).mean(),
+        "value_loss": 0.5 * (values - returns).square().mean(),
+        "entropy": entropy.mean(),
+        "old_approx_kl": old_approx_kl,
+        "approx_kl": approx_kl,
+        "clipfrac": clipfrac,
+    }
+
+
+def make_envs(args: Args, device: str) -> RoutingVectorEnv:
+    """Make the lanes.
+
+    Raises:
+        ValueError: A setting that the problem does not have.
+    """
+    settings = {key: literal(value) for key, value in args.env_kwargs.items()}
+    ours = {"backend": "torch", "device": device, "autoreset_mode": "Disabled", "on_illegal": "raise", "copy": False}
+    try:
+        return gym.make_vec(args.env_id, num_envs=args.num_envs, **ours, **settings)
+    except TypeError as error:
+        raise ValueError(f"--env-kwargs: {error}") from error
+
+
+class Log:
+    """What a run leaves in its folder: TensorBoard's scalars, metrics.jsonl, and the best model so far.
+
+    Args:
+        args: The run's arguments.
+        problem: The rules.
+        device: Of the model.
+
+    Raises:
+        FileExistsError: The folder exists.
+    """
+
+    def __init__(self, args: Args, problem: Problem[Any, Any], device: str) -> None:
+        self.problem, self.console = problem, Console()
+        name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+        self.folder = args.runs / (args.name or name)
+        if self.folder.exists():
+            raise FileExistsError(f"{self.folder} exists; choose another --name")
+        self.folder.mkdir(parents=True)
+        held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
+        self.held_out = to_backend(held_out, "torch", device)
+        self.reference = reference_cost(problem, self.held_out, args.runs / ".references")
+        self.args = {**dataclasses.asdict(args), "runs": str(args.runs)}
+        (self.folder / "args.json").write_text(json.dumps(self.args, indent=2) + "\n")
+        self.writer = SummaryWriter(str(self.folder / "tensorboard"))
+        self.best_cost = float("inf")
+        self.since, self.instances = time.perf_counter(), 0
+        self.console.print(f"{self.folder}: logs and checkpoint; {torch.get_num_threads()} threads", soft_wrap=True)
+
+    def scalars(self, values: dict[str, float], global_step: int) -> None:
+        """Send numbers to TensorBoard."""
+        for key, value in values.items():
+            self.writer.add_scalar(key, value, global_step)
+
+    def evaluate(self, actor: AttentionModel, instances: int, global_step: int, values: dict[str, float]) -> None:
+        """Measure the greedy cost on the held-out instances, save the model if it is the best, and log.
+
+        Args:
+            actor: The policy.
+            instances: Seen so far.
+            global_step: Environment steps so far.
+            values: To be logged beside it.
+        """
+        greedy = float(solve(actor, self.problem, self.held_out).cost.double().mean())
+        row = {"greedy": greedy}
+        if self.reference is not None:  # for prizes, which are negative costs, the relative shortfall
+            row["gap"] = (greedy - self.reference) / abs(self.reference)
+        self.scalars({f"charts/{key}": value for key, value in row.items()}, global_step)
+        now = time.perf_counter()
+        row["instances_per_second"] = (instances - self.instances) / (now - self.since)
+        self.since, self.instances = now, instances
+        row = {"global_step": global_step, "instances": instances, **row, **values}
+        with (self.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        if greedy < self.best_cost:
+            self.best_cost = greedy
+            header = {**checkpoint.describe(self.problem, actor), "metrics": row, "args": self.args}
+            weights = checkpoint.prefixed("model", actor.state_dict())
+            checkpoint.save(self.folder / "best.safetensors", weights, header)
+        gap = f"   gap {row['gap']:.2%}" if "gap" in row else ""
+        self.console.print(
+            f"step {global_step:>11,}   return {values['charts/episodic_return']:.4f}   "
+            f"greedy cost {greedy:.4f}{gap}   {row['instances_per_second']:.0f} instances/s"
+        )
+
+
+def main(args: Args) -> Path:
+    """Train as `args` say; return the folder of the run."""
+    keep_freed_memory()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    device = choose_device(args.device)
+    envs = make_envs(args, device)
+    problem = envs.problem
+    batch_size = args.num_envs * problem.horizon
+    num_iterations = args.total_timesteps // batch_size
+    if num_iterations < 1:
+        raise ValueError(f"--total-timesteps {args.total_timesteps} is less than one rollout, which is {batch_size}")
+    agent = Agent(FEATURES[problem.name], args.model, torch.Generator().manual_seed(args.seed)).to(device)
+    agent.actor.multiply_in(fast_precision(device) if args.precision == "auto" else getattr(torch, args.precision))
+    optimizer = torch.optim.Adam(agent.parameters(), args.learning_rate, eps=1e-5)
+    generator = torch.Generator(device).manual_seed(args.seed)
+    log = Log(args, problem, device)
+    choose = sampling_choice(generator)
+    num_instances = args.num_envs // args.lanes_per_instance
+    instance = problem.generate(stream(args.seed, TRAINING_STREAM, 0), num_instances)
+    untrained = abs(collect(agent, envs, instance, choose, args).episodic_return)
+    reward_scale = 1 / max(untrained, 1e-6)  # so that values are about one, whatever the problem and its size
+    for iteration in track(range(1, num_iterations + 1), "rollouts", console=log.console):
+        started = time.perf_counter()
+        left = 1 - (iteration - 1) / num_iterations
+        learning_rate = optimizer.param_groups[0]["lr"] = args.learning_rate * (left if args.anneal_lr else 1.0)
+        instance = problem.generate(stream(args.seed, TRAINING_STREAM, iteration), num_instances)
+        rollout = collect(agent, envs, instance, choose, args, reward_scale)
+        losses = update(agent, optimizer, rollout, generator, args)
+        values = {
+            "charts/episodic_return": rollout.episodic_return,
+            "charts/episodic_length": rollout.episodic_length,
+            "charts/learning_rate": learning_rate,
+            "charts/SPS": batch_size / (time.perf_counter() - started),
+            **{f"losses/{key}": value for key, value in losses.items()},
+        }
+        log.scalars(values, iteration * batch_size)
+        if iteration % args.eval_every == 0 or iteration == num_iterations:
+            log.evaluate(agent.actor, iteration * num_instances, iteration * batch_size, values)
+    log.writer.close()
+    log.console.print(
+        f"Best greedy cost on held-out instances: {log.best_cost:.4f}\n"
+        f"Curves:       tensorboard --logdir {log.folder}\n"
+        f"Solve a file: python agents/solve.py --checkpoint {log.folder} FILE...",
+        soft_wrap=True,
+    )
+    return log.folder
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError) as error:
+        sys.exit(f"ppo: {error}")
+    except KeyboardInterrupt:
+        sys.exit("ppo: stopped; what the last evaluation saved is sound")

@@ -1,0 +1,214 @@
+"""How soon each way of training the attention model reaches a given quality, on the same machine and instances.
+
+    python benchmarks/time_to_quality.py --rl4co-python VENV/bin/python    # writes a plot, a table and a JSON file
+
+Runs agents/am_reinforce.py with two baselines and agents/ppo.py, one after the other, each with its defaults and the
+same threads, and reads off their logs the greedy gap to the optimum on the same held-out instances. rl4co (0.7.0)
+joins from a virtual environment of its own; see benchmarks/peers/rl4co_time_to_quality.py. Clocks run from the
+first training step, and on all sides evaluation on the held-out instances counts. Imports and set-up do not.
+Each curve is kept in --runs when it is finished, and not measured again; delete that folder to start anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tyro
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "agents"))
+
+from am_reinforce import HELD_OUT_SEED, HELD_OUT_STREAM, stream  # noqa: E402
+from hardware import describe_machine  # noqa: E402
+from reference import reference_cost  # noqa: E402
+from routing_gym.arrays import to_backend  # noqa: E402
+
+TARGETS = (0.05, 0.03, 0.02, 0.01)
+Curve = dict[str, Any]  # label, command, seed, and per evaluation: seconds, instances, gap
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    commands: tuple[str, ...] = (
+        "REINFORCE, shared baseline: am_reinforce.py --epochs 80 --steps-per-epoch 25",
+        "REINFORCE, rollout baseline: am_reinforce.py --baseline rollout",
+        "PPO: ppo.py",
+    )
+    """LABEL: SCRIPT ARGUMENTS, scripts in agents/. The shared baseline is evaluated four times as often as by
+    default; with the rollout baseline that would also mean four times as many of its t-tests."""
+    env_id: str = "routing/TSP-20"
+    """A TSP, for the gap needs a quick exact solver."""
+    seeds: tuple[int, ...] = (1,)
+    """Runs of each command; medians count."""
+    threads: int = os.cpu_count() or 1
+    """CPU threads of each run."""
+    held_out: int = 1_000
+    """Instances on which the gap is measured."""
+    rl4co_python: Path | None = None
+    """Interpreter of a virtual environment with rl4co; without one rl4co is left out."""
+    rl4co_seconds: float = 900.0
+    """Length of rl4co's run, which has no end of its own."""
+    runs: Path = ROOT / "runs" / "time-to-quality"
+    """Where run folders and finished curves are kept."""
+    plot: Path = ROOT / "docs" / "time_to_quality.png"
+    """Where the plot goes."""
+    out: Path = ROOT / "benchmarks" / "results" / "time_to_quality.json"
+    """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        for command in self.commands:
+            if not all(part.strip() for part in command.partition(":")):
+                raise ValueError(f"--commands: expected LABEL: SCRIPT ARGUMENTS, got {command!r}")
+
+
+def read_metrics(path: Path) -> Curve:
+    """Read off a run's log when it had reached which gap: seconds of each epoch are instances over their rate."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    instances = [row["instances"] for row in rows]
+    rates = [row["instances_per_second"] for row in rows]
+    seconds = np.cumsum(np.diff(instances, prepend=0) / np.array(rates))
+    return {"seconds": seconds.tolist(), "instances": instances, "gap": [row["gap"] for row in rows]}
+
+
+def run_script(args: Args, command: str, seed: int) -> Curve:
+    """Train with one of our scripts."""
+    script, *arguments = shlex.split(command)
+    name = f"run-{len(list(args.runs.glob('run-*'))) + 1}"
+    common = {"env-id": args.env_id, "seed": seed, "threads": args.threads, "held-out": args.held_out}
+    common |= {"runs": args.runs, "name": name}
+    options = [text for key, value in common.items() for text in (f"--{key}", str(value))]
+    subprocess.run([sys.executable, ROOT / "agents" / script, *arguments, *options], check=True)
+    return read_metrics(args.runs / name / "metrics.jsonl")
+
+
+def run_rl4co(args: Args, problem: Any, held_out: Any, reference: float, seed: int) -> Curve:
+    """Train with rl4co in its own environment, and rescore its tours by our rules."""
+    instances, played = args.runs / "held_out.npz", args.runs / f"rl4co-{seed}.npz"
+    np.savez(instances, coords=held_out.coords)
+    script = ROOT / "benchmarks" / "peers" / "rl4co_time_to_quality.py"
+    options = ["--seconds", str(args.rl4co_seconds), "--threads", str(args.threads), "--seed", str(seed)]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    subprocess.run(
+        [args.rl4co_python.absolute(), script, instances.resolve(), played.resolve(), *options],
+        check=True,
+        env=environment,
+        cwd=args.runs,
+    )
+    curve = np.load(played)
+    costs = [float(problem.objective(held_out, actions).mean()) for actions in curve["actions"]]
+    return {
+        "seconds": curve["seconds"].tolist(),
+        "instances": curve["instances"].tolist(),
+        "gap": [cost / reference - 1 for cost in costs],
+        "settings": json.loads(str(curve["settings"])),
+    }
+
+
+def measure(args: Args) -> list[Curve]:
+    """Return all curves; those that were finished before are read from disk."""
+    problem = gym.make(args.env_id, disable_env_checker=True).unwrapped.problem
+    held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
+    args.runs.mkdir(parents=True, exist_ok=True)
+    reference = reference_cost(problem, to_backend(held_out, "torch"), args.runs / ".references")
+    if reference is None:
+        raise ValueError(f"--env-id {args.env_id}: the gap needs a TSP and its solver, pip install fast-tsp")
+    commands = [tuple(part.strip() for part in command.split(":", 1)) for command in args.commands]
+    if args.rl4co_python is not None:
+        commands.append(("rl4co, rollout baseline", f"rl4co --seconds {args.rl4co_seconds}"))
+    curves = []
+    for seed in args.seeds:
+        for label, command in commands:
+            key = {"label": label, "command": command, "seed": seed, "threads": args.threads, "env_id": args.env_id}
+            path = args.runs / f"{label}, seed {seed}.json"
+            curve = json.loads(path.read_text()) if path.exists() else None
+            if curve is None or any(curve[name] != value for name, value in key.items()):
+                ours = not command.startswith("rl4co ")
+                measured = (
+                    run_script(args, command, seed) if ours else run_rl4co(args, problem, held_out, reference, seed)
+                )
+                curve = {**key, "machine": describe_machine(), **measured}
+                path.write_text(json.dumps(curve) + "\n")
+            curves.append(curve)
+    return curves
+
+
+def seconds_to(curve: Curve, target: float) -> float:
+    """Return the time of the first evaluation with a gap of at most `target`, infinity if there is none."""
+    return next((s for s, gap in zip(curve["seconds"], curve["gap"], strict=True) if gap <= target), float("inf"))
+
+
+def print_table(curves: list[Curve]) -> list[dict[str, Any]]:
+    """Print and return the seconds to each target, medians over the seeds, and where each run ended."""
+    table = Table("", *(f"{target:.0%}" for target in TARGETS), "end", "after", title="seconds to a greedy gap of")
+    rows = []
+    for label in dict.fromkeys(curve["label"] for curve in curves):
+        mine = [curve for curve in curves if curve["label"] == label]
+        seconds = [float(np.median([seconds_to(curve, target) for curve in mine])) for target in TARGETS]
+        end = float(np.median([curve["gap"][-1] for curve in mine]))
+        after = float(np.median([curve["seconds"][-1] for curve in mine]))
+        cells = (f"{value:.0f}" if np.isfinite(value) else "-" for value in seconds)
+        table.add_row(label, *cells, f"{end:.2%}", f"{after:.0f} s")
+        reached = {f"{target:.0%}": s if np.isfinite(s) else None for target, s in zip(TARGETS, seconds, strict=True)}
+        rows.append({"label": label, "seconds_to": reached, "final_gap": end, "seconds": after})
+    Console(width=110).print(table)
+    return rows
+
+
+def draw(curves: list[Curve], args: Args) -> None:
+    """Plot gap against time, both on logarithmic scales."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    problem = args.env_id.removeprefix("routing/")
+    title = f"{problem}, {args.threads} CPU thread{'s' * (args.threads > 1)}"
+    axes = figure.add_subplot(xlabel="training time [s]", ylabel="greedy gap to the optimum [%]", title=title)
+    labels = list(dict.fromkeys(curve["label"] for curve in curves))
+    for curve in curves:
+        color = f"C{labels.index(curve['label'])}"
+        first = curve is next(other for other in curves if other["label"] == curve["label"])
+        axes.plot(
+            curve["seconds"],
+            [100 * gap for gap in curve["gap"]],
+            color=color,
+            label=curve["label"] if first else None,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for target in TARGETS:
+        axes.axhline(100 * target, color="black", linewidth=0.5, linestyle=":")
+    axes.set_yticks([100 * target for target in TARGETS], [f"{target:.0%}" for target in TARGETS])
+    axes.legend()
+    args.plot.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(args.plot, dpi=120)
+
+
+def main(args: Args) -> dict[str, Any]:
+    """Measure, print a table, draw the plot and write the figures."""
+    curves = measure(args)
+    settings = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(args).items()}
+    figures = {"arguments": settings, "table": print_table(curves), "curves": curves}
+    draw(curves, args)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(figures, indent=2) + "\n")
+    return figures
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"time_to_quality: {error}")
