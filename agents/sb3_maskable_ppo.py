@@ -58,7 +58,7 @@ class Args:
     """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
     policy: Literal["attention", "mlp", "both"] = "both"
     """The attention model, Stable-Baselines3's MultiInputPolicy, or one after the other."""
-    total_steps: int = 200_000
+    total_steps: int = 150_000
     """Steps of the environment per policy, in whole rollouts."""
     num_envs: int = 128
     """Lanes."""
