@@ -228,9 +228,10 @@ def report(args: Args, folder: Path, costs: dict[str, float], curves: dict[str, 
     arguments = {**dataclasses.asdict(args), "runs": str(args.runs)}
     document = {"arguments": arguments, "costs": costs, "curves": curves}
     write_atomically(folder / "curves.json", (json.dumps(document, indent=2) + "\n").encode())
-    table = Table("policy", "mean cost", title=f"{args.env_id}: {args.held_out:,} held-out instances, greedy")
+    table = Table("policy", "steps", "mean cost", title=f"{args.env_id}: {args.held_out:,} held-out instances, greedy")
     for name, cost in costs.items():
-        table.add_row(name, f"{cost:.4f}")
+        steps = f"{curves[name][-1]['steps']:,}" if name in curves else ""
+        table.add_row(name, steps, f"{cost:.4f}")
     console = Console()
     console.print(table)
     console.print(f"{folder}: curves.json, models (.zip); curves: tensorboard --logdir {folder}", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
+import sb3_curves
 import sb3_maskable_ppo
 from attention_model import ModelConfig
 from embeddings import FEATURES
@@ -195,7 +197,9 @@ def test_features_are_found(name):
 
 def test_flat_observations_are_refused():
     flat = DummyVecEnv([lambda: gym.wrappers.FlattenObservation(gym.make("routing/TSP-10"))])
-    with pytest.raises(ValueError, match=r"of a routing environment, unflattened, as those of .*; got Box\(0.0, 1.0, \(50,\), float64"):
+    with pytest.raises(
+        ValueError, match=r"of a routing environment, unflattened, as those of .*; got Box\(0.0, 1.0, \(50,\), float64"
+    ):
         MaskablePPO(AttentionPolicy, flat)
     other = spaces.Dict({"coords": spaces.Box(0, 1, (6, 2)), "speed": spaces.Box(0, 1, (1,))})
     with pytest.raises(ValueError, match="got the observations coords, speed. A problem of your own needs a row in"):
@@ -223,6 +227,7 @@ TINY = sb3_maskable_ppo.Args(
     model=dataclasses.replace(SMALL, embed_dim=32, num_heads=4, feed_forward_dim=64),
     evaluations=2,
     held_out=200,
+    threads=1,
     name="run",
 )
 
@@ -243,6 +248,27 @@ def test_learns_what_the_mlp_does_not(tmp_path, capsys):
         assert (folder / f"{name}.zip").exists()
         assert list((folder / "tensorboard").glob(f"{name}_*/events*"))
     assert "nearest neighbour" in capsys.readouterr().out
+    out, picture = tmp_path / "all.json", tmp_path / "all.png"
+    sb3_curves.main(sb3_curves.Args(runs=(folder, folder), out=out, picture=picture))
+    assert json.loads(out.read_text())["runs"] == [document, document]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_ctrl_c_stops_and_saves(tmp_path, monkeypatch):
+    """Interrupted after the first measurement: one step in each of 64 lanes is made, and the MLP is not begun."""
+    measure = sb3_maskable_ppo.HeldOut.measure
+
+    def interrupted_measure(callback):
+        measure(callback)
+        if callback.num_timesteps == 0:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(sb3_maskable_ppo.HeldOut, "measure", interrupted_measure)
+    folder = sb3_maskable_ppo.main(dataclasses.replace(TINY, runs=tmp_path))
+    curves = json.loads((folder / "curves.json").read_text())["curves"]
+    assert [[point["steps"] for point in curve] for curve in curves.values()] == [[0, 64]]
+    assert (folder / "attention.zip").exists()
+    assert not (folder / "mlp.zip").exists()
 
 
 @pytest.mark.parametrize(
