@@ -225,7 +225,7 @@ def make_folder(args: Args, problem: Problem[Any, Any]) -> Path:
 
 def report(args: Args, folder: Path, costs: dict[str, float], curves: dict[str, list[dict[str, float]]]) -> None:
     """Write the curves and print the final costs."""
-    arguments = {**dataclasses.asdict(args), "runs": str(args.runs)}
+    arguments = {name: value for name, value in dataclasses.asdict(args).items() if name != "runs"}
     document = {"arguments": arguments, "costs": costs, "curves": curves}
     write_atomically(folder / "curves.json", (json.dumps(document, indent=2) + "\n").encode())
     table = Table("policy", "steps", "mean cost", title=f"{args.env_id}: {args.held_out:,} held-out instances, greedy")

@@ -48,6 +48,7 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
         for name, style in LEVELS.items():
             axes.axhline(run["costs"][name], color="black", linestyle=style, linewidth=1, label=name)
         axes.set(title=run["arguments"]["env_id"], xlabel="environment steps", ylabel="mean cost, greedy, held out")
+        axes.locator_params(axis="x", nbins=4)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.legend()

@@ -1,11 +1,10 @@
 """The attention policy of MaskablePPO: masks, ratios, grouping, checkpoints, and a real learning check."""
 
 import dataclasses
+import importlib
 import json
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -211,11 +210,12 @@ def test_batch_normalization_is_refused():
         make_model(config=ModelConfig())
 
 
-def test_missing_library_names_the_extra():
-    code = "import sys; sys.modules['sb3_contrib'] = None; sys.path.append('agents'); import sb3_policy"
-    root = Path(__file__).parents[1]
-    result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
-    assert 'pip install "routing-gym[sb3]"' in result.stderr
+def test_missing_library_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sb3_contrib.common.maskable.buffers", None)
+    for module in ("sb3_policy", "sb3_maskable_ppo"):
+        monkeypatch.delitem(sys.modules, module)
+        with pytest.raises(ImportError, match=r'sb3-contrib cannot be imported .*: pip install "routing-gym\[sb3\]"'):
+            importlib.import_module(module)
 
 
 TINY = sb3_maskable_ppo.Args(
