@@ -29,7 +29,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from am_reinforce import HELD_OUT_SEED, HELD_OUT_STREAM, stream
 from attention_model import ModelConfig
 from routing_gym.data.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -38,6 +37,7 @@ from routing_gym.rollout import Policy, rollout
 from routing_gym.solvers import NearestNeighbour
 from sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
 from stop_request import StopRequest
+from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream
 from tuning import keep_freed_memory
 
 try:
