@@ -4,8 +4,9 @@
 
 Stable-Baselines3: `RoutingVecEnv` against `DummyVecEnv` over single environments made by `gym.make`, with the
 same seeds and actions, in one process on one thread, in turn, several times; medians count. Lanes start anew by
-themselves, so drawing instances counts. "step" is `VecEnv.step` alone, which the bar is about; "step and masks"
-adds what sb3-contrib's MaskablePPO asks for before each step. Drawing the actions does not count.
+themselves, so drawing instances counts. "step" is `VecEnv.step` alone, which the first bar is about; "step and
+masks" adds what sb3-contrib's MaskablePPO asks for before each step. Drawing the actions does not count. "learn" is
+`MaskablePPO("MultiInputPolicy").learn` end to end, updates included, which the second bar is about.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
+from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3 import __version__ as sb3_version
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
@@ -32,7 +34,7 @@ from hardware import describe_machine
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
 ROOT = Path(__file__).parents[1]
-BAR = 20  # times DummyVecEnv that RoutingVecEnv must reach
+BAR, LEARN_BAR = 20, 3  # times DummyVecEnv that RoutingVecEnv must reach, in steps and in `learn`
 Figures = dict[str, Any]
 
 
@@ -48,6 +50,10 @@ class Args:
     """Runs of each side, in turn; the median counts."""
     episodes: int = 2
     """Episodes per lane and run."""
+    epochs: int = 10
+    """Passes of `learn` over its rollouts of one episode per lane; 10 are MaskablePPO's own."""
+    batch_size: int = 1024
+    """Steps per minibatch of `learn`."""
     seed: int = 0
     """Of instances and actions."""
     out: Path = ROOT / "benchmarks" / "results" / "integrations.json"
@@ -77,15 +83,20 @@ class Player:
         return in_steps, in_masks
 
 
+def make_envs(args: Args) -> dict[str, VecEnv]:
+    """Make both sides."""
+    env_id = f"routing/{args.problem}"
+    return {
+        "DummyVecEnv": DummyVecEnv([lambda: gym.make(env_id) for _ in range(args.lanes)]),
+        "RoutingVecEnv": RoutingVecEnv(env_id, num_envs=args.lanes),
+    }
+
+
 def measure(args: Args) -> list[Figures]:
     """Measure both sides in turn."""
-    env_id = f"routing/{args.problem}"
     num_nodes = int(args.problem.split("-")[1])
     num_steps = num_nodes * args.episodes
-    players = {
-        "DummyVecEnv": Player(DummyVecEnv([lambda: gym.make(env_id) for _ in range(args.lanes)]), args.seed),
-        "RoutingVecEnv": Player(RoutingVecEnv(env_id, num_envs=args.lanes), args.seed),
-    }
+    players = {name: Player(env, args.seed) for name, env in make_envs(args).items()}
     for player in players.values():
         player.run(num_nodes // 2)  # not timed
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in players}
@@ -106,20 +117,47 @@ def measure(args: Args) -> list[Figures]:
     ]
 
 
+def measure_learn(args: Args) -> dict[str, float]:
+    """Measure `MaskablePPO.learn` on both sides in turn: steps per second, median."""
+    num_nodes = int(args.problem.split("-")[1])
+    settings: dict[str, Any] = {"n_epochs": args.epochs, "batch_size": args.batch_size, "gamma": 1.0, "device": "cpu"}
+    models = {
+        name: MaskablePPO("MultiInputPolicy", env, n_steps=num_nodes, seed=args.seed, **settings)
+        for name, env in make_envs(args).items()
+    }
+    num_steps = args.lanes * num_nodes * args.episodes
+    times: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(args.repeats):
+        for name, model in models.items():
+            started = time.perf_counter()
+            model.learn(num_steps)
+            times[name].append(time.perf_counter() - started)
+    return {name: num_steps / statistics.median(seconds) for name, seconds in times.items()}
+
+
 def print_tables(figures: Figures) -> None:
     """Print the figures."""
-    table = Table("problem", "lanes", "env", "step", "step and masks", title="Stable-Baselines3: steps per second")
+    columns = ("problem", "lanes", "env", "step", "step and masks", "learn")
+    table = Table(*columns, title="Stable-Baselines3: steps per second")
+    keys = ("steps_per_second", "steps_and_masks_per_second", "learn_steps_per_second")
     for row in figures["sb3"]:
-        rates = (f"{row[key]:,.0f}" for key in ("steps_per_second", "steps_and_masks_per_second"))
+        rates = (f"{row[key]:,.0f}" for key in keys)
         table.add_row(row["problem"], str(row["lanes"]), row["env"], *rates)
     console = Console()
     console.print(table)
-    bar = figures["bar"]
-    verdict = "reached" if bar["reached"] else "MISSED"
+    bar, learn_bar = figures["bar"], figures["learn_bar"]
     console.print(
-        f"RoutingVecEnv: {bar['times_dummy']:.1f} x DummyVecEnv; at least {bar['bar']}: {verdict}; "
+        f"RoutingVecEnv: {bar['times_dummy']:.1f} x DummyVecEnv; at least {bar['bar']}: {verdict(bar)}; "
         f"with masks {bar['times_dummy_with_masks']:.1f} x"
     )
+    console.print(
+        f"MaskablePPO.learn: {learn_bar['times_dummy']:.1f} x; at least {learn_bar['bar']}: {verdict(learn_bar)}"
+    )
+
+
+def verdict(bar: Figures) -> str:
+    """Say whether a bar is reached."""
+    return "reached" if bar["reached"] else "MISSED"
 
 
 def main(args: Args) -> Figures:
@@ -128,10 +166,15 @@ def main(args: Args) -> Figures:
     dummy, native = rows = measure(args)
     times, times_with_masks = (native[key] / dummy[key] for key in ("steps_per_second", "steps_and_masks_per_second"))
     bar = {"times_dummy": times, "times_dummy_with_masks": times_with_masks, "bar": BAR, "reached": times >= BAR}
+    learn = measure_learn(args)
+    for row in rows:
+        row["learn_steps_per_second"] = learn[row["env"]]
+    times_learn = learn["RoutingVecEnv"] / learn["DummyVecEnv"]
+    learn_bar = {"times_dummy": times_learn, "bar": LEARN_BAR, "reached": times_learn >= LEARN_BAR}
     machine = describe_machine()
     machine["versions"]["stable-baselines3"] = sb3_version
     settings = {name: value for name, value in asdict(args).items() if name != "out"}
-    figures = {"machine": machine, "arguments": settings, "sb3": rows, "bar": bar}
+    figures = {"machine": machine, "arguments": settings, "sb3": rows, "bar": bar, "learn_bar": learn_bar}
     print_tables(figures)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(figures, indent=2) + "\n")

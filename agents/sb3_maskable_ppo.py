@@ -1,0 +1,268 @@
+"""Train the attention model with sb3-contrib's MaskablePPO, and the library's own MLP beside it.
+
+    python agents/sb3_maskable_ppo.py                              # TSP-20, both policies
+    python agents/sb3_maskable_ppo.py --env-id routing/CVRP-20 --policy attention
+
+Ctrl-C stops after the current step and saves.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as in am_reinforce.py
+
+import dataclasses
+import json
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from attention_model import ModelConfig
+from routing_gym.data.files import write_atomically
+from routing_gym.integrations.sb3 import RoutingVecEnv
+from routing_gym.problem import Problem
+from routing_gym.rollout import Policy, rollout
+from routing_gym.solvers import NearestNeighbour
+from sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
+from stop_request import StopRequest
+from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream
+from tuning import keep_freed_memory
+
+try:
+    from sb3_contrib import MaskablePPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.vec_env import VecMonitor
+except ImportError as error:
+    raise ImportError(f'sb3-contrib cannot be imported ({error}): pip install "routing-gym[sb3]"') from error
+
+POLICIES = ("attention", "mlp")
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of a run."""
+
+    env_id: str = "routing/TSP-20"
+    """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
+    policy: Literal["attention", "mlp", "both"] = "both"
+    """The attention model, Stable-Baselines3's MultiInputPolicy, or one after the other."""
+    total_steps: int = 150_000
+    """Steps of the environment per policy, in whole rollouts."""
+    num_envs: int = 128
+    """Lanes."""
+    num_steps: int = 0
+    """Steps per lane between updates; 0 takes as many as there are actions, of TSP whole tours."""
+    num_minibatches: int = 4
+    """Minibatches per epoch; divides the lanes."""
+    num_epochs: int = 4
+    """Passes over each rollout."""
+    learning_rate: float = 5e-4
+    """Of Adam at the beginning; falls linearly to zero."""
+    gae_lambda: float = 0.95
+    """Of the generalised advantage estimate."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    model: tyro.conf.OmitArgPrefixes[ModelConfig] = DEFAULT_CONFIG
+    """Sizes of the attention model; any normalisation but batch."""
+    evaluations: int = 20
+    """Points of the learning curve."""
+    held_out: int = 1_000
+    """Instances on which the greedy cost is measured, the same in all runs."""
+    seed: int = 1
+    """Of the weights, the training instances and the sampled actions."""
+    threads: int = 0
+    """CPU threads; 0 takes all cores."""
+    runs: Path = Path("runs")
+    """Where run folders are made."""
+    name: str = ""
+    """Of the run's folder; by default the problem, the seed and the time."""
+
+    def __post_init__(self) -> None:
+        for field in ("total_steps", "num_envs", "num_minibatches", "num_epochs", "evaluations", "held_out"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
+        if self.num_envs % self.num_minibatches:
+            raise ValueError(f"--num-minibatches {self.num_minibatches} does not divide --num-envs {self.num_envs}")
+
+
+class HeldOut(BaseCallback):
+    """Measures the greedy cost as training goes on, shows and logs it, and saves the model.
+
+    Args:
+        problem: The rules.
+        instance: The held-out instances.
+        interval: Steps between measurements.
+        path: Where the model goes.
+        progress: Has one task, which counts the steps.
+        stop: Ends the training when it is requested.
+    """
+
+    def __init__(
+        self,
+        problem: Problem[Any, Any],
+        instance: Any,
+        interval: float,
+        path: Path,
+        progress: Progress,
+        stop: StopRequest,
+    ) -> None:
+        super().__init__()
+        self.problem, self.instance, self.interval, self.path = problem, instance, interval, path
+        self.progress, self.stop = progress, stop
+        self.curve: list[dict[str, float]] = []
+        self.seconds, self.since = 0.0, time.perf_counter()
+
+    def _on_rollout_start(self) -> None:
+        if self.num_timesteps >= len(self.curve) * self.interval:
+            self.measure()
+
+    def _on_step(self) -> bool:
+        self.progress.update(self.progress.task_ids[0], completed=self.num_timesteps)
+        return not self.stop.requested
+
+    def _on_training_end(self) -> None:
+        self.measure()
+        self.logger.dump(self.num_timesteps)
+
+    def measure(self) -> None:
+        """Add a point to the curve; its own time does not count."""
+        self.seconds += time.perf_counter() - self.since
+        cost = mean_cost(self.problem, self.instance, greedy(self.model, self.problem, self.instance))
+        self.curve.append({"steps": self.num_timesteps, "seconds": self.seconds, "greedy": cost})
+        self.logger.record("eval/greedy_cost", cost)
+        self.model.save(self.path)
+        name = f"{self.path.stem:>10}"
+        self.progress.console.print(f"{name} {self.num_timesteps:>10,} steps {self.seconds:>8.1f} s  greedy {cost:.4f}")
+        self.since = time.perf_counter()
+
+
+def mean_cost(problem: Problem[Any, Any], instance: Any, policy: Policy) -> float:
+    """Play every instance once."""
+    return float(rollout(problem, instance, policy).cost.mean(dtype=np.float64))
+
+
+def greedy(model: MaskablePPO, problem: Problem[Any, Any], instance: Any) -> Policy:
+    """Take the most probable action."""
+    static = problem.observe_static(instance)
+
+    def policy(observation: dict[str, Any]) -> Any:
+        mask = observation["action_mask"]
+        return model.predict({**static, **observation}, deterministic=True, action_masks=mask)[0]
+
+    return policy
+
+
+def uniform(rng: np.random.Generator) -> Policy:
+    """Take any legal action."""
+    return lambda observation: np.argmax(rng.random(observation["action_mask"].shape) * observation["action_mask"], 1)
+
+
+def make_model(args: Args, name: str, env: RoutingVecEnv, folder: Path) -> MaskablePPO:
+    """Build MaskablePPO with one of the policies; all else is the same."""
+    num_steps = args.num_steps or int(env.action_space.n)
+    rate = args.learning_rate
+    special: dict[str, Any] = {"policy": "MultiInputPolicy"}
+    if name == "attention":
+        config = {"config": args.model}
+        special = {"policy": AttentionPolicy, "policy_kwargs": config, "rollout_buffer_class": LaneRolloutBuffer}
+    return MaskablePPO(
+        **special,
+        env=VecMonitor(env),
+        n_steps=num_steps,
+        batch_size=args.num_envs * num_steps // args.num_minibatches,
+        n_epochs=args.num_epochs,
+        learning_rate=lambda progress_remaining: rate * progress_remaining,
+        gamma=1.0,  # the return is minus the cost
+        gae_lambda=args.gae_lambda,
+        max_grad_norm=args.max_grad_norm,
+        tensorboard_log=str(folder / "tensorboard"),
+        seed=args.seed,  # of the environment, too
+        device="cpu",
+    )
+
+
+def train(args: Args, name: str, folder: Path, instance: Any, stop: StopRequest) -> list[dict[str, float]]:
+    """Train one policy and save it; return its learning curve."""
+    env = RoutingVecEnv(args.env_id, num_envs=args.num_envs)
+    model = make_model(args, name, env, folder)
+    problem = env.vector_env.problem
+    columns = (TextColumn(name), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        progress.add_task(name, total=args.total_steps)
+        callback = HeldOut(
+            problem, instance, args.total_steps / args.evaluations, folder / f"{name}.zip", progress, stop
+        )
+        model.learn(args.total_steps, callback, tb_log_name=name)
+    return callback.curve
+
+
+def make_folder(args: Args, problem: Problem[Any, Any]) -> Path:
+    """Make the folder of the run.
+
+    Raises:
+        FileExistsError: There is one.
+    """
+    size = f"{problem.name.lower()}-{problem.num_nodes}"
+    folder = args.runs / (args.name or f"{size}-sb3-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}")
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise FileExistsError(f"{folder} exists; choose another --name") from None
+    return folder
+
+
+def report(args: Args, folder: Path, costs: dict[str, float], curves: dict[str, list[dict[str, float]]]) -> None:
+    """Write the curves and print the final costs."""
+    arguments = {name: value for name, value in dataclasses.asdict(args).items() if name != "runs"}
+    document = {"arguments": arguments, "costs": costs, "curves": curves}
+    write_atomically(folder / "curves.json", (json.dumps(document, indent=2) + "\n").encode())
+    table = Table("policy", "steps", "mean cost", title=f"{args.env_id}: {args.held_out:,} held-out instances, greedy")
+    for name, cost in costs.items():
+        steps = f"{curves[name][-1]['steps']:,}" if name in curves else ""
+        table.add_row(name, steps, f"{cost:.4f}")
+    console = Console()
+    console.print(table)
+    console.print(f"{folder}: curves.json, models (.zip); curves: tensorboard --logdir {folder}", soft_wrap=True)
+
+
+def main(args: Args) -> Path:
+    """Train as `args` say; return the folder of the run."""
+    keep_freed_memory()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    problem = RoutingVecEnv(args.env_id, num_envs=1).vector_env.problem
+    folder = make_folder(args, problem)
+    instance = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
+    costs = {
+        "random": mean_cost(problem, instance, uniform(np.random.default_rng(args.seed))),
+        "nearest neighbour": float(NearestNeighbour().solve(problem, instance).cost.mean()),
+    }
+    curves: dict[str, list[dict[str, float]]] = {}
+    with StopRequest() as stop:
+        for name in POLICIES if args.policy == "both" else (args.policy,):
+            if not stop.requested:
+                curves[name] = train(args, name, folder, instance, stop)
+                costs[name] = curves[name][-1]["greedy"]
+    report(args, folder, costs, curves)
+    return folder
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError, ImportError, gym.error.Error) as error:
+        sys.exit(f"sb3_maskable_ppo: {error}")
+    except KeyboardInterrupt:  # a second Ctrl-C
+        sys.exit("sb3_maskable_ppo: stopped at once; what was saved before is sound")
