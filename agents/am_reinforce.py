@@ -3,7 +3,7 @@
     python agents/am_reinforce.py                                  # TSP-20, about eight minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
     python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME    # from a model for TSP-20, say
-    torchrun --nproc-per-node=2 agents/am_reinforce.py --batch-size 128            # two processes of 128 each
+    torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py              # on several machines
     python agents/am_reinforce.py --resume runs/NAME               # go on exactly where it stopped
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted
@@ -38,7 +38,7 @@ from reference import reference_cost
 from report import Report, SilentReport
 from routing_gym.data import save_npz
 from stop_request import StopRequest
-from trainer import Trainer, TrainingDivergedError
+from trainer import Trainer, TrainingDivergedError, choose_device
 from tuning import keep_freed_memory
 
 
@@ -57,7 +57,7 @@ class Args:
     steps_per_epoch: int = 100
     """Batches per epoch."""
     batch_size: int = 256
-    """Instances per batch; under torchrun, of each process."""
+    """Instances per batch, of all processes together."""
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
     the size of the id."""
@@ -85,8 +85,10 @@ class Args:
     """cpu, cuda, or auto: cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the encoder's matrix products in training; auto takes bfloat16 where the processor has instructions for it."""
+    processes: int = 0
+    """Processes on this machine that share each batch; 0 takes two on a CPU that has two cores, else one."""
     threads: int = 0
-    """CPU threads; 0 takes all cores."""
+    """CPU threads of each process; 0 takes one of several processes, all cores of a single one."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Begin with the weights of another run or checkpoint, of any problem and size, wherever they fit."""
     profile: bool = False
@@ -99,6 +101,8 @@ class Args:
     """Go on with a run's folder, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
+        if self.processes < 0:
+            raise ValueError(f"--processes must be at least 1, or 0 for a choice, got {self.processes}")
         for field in ("epochs", "steps_per_epoch", "batch_size", "baseline_size", "held_out"):
             if getattr(self, field) < 1:
                 raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
@@ -180,8 +184,7 @@ def make_report(trainer: Trainer, folder: Path) -> Report | SilentReport:
         return SilentReport()
     args = trainer.args
     reference = reference_cost(trainer.problem, trainer.held_out, folder.parent / ".references")
-    batch_size = args.batch_size * distributed.world_size()
-    return Report(folder, args.to_json(), reference, trainer.step, args.total_steps, batch_size)
+    return Report(folder, args.to_json(), reference, trainer.step, args.total_steps, args.batch_size)
 
 
 def make_profiler(args: Args, folder: Path) -> AbstractContextManager[torch.profiler.profile | None]:
@@ -197,7 +200,7 @@ def make_profiler(args: Args, folder: Path) -> AbstractContextManager[torch.prof
 def run(trainer: Trainer, folder: Path) -> None:
     """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
     with make_report(trainer, folder) as report, make_profiler(trainer.args, folder) as profiler:
-        with StopRequest() as stop:
+        with StopRequest(second_is_final=not distributed.launched()) as stop:
             stopped = False
             while trainer.step < trainer.args.total_steps and not stopped:
                 trainer.update()
@@ -229,8 +232,7 @@ def explain(error: Exception, trainer: Trainer, folder: Path) -> Exception:
         )
     elif isinstance(error, RuntimeError) and distributed.lost(error):
         return distributed.ProcessLostError(
-            f"another process of the run is gone; {last}. Go on with: torchrun "
-            f"--nproc-per-node={distributed.world_size()} agents/am_reinforce.py --resume {folder}"
+            f"another process of the run is gone; {last}. Go on with: python agents/am_reinforce.py --resume {folder}"
         )
     return error
 
@@ -247,13 +249,26 @@ def main(args: Args) -> Path:
     return folder
 
 
+def choose_processes(args: Args) -> int:
+    """Return how many processes to start: as many as the run had that is resumed, or as `--processes` says."""
+    if args.resume is not None:
+        path = args.resume / "last.safetensors"
+        return int(checkpoint.load(path)[1].get("processes", 1)) if path.is_file() else 1
+    several = choose_device(args.device) == "cpu" and (os.cpu_count() or 1) > 1 and args.batch_size % 2 == 0
+    return args.processes or (2 if several else 1)
+
+
 EXPECTED = (ValueError, OSError, ImportError, MemoryError, gym.error.Error)
 EXPECTED += (TrainingDivergedError, distributed.ProcessLostError)
 
 if __name__ == "__main__":
     try:
-        main(tyro.cli(Args, description=__doc__))
+        args = tyro.cli(Args, description=__doc__)
+        if not distributed.launched() and (processes := choose_processes(args)) > 1:
+            sys.exit(distributed.launch(processes, __file__, sys.argv[1:]))
+        main(args)
     except EXPECTED as error:
-        sys.exit(f"am_reinforce: {error}")
+        first = os.environ.get("RANK", "0") == "0" or isinstance(error, distributed.ProcessLostError)
+        sys.exit(f"am_reinforce: {error}" if first else 1)  # the other processes have met with the same
     except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
         sys.exit("am_reinforce: stopped at once; what was saved before is sound")

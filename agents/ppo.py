@@ -41,15 +41,6 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 import checkpoint
-from am_reinforce import (
-    HELD_OUT_SEED,
-    HELD_OUT_STREAM,
-    TRAINING_STREAM,
-    TrainingDivergedError,
-    choose_device,
-    literal,
-    stream,
-)
 from attention_model import AttentionModel, Encoding, ModelConfig
 from decoding import Choice, sampling_choice, solve
 from embeddings import FEATURES, Features
@@ -57,6 +48,14 @@ from reference import reference_cost
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import Problem
 from routing_gym.vector_envs import RoutingVectorEnv
+from trainer import (
+    HELD_OUT_SEED,
+    HELD_OUT_STREAM,
+    TRAINING_STREAM,
+    choose_device,
+    literal,
+    stream,
+)
 from tuning import fast_precision, keep_freed_memory
 
 
@@ -292,7 +291,7 @@ def update(
             optimizer.zero_grad()
             loss.backward()
             if not nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm).isfinite():
-                raise TrainingDivergedError("the gradient is not finite; start again with a lower --learning-rate")
+                raise FloatingPointError("the gradient is not finite; start again with a lower --learning-rate")
             optimizer.step()
             for key, x in losses.items():
                 logged.setdefault(key, []).append(x.detach())
@@ -459,7 +458,7 @@ def main(args: Args) -> Path:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, gym.error.Error, TrainingDivergedError) as error:
+    except (ValueError, OSError, ImportError, gym.error.Error, FloatingPointError) as error:
         sys.exit(f"ppo: {error}")
     except KeyboardInterrupt:
         sys.exit("ppo: stopped; what the last evaluation saved is sound")

@@ -139,6 +139,8 @@ class Trainer:
         if args.threads:
             torch.set_num_threads(args.threads)
         self.device = distributed.start(choose_device(args.device))
+        if args.batch_size % distributed.world_size():
+            raise ValueError(f"--batch-size {args.batch_size} cannot be shared by {distributed.world_size()} processes")
         if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
             dtype = str(fast_precision(self.device)).removeprefix("torch.")
             args = dataclasses.replace(args, precision=dtype)
@@ -164,7 +166,7 @@ class Trainer:
     @property
     def instances(self) -> int:
         """Instances seen, by all processes."""
-        return self.step * self.args.batch_size * distributed.world_size()
+        return self.step * self.args.batch_size
 
     @property
     def learning_rate(self) -> float:
@@ -183,7 +185,8 @@ class Trainer:
     def draw(self, problem: Problem[Any, Any]) -> tuple[Any, Choice]:
         """Return this process's instances of this step, and how to choose its actions."""
         rng = stream(self.args.seed, TRAINING_STREAM, self.step, distributed.rank())
-        instance = to_backend(problem.generate(rng, self.args.batch_size), "torch", self.device)
+        share = self.args.batch_size // distributed.world_size()
+        instance = to_backend(problem.generate(rng, share), "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def update(self) -> None:

@@ -2,10 +2,10 @@
 
     python benchmarks/time_to_quality.py --rl4co-python VENV/bin/python    # writes a plot, a table and a JSON file
 
-Runs agents/am_reinforce.py with two baselines and agents/ppo.py, one after the other, each with its defaults and the
-same threads, and reads off their logs the greedy gap to the optimum on the same held-out instances. rl4co (0.7.0)
-joins from a virtual environment of its own; see benchmarks/peers/rl4co_time_to_quality.py. Clocks run from the
-first training step, and on all sides evaluation on the held-out instances counts. Imports and set-up do not.
+Runs agents/am_reinforce.py with two baselines and agents/ppo.py, one after the other, each with its defaults on all
+cores (`taskset` gives fewer), and reads off their logs the greedy gap to the optimum on the same held-out instances.
+rl4co (0.7.0) joins from a virtual environment of its own; see benchmarks/peers/rl4co_time_to_quality.py. Clocks run
+from the first training step, and on all sides evaluation on the held-out instances counts. Imports and set-up do not.
 Each curve is kept in --runs when it is finished, and not measured again; delete that folder to start anew.
 """
 
@@ -31,10 +31,10 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "agents"))
 
-from am_reinforce import HELD_OUT_SEED, HELD_OUT_STREAM, stream  # noqa: E402
 from hardware import describe_machine  # noqa: E402
 from reference import reference_cost  # noqa: E402
 from routing_gym.arrays import to_backend  # noqa: E402
+from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream  # noqa: E402
 
 TARGETS = (0.05, 0.03, 0.02, 0.01)
 Curve = dict[str, Any]  # label, command, seed, and per evaluation: seconds, instances, gap
@@ -46,8 +46,8 @@ class Args:
 
     commands: tuple[str, ...] = (
         "REINFORCE, shared baseline: am_reinforce.py --epochs 80 --steps-per-epoch 25",
-        "REINFORCE, rollout baseline: am_reinforce.py --baseline rollout",
-        "PPO: ppo.py",
+        "REINFORCE, rollout baseline: am_reinforce.py --baseline rollout --epochs 14",
+        "PPO: ppo.py --total-timesteps 6000000",
     )
     """LABEL: SCRIPT ARGUMENTS, scripts in agents/. The shared baseline is evaluated four times as often as by
     default; with the rollout baseline that would also mean four times as many of its t-tests."""
@@ -56,12 +56,12 @@ class Args:
     seeds: tuple[int, ...] = (1,)
     """Runs of each command; medians count."""
     threads: int = os.cpu_count() or 1
-    """CPU threads of each run."""
+    """CPU threads of rl4co."""
     held_out: int = 1_000
     """Instances on which the gap is measured."""
     rl4co_python: Path | None = None
     """Interpreter of a virtual environment with rl4co; without one rl4co is left out."""
-    rl4co_seconds: float = 900.0
+    rl4co_seconds: float = 400.0
     """Length of rl4co's run, which has no end of its own."""
     runs: Path = ROOT / "runs" / "time-to-quality"
     """Where run folders and finished curves are kept."""
@@ -89,7 +89,7 @@ def run_script(args: Args, command: str, seed: int) -> Curve:
     """Train with one of our scripts."""
     script, *arguments = shlex.split(command)
     name = f"run-{len(list(args.runs.glob('run-*'))) + 1}"
-    common = {"env-id": args.env_id, "seed": seed, "threads": args.threads, "held-out": args.held_out}
+    common = {"env-id": args.env_id, "seed": seed, "held-out": args.held_out}
     common |= {"runs": args.runs, "name": name}
     options = [text for key, value in common.items() for text in (f"--{key}", str(value))]
     subprocess.run([sys.executable, ROOT / "agents" / script, *arguments, *options], check=True)
@@ -174,7 +174,7 @@ def draw(curves: list[Curve], args: Args) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
     problem = args.env_id.removeprefix("routing/")
-    title = f"{problem}, {args.threads} CPU thread{'s' * (args.threads > 1)}"
+    title = f"{problem}, {args.threads} CPU cores"
     axes = figure.add_subplot(xlabel="training time [s]", ylabel="greedy gap to the optimum [%]", title=title)
     labels = list(dict.fromkeys(curve["label"] for curve in curves))
     for curve in curves:
