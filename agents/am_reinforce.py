@@ -52,7 +52,7 @@ class Args:
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
     """Of the weights, the training instances and the sampled tours."""
-    epochs: int = 20
+    epochs: int = 26
     """Evaluations, checkpoints and baseline tests are made after each."""
     steps_per_epoch: int = 100
     """Batches per epoch."""

@@ -10,8 +10,8 @@ class StopRequest:
     """Turns the first Ctrl-C or SIGTERM into a request to stop after the step.
 
     Args:
-        second_is_final: Whether a second one stops the process at once. Under `torchrun`, which passes on what the
-            terminal has sent already, it must not.
+        second_is_final: Whether a second one stops the process at once. Under `torchrun` it must not, which passes on
+            what the terminal has sent already, and ends all processes when one is gone, with no time for last words.
     """
 
     requested = False
@@ -26,8 +26,13 @@ class StopRequest:
     def request(self, number: int, frame: Any) -> None:
         self.requested = True
         if self.second_is_final:
-            self.__exit__()
+            self.restore()
 
     def __exit__(self, *exception: object) -> None:
+        if self.second_is_final:
+            self.restore()
+
+    def restore(self) -> None:
+        """Let signals do again what they did before."""
         for number, handler in self.previous.items():
             signal.signal(number, handler)
