@@ -38,6 +38,7 @@ def launched() -> bool:
 def launch(processes: int, script: str, arguments: list[str]) -> int:
     """Run a script in several processes on this machine, as `torchrun` does; return the exit status."""
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the script says what went wrong
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would choose, with a warning
     try:
         torchrun(["--standalone", f"--nproc-per-node={processes}", script, *arguments])
     except ChildFailedError:

@@ -9,10 +9,14 @@ import pytest
 from test_am_reinforce import SQUARE, TINY
 
 import am_reinforce
+import checkpoint
 import evaluate
 import publish_weights
 import solve as solve_script
 import trained
+from decoding import solve
+from routing_gym.arrays import select, to_backend
+from routing_gym.data.paper import paper_test_set
 
 
 def test_nearest_size_by_ratio(tmp_path):
@@ -47,3 +51,14 @@ def test_publish_find_and_solve(tmp_path, monkeypatch, capsys):
     table = evaluate.main(evaluate.Args("random/TSP-20", size=4))
     assert [row.method for row in table.rows] == ["trained"]
     assert f"trained: {path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(trained.WEIGHTS.glob("*.safetensors")), ids=lambda path: path.stem)
+def test_weights_keep_what_their_card_says(path):
+    """The first 500 of the card's 10,000 instances: their mean is within four standard errors of the card's."""
+    card = json.loads(path.with_suffix(".json").read_text())
+    model, problem, _ = checkpoint.load_model(path)
+    assert path.stem == f"{problem.name.lower()}-{problem.num_nodes}"
+    instance = select(paper_test_set(problem.name, problem.num_nodes), slice(0, 500))
+    cost = solve(model, problem, to_backend(instance, "torch")).cost
+    assert abs(cost.mean() - card["results"]["paper_test_set_greedy"]) < 4 * cost.std() / 500**0.5
