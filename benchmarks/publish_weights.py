@@ -99,7 +99,8 @@ def main(args: Args) -> Path:
         "seed": header["args"]["seed"],
         "instances": header["metrics"]["instances"],
         "hours": round(seconds / 3600, 2),
-        "results": {"paper_test_set_greedy": after, "instances": args.size, "float32": before, **header["metrics"]},
+        "paper_test_set": {"instances": args.size, "greedy": after, "greedy_in_float32": before},
+        "held_out": header["metrics"],
         "arguments": header["args"],
         "published_on": describe_machine(),
     }

@@ -41,7 +41,7 @@ def test_publish_find_and_solve(tmp_path, monkeypatch, capsys):
     card = json.loads((out / "tsp-20.json").read_text())
     assert "--learning-rate 0.01 --num-starts 4 --force-starts" in card["command"]
     assert card["instances"] in (24, 48)
-    assert card["results"]["paper_test_set_greedy"] == pytest.approx(card["results"]["float32"], rel=1e-3)
+    assert card["paper_test_set"]["greedy"] == pytest.approx(card["paper_test_set"]["greedy_in_float32"], rel=1e-3)
     assert sorted(file.name for file in logs.iterdir()) == ["tsp-20.jsonl", "tsp-20.png"]
 
     monkeypatch.setattr(trained.find_weights, "__defaults__", (out,))
@@ -61,4 +61,4 @@ def test_weights_keep_what_their_card_says(path):
     assert path.stem == f"{problem.name.lower()}-{problem.num_nodes}"
     instance = select(paper_test_set(problem.name, problem.num_nodes), slice(0, 500))
     cost = solve(model, problem, to_backend(instance, "torch")).cost
-    assert abs(cost.mean() - card["results"]["paper_test_set_greedy"]) < 4 * cost.std() / 500**0.5
+    assert abs(cost.mean() - card["paper_test_set"]["greedy"]) < 4 * cost.std() / 500**0.5
