@@ -1,6 +1,6 @@
 """Train the attention model of Kool et al. (2019) with REINFORCE on any of the routing problems.
 
-    python agents/am_reinforce.py                                  # TSP-20, about eight minutes on two cores
+    python agents/am_reinforce.py                                  # TSP-20, 13 minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
     python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME    # from a model for TSP-20, say
     torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py              # on several machines
@@ -44,7 +44,7 @@ from tuning import keep_freed_memory
 
 @dataclass(frozen=True)
 class Args:
-    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about eight minutes."""
+    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 13 minutes."""
 
     env_id: str = "routing/TSP-20"
     """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""

@@ -248,7 +248,6 @@ def test_figures(tmp_path):
     assert json.loads(args.out.read_text())["rows"] == rows
     assert [(row["num_nodes"], row["num_instances"], row["steps"]) for row in rows] == [
         (5, 1, 5),
-        (10, 1, 10),
         (5, 3, 5),
     ]
     assert args.plot.read_bytes().startswith(b"\x89PNG")

@@ -183,7 +183,7 @@ def test_bad_arguments(changes, message):
     ("changes", "message"),
     [
         ({"total_timesteps": 159}, "--total-timesteps 159 is less than one rollout, which is 160"),
-        ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: TSP has no setting capacty"),
+        ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
         ({"device": "gpu"}, "--device must be cpu, cuda or auto, got 'gpu'"),
     ],
 )
