@@ -220,21 +220,15 @@ def run(trainer: Trainer, folder: Path) -> None:
             report.finished(trainer.problem, folder / "best.safetensors", trainer.held_out)
 
 
-def explain(error: Exception, trainer: Trainer, folder: Path) -> Exception:
-    """Turn what can stop a run into an error that says how to go on."""
-    last = f"the checkpoint of epoch {trainer.epoch} is sound"
-    if isinstance(error, TrainingDivergedError):
-        path = folder / f"diverged-{distributed.rank()}.npz"
-        save_npz(path, error.problem, error.instance)
-        error.args = (
-            f"{error}; {last}, and the batch is in {path}. Start again with a lower --learning-rate, "
-            "or with --precision float32",
-        )
-    elif isinstance(error, RuntimeError) and distributed.lost(error):
-        return distributed.ProcessLostError(
-            f"another process of the run is gone; {last}. Go on with: python agents/am_reinforce.py --resume {folder}"
-        )
-    return error
+def diverged(error: TrainingDivergedError, trainer: Trainer, folder: Path) -> TrainingDivergedError:
+    """Save the batch on which the run diverged, and say so."""
+    path = folder / f"diverged-{distributed.rank()}.npz"
+    save_npz(path, error.problem, error.instance)
+    message = (
+        f"{error}; the checkpoint of epoch {trainer.epoch} is sound, and the batch is in {path}. Start again with a "
+    )
+    message += "lower --learning-rate, or with --precision float32"
+    return TrainingDivergedError(message, error.problem, error.instance)
 
 
 def main(args: Args) -> Path:
@@ -243,8 +237,15 @@ def main(args: Args) -> Path:
     trainer, folder = set_up(args)
     try:
         run(trainer, folder)
+    except TrainingDivergedError as error:
+        raise diverged(error, trainer, folder) from None
     except RuntimeError as error:
-        raise explain(error, trainer, folder) from error
+        if not distributed.lost(error):
+            raise
+        raise distributed.ProcessLostError(
+            f"another process of the run is gone; the checkpoint of epoch {trainer.epoch} is sound. Go on with: "
+            f"python agents/am_reinforce.py --resume {folder}"
+        ) from error
     distributed.stop()
     return folder
 
@@ -254,7 +255,8 @@ def choose_processes(args: Args) -> int:
     if args.resume is not None:
         path = args.resume / "last.safetensors"
         return int(checkpoint.load(path)[1].get("processes", 1)) if path.is_file() else 1
-    several = choose_device(args.device) == "cpu" and (os.cpu_count() or 1) > 1 and args.batch_size % 2 == 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    several = choose_device(args.device) == "cpu" and cores > 1 and args.batch_size % 2 == 0
     return args.processes or (2 if several else 1)
 
 

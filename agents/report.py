@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch.utils.tensorboard import SummaryWriter
 
 import checkpoint
+import distributed
 from attention_model import AttentionModel
 from decoding import solve
 from routing_gym import render
@@ -71,7 +72,9 @@ class Report:
 
     def __enter__(self) -> Report:
         self.console.print(f"{self.folder}: logs, checkpoints, pictures", soft_wrap=True)
-        self.console.print(f"{torch.get_num_threads()} threads, {self.precision}")
+        self.console.print(
+            f"processes: {distributed.world_size()}, threads of each: {torch.get_num_threads()}, {self.precision}"
+        )
         self.console.print("".join(f"{name:>12}" for name in COLUMNS))
         self.progress.start()
         self.since = time.perf_counter()
