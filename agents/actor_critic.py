@@ -18,6 +18,7 @@ from embeddings import FEATURES
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 from routing_gym.rollout import rollout
+from routing_gym.sampling import sample_actions
 
 SMALL = ModelConfig(embed_dim=64, num_heads=4, num_layers=2, feed_forward_dim=128, normalization="instance")
 ILLEGAL = torch.finfo(torch.float32).min  # as a logit; minus infinity would make divergences of two policies nan
@@ -71,7 +72,5 @@ def mean_costs(problem: Problem[Any, Any], actor_critic: ActorCritic, seed: int,
     rng = np.random.default_rng(seed)
     instance = problem.generate(rng, size)
     greedy = solve(actor_critic.attention_model, problem, to_backend(instance, "torch")).cost
-    random = rollout(
-        problem, instance, lambda seen: (rng.random(seen["action_mask"].shape) * seen["action_mask"]).argmax(1)
-    )
+    random = rollout(problem, instance, lambda seen: sample_actions(seen["action_mask"], rng))
     return float(greedy.mean()), float(random.cost.mean())

@@ -20,6 +20,7 @@ import checkpoint
 import distributed
 from attention_model import AttentionModel, Critic
 from decoding import solve
+from memory import MOST_TOURS
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 
@@ -106,7 +107,8 @@ class RolloutBaseline(Baseline):
     def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
         if self.warm_up is not None:
             return self.warm_up.value(problem, instance, cost)
-        return solve(self.frozen, problem, instance).cost[:, None]
+        # The step itself takes more memory than this: no need to ask at every step how much is free.
+        return solve(self.frozen, problem, instance, batch_size=MOST_TOURS).cost[:, None]
 
     def freeze(self, model: AttentionModel, cost: Tensor | None = None) -> None:
         """Copy the model and draw new evaluation instances."""

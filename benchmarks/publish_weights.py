@@ -58,6 +58,8 @@ def command(values: dict[str, Any]) -> str:
             continue
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))
+        elif isinstance(value, dict):
+            words += [option, *(word for pair in value.items() for word in pair)]
         else:
             words += [option, *map(str, value if isinstance(value, tuple) else (value,))]
     return shlex.join([*words, *(["--init-from", values["init_from"]] if values.get("init_from") else [])])

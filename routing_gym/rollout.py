@@ -42,7 +42,8 @@ def rollout(problem: Problem[Any, Any], instance: Any, policy: Policy, *, record
     state = problem.initial(instance)
     xp = array_namespace(instance.coords)
     # One array for all actions: small arrays that outlive their step would lie between the large ones that
-    # each step frees, and keep the heap from reusing these (4 GB instead of 0.1 for 1,000 tours of 1,000 nodes).
+    # each step frees, and keep the heap from reusing these. After 200 steps of 1,000 tours of 1,000 nodes the
+    # process held 972 MB with them, 284 MB without.
     actions = xp.empty((instance.coords.shape[0], problem.horizon), dtype=xp.int64, device=device(instance.coords))
     seen: list[dict[str, Array]] = []
     total = xp.zeros_like(instance.coords[:, 0, 0])

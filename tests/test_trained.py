@@ -30,6 +30,14 @@ def test_nearest_size_by_ratio(tmp_path):
         trained.find_weights("CVRP", 20, tmp_path)
 
 
+def test_command_of_the_card():
+    args = replace(TINY, env_kwargs={"prize": "uniform"}, sizes=(5, 9), force_starts=True)
+    command = publish_weights.command(args.to_json())
+    assert "--env-kwargs prize uniform " in command
+    assert "--sizes 5 9 " in command
+    assert "--force-starts " in command
+
+
 def test_publish_find_and_solve(tmp_path, monkeypatch, capsys):
     run = am_reinforce.main(
         replace(TINY, env_id="routing/TSP-20", epochs=2, runs=tmp_path, name="run", force_starts=True)

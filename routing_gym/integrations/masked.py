@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import InvalidAction
 from gymnasium.vector import AutoresetMode
+
+from routing_gym.wrappers.transforms import flat_space, flatten
 
 Observation = dict[str, Any]
 
@@ -66,16 +67,13 @@ class Layout:
 
     def single_space(self) -> spaces.Dict:
         """Return the space of one lane."""
-        space: spaces.Space[Any] = self.space
-        if self.flat:
-            box: Any = spaces.flatten_space(space)
-            space = spaces.Box(box.low.astype(np.float32), box.high.astype(np.float32), dtype=np.float32)
+        space: spaces.Space[Any] = flat_space(self.space) if self.flat else self.space
         mask = spaces.Box(0, 1, self.space["action_mask"].shape, self.library.mask_dtype)
         return spaces.Dict({self.library.observation_key: space, self.library.mask_key: mask})
 
     def arrange(self, observation: Observation) -> Observation:
         """Arrange the observations of B lanes."""
-        seen = self.flatten(observation) if self.flat else observation
+        seen = flatten(observation, self.space) if self.flat else observation
         mask = observation["action_mask"].astype(self.library.mask_dtype)
         return {self.library.observation_key: seen, self.library.mask_key: mask}
 
@@ -84,16 +82,6 @@ class Layout:
         rows = self.arrange({key: np.asarray(value)[None] for key, value in observation.items()})
         arranged = {key: rows[key][0] for key in rows if self.flat or key == self.library.mask_key}
         return {self.library.observation_key: observation, **arranged}
-
-    def flatten(self, observation: Observation) -> npt.NDArray[np.float32]:
-        """Join the entries of B lanes, nodes as one-hot vectors: float32 (B, features)."""
-        columns = []
-        for key, space in self.space.items():
-            value = observation[key]
-            if isinstance(space, spaces.Discrete):
-                value = np.eye(space.n, dtype=np.float32)[value]
-            columns.append(value.reshape(len(value), -1).astype(np.float32))
-        return np.concatenate(columns, axis=1)
 
 
 class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):

@@ -64,21 +64,10 @@ class FlattenObservation(Transform):
 
     def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
         super().__init__(env, inner_space, num_lanes)
-        flat: Any = spaces.flatten_space(inner_space)
-        self.space = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32))
+        self.space = flat_space(inner_space)
 
     def observe(self, observation: Observation, lanes: Lanes) -> Array:
-        coords = observation["coords"]
-        xp, where = array_namespace(coords), device(coords)
-        vectors = xp.empty((len(lanes), *self.space.shape), dtype=xp.float32, device=where)
-        end = 0
-        for key, space in self.inner_space.items():
-            values = observation[key]
-            if isinstance(space, spaces.Discrete):
-                values = values[:, None] == xp.arange(int(space.n), device=where)
-            start, end = end, end + math.prod(values.shape[1:])
-            vectors[:, start:end] = xp.reshape(values, (len(lanes), end - start))
-        return vectors
+        return flatten(observation, self.inner_space)
 
 
 class RelativeCoordinates(Transform):
@@ -175,6 +164,27 @@ class ScaleReward(Transform):
 
     def reward(self, rewards: Array) -> Array:
         return rewards / like(self.divisor, rewards)
+
+
+def flat_space(space: spaces.Space[Any]) -> spaces.Box:
+    """Return the space of the vectors that `flatten` makes, that of `gymnasium.spaces.flatten` in float32."""
+    flat: Any = spaces.flatten_space(space)
+    return spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32))
+
+
+def flatten(observation: Observation, space: Any) -> Array:
+    """Join the entries of B lanes in the order of their `spaces.Dict`, nodes one-hot: float32 (B, features)."""
+    coords = observation["coords"]
+    xp, where, num_lanes = array_namespace(coords), device(coords), coords.shape[0]
+    vectors = xp.empty((num_lanes, spaces.flatdim(space)), dtype=xp.float32, device=where)
+    end = 0
+    for key, part in space.items():
+        values = observation[key]
+        if isinstance(part, spaces.Discrete):
+            values = values[:, None] == xp.arange(int(part.n), device=where)
+        start, end = end, end + math.prod(values.shape[1:])
+        vectors[:, start:end] = xp.reshape(values, (num_lanes, end - start))
+    return vectors
 
 
 def like(values: npt.NDArray[Any], array: Array) -> Array:
