@@ -269,6 +269,7 @@ if __name__ == "__main__":
         if not distributed.launched() and (processes := choose_processes(args)) > 1:
             sys.exit(distributed.launch(processes, __file__, sys.argv[1:]))
         main(args)
+        distributed.leave()
     except EXPECTED as error:
         first = os.environ.get("RANK", "0") == "0" or isinstance(error, distributed.ProcessLostError)
         sys.exit(f"am_reinforce: {error}" if first else 1)  # the other processes have met with the same

@@ -110,6 +110,37 @@ def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
     assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 200
 
 
+STARVED = """
+# Starves the threads of the connection, so that they still hold a tensor when the process ends.
+import os, runpy, sys
+from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv[1]).parent))
+import distributed
+any_of = distributed.any_of
+def starve(flag):
+    core = {min(os.sched_getaffinity(0))}
+    for thread in map(int, os.listdir("/proc/self/task")):
+        os.sched_setaffinity(thread, core)
+        if thread != os.getpid():
+            os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    return any_of(flag)
+if os.environ["RANK"] == "1":  # which has nothing to report at the end
+    distributed.any_of = starve
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="starves threads by Linux's SCHED_IDLE")
+def test_a_run_ends_well_on_a_busy_machine(tmp_path):
+    """PyTorch aborts a process whose connection lets go of a tensor while Python shuts down."""
+    script = tmp_path / "starved.py"
+    script.write_text(STARVED)
+    with start([*TORCHRUN, script, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "1", "--runs", tmp_path]) as process:
+        output = process.stdout.read()
+    assert process.returncode == 0, output
+
+
 def find_second(launcher: int) -> int:
     """Return the process of rank 1 among the children of torchrun."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
