@@ -71,7 +71,7 @@ def stop() -> None:
 def leave() -> None:
     """End a process that `torchrun` started, as a success, without Python's own shutdown.
 
-    A thread of gloo's that has yet to let go of its last tensor, as on a busy machine, aborts a process that shuts down.
+    A thread of gloo's that, on a busy machine, has yet to let go of its last tensor aborts a process that shuts down.
     """
     if launched():
         sys.stdout.flush()

@@ -42,6 +42,11 @@ def test_columns_are_measured_once(args, monkeypatch):
     assert solution_quality.main(args) == json.loads(json.dumps(results))
     with pytest.raises(TypeError, match="not callable"):
         solution_quality.main(replace(args, samples=5))
+    weights = args.own / "tsp-20.safetensors"
+    tensors, header = checkpoint.load(weights)
+    checkpoint.save(weights, {key: value + 1e-3 for key, value in tensors.items()}, header)
+    with pytest.raises(TypeError, match="not callable"):  # the weights are others
+        solution_quality.main(args)
 
 
 def test_unknown_set(args):
