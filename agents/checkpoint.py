@@ -125,7 +125,7 @@ def load_weights(model: AttentionModel, weights: dict[str, Tensor], path: Path) 
     model.load_state_dict(weights)
 
 
-def warm_start(model: AttentionModel, path: Path) -> str:
+def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:
     """Begin with the weights of another run, of any problem and size, wherever they fit.
 
     Args:
@@ -133,7 +133,8 @@ def warm_start(model: AttentionModel, path: Path) -> str:
         path: A checkpoint, or the folder of a run (then its best).
 
     Returns:
-        What was kept and what is new, in a sentence.
+        What was kept and what is new, in a sentence; and of each run that led to these weights, the first one
+        first, what its checkpoint says of arguments, metrics and seconds.
 
     Raises:
         CheckpointError: The file cannot be read, or its network has other sizes.
@@ -148,7 +149,9 @@ def warm_start(model: AttentionModel, path: Path) -> str:
     new = [name for name in expected if name not in kept]
     model.load_state_dict({**expected, **kept})
     origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
-    return f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}"
+    last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
+    history = [*header.get("history", []), last]
+    return f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}", history
 
 
 def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,8 @@ class Trainer:
 
     Attributes:
         started_from: What `--init-from` kept; empty without.
+        history: What is known of the runs before, from which the weights came.
+        seconds: Spent in training steps.
     """
 
     def __init__(self, args: Args) -> None:
@@ -147,14 +150,16 @@ class Trainer:
         self.args = args
         self.problem = registered_problem(args)
         self.model = AttentionModel(FEATURES[self.problem.name], args.model, torch.Generator().manual_seed(args.seed))
-        self.started_from = "" if args.init_from is None else checkpoint.warm_start(self.model, args.init_from)
+        self.started_from, self.history = "", []
+        if args.init_from is not None:
+            self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
         self.optimizer = torch.optim.Adam(self.model.parameters(), args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)
         self.loss = distributed.parallel(Reinforce(self.model, self.baseline))
         held_out = self.problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", self.device)
-        self.step = 0
+        self.step, self.seconds = 0, 0.0
         self.best_cost = float("inf")
         self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
 
@@ -195,6 +200,7 @@ class Trainer:
         Raises:
             TrainingDivergedError: The gradient is not finite; the weights are still those of before.
         """
+        started = time.perf_counter()
         problem = self.batch_problem()
         instance, choose = self.draw(problem)
         loss, means = self.loss(problem, instance, choose)
@@ -209,6 +215,7 @@ class Trainer:
         self.optimizer.step()
         self.sums += torch.cat([means, norm[None]]).double()
         self.step += 1
+        self.seconds += time.perf_counter() - started
 
     def end_epoch(self) -> dict[str, float]:
         """Evaluate, update the baseline, and return what there is to log."""
@@ -238,7 +245,7 @@ class Trainer:
             "sums": self.sums,
         }
         progress = {"step": self.step, "best_cost": self.best_cost, "processes": distributed.world_size()}
-        header = {**checkpoint.describe(self.problem, self.model), **progress, "args": self.args.to_json()}
+        header = {**self.describe(), **progress}
         if distributed.rank() == 0:
             checkpoint.save(path, tensors, header)
 
@@ -247,10 +254,15 @@ class Trainer:
         if metrics["greedy"] >= self.best_cost:
             return
         self.best_cost = metrics["greedy"]
-        header = {"metrics": metrics, "args": self.args.to_json()}
+        header = {**self.describe(), "metrics": metrics}
         weights = checkpoint.prefixed("model", self.model.state_dict())
         if distributed.rank() == 0:
-            checkpoint.save(path, weights, {**checkpoint.describe(self.problem, self.model), **header})
+            checkpoint.save(path, weights, header)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what every checkpoint says of the run."""
+        origin = {"args": self.args.to_json(), "history": self.history, "seconds": round(self.seconds, 3)}
+        return {**checkpoint.describe(self.problem, self.model), **origin}
 
     def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Restore what `save` wrote.
@@ -269,3 +281,4 @@ class Trainer:
         self.baseline.load(checkpoint.group(tensors, "baseline"))
         self.sums = tensors["sums"].to(self.device)
         self.step, self.best_cost = header["step"], header["best_cost"]
+        self.history, self.seconds = header["history"], header["seconds"]

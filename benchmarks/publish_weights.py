@@ -48,8 +48,17 @@ class Args:
     """Folder of the logs and learning curves."""
 
 
-def command(values: dict[str, Any]) -> str:
-    """Write the command that started a run: what differs from the defaults."""
+def commands(runs: list[dict[str, Any]]) -> list[str]:
+    """Write the commands that make the weights, each of which goes on where the one before left off."""
+    lines = []
+    for step, run in enumerate(runs, 1):
+        start = ["--init-from", f"runs/step-{step - 1}"] if step > 1 else []
+        lines.append(shlex.join([*command(run["args"]), *start, "--name", f"step-{step}"]))
+    return lines
+
+
+def command(values: dict[str, Any]) -> list[str]:
+    """Return the words of the command that started a run: what differs from the defaults."""
     given, default = TrainingArgs.from_json(values), TrainingArgs()
     words = ["python", "agents/am_reinforce.py"]
     for field in fields(TrainingArgs):
@@ -62,7 +71,7 @@ def command(values: dict[str, Any]) -> str:
             words += [option, *(word for pair in value.items() for word in pair)]
         else:
             words += [option, *map(str, value if isinstance(value, tuple) else (value,))]
-    return shlex.join([*words, *(["--init-from", values["init_from"]] if values.get("init_from") else [])])
+    return words
 
 
 def greedy_cost(path: Path, size: int) -> float:
@@ -80,6 +89,9 @@ def main(args: Args) -> Path:
     """
     best = args.run / "best.safetensors"
     tensors, header = checkpoint.load(best)
+    runs = [*header["history"], header]
+    if any("metrics" not in run for run in runs):
+        raise ValueError(f"{best}: nothing is known of how the weights were made that it started from")
     name = f"{header['problem'].lower()}-{header['settings']['num_nodes']}"
     args.out.mkdir(parents=True, exist_ok=True)
     args.logs.mkdir(parents=True, exist_ok=True)
@@ -91,16 +103,11 @@ def main(args: Args) -> Path:
     if abs(after - before) > TOLERANCE * abs(before):
         candidate.unlink()
         raise ValueError(f"{best}: half precision moves the mean greedy cost from {before:.4f} to {after:.4f}")
-    rows = [json.loads(line) for line in (args.run / "metrics.jsonl").read_text().splitlines()]
-    seen = [0, *(row["instances"] for row in rows)]
-    seconds = sum(
-        (now - then) / row["instances_per_second"] for then, now, row in zip(seen, seen[1:], rows, strict=False)
-    )
     card = {
-        "command": command(header["args"]),
+        "commands": commands(runs),
         "seed": header["args"]["seed"],
-        "instances": header["metrics"]["instances"],
-        "hours": round(seconds / 3600, 2),
+        "instances": sum(run["metrics"]["instances"] for run in runs),
+        "hours": round(sum(run["seconds"] for run in runs) / 3600, 2),
         "paper_test_set": {"instances": args.size, "greedy": after, "greedy_in_float32": before},
         "held_out": header["metrics"],
         "arguments": header["args"],
@@ -108,8 +115,8 @@ def main(args: Args) -> Path:
     }
     candidate.replace(path)
     write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
-    shutil.copy(args.run / "metrics.jsonl", args.logs / f"{name}.jsonl")
-    shutil.copy(args.run / "curve.png", args.logs / f"{name}.png")
+    for file in ("metrics.jsonl", "curve.png"):
+        shutil.copy(args.run / file, args.logs / f"{name}-step-{len(runs)}{Path(file).suffix}")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, mean greedy cost {after:.4f} (float32: {before:.4f})")
     return path
 

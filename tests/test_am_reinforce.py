@@ -269,6 +269,9 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
     assert same.started_from.endswith("of TSP with 10 nodes; new: none")
     weights = checkpoint.group(checkpoint.load(tsp / "best.safetensors")[0], "model")
     assert all(torch.equal(value, weights[name]) for name, value in same.model.state_dict().items())
+    (origin,) = same.history
+    assert origin["args"]["env_id"] == tiny.env_id
+    assert origin["seconds"] > 0
     am_reinforce.main(replace(small, env_id="routing/SDVRP-10", init_from=cvrp / "best.safetensors", name="sdvrp"))
     assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
     with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 from test_am_reinforce import SQUARE, TINY
 
 import am_reinforce
@@ -32,25 +33,29 @@ def test_nearest_size_by_ratio(tmp_path):
 
 def test_command_of_the_card():
     args = replace(TINY, env_kwargs={"prize": "uniform"}, sizes=(5, 9), force_starts=True)
-    command = publish_weights.command(args.to_json())
+    run = {"args": args.to_json()}
+    command, second = publish_weights.commands([run, run])
+    assert command.endswith(" --name step-1")
+    assert second == command.replace("--name step-1", "--init-from runs/step-1 --name step-2")
     assert "--env-kwargs prize uniform " in command
     assert "--sizes 5 9 " in command
     assert "--force-starts " in command
 
 
 def test_publish_find_and_solve(tmp_path, monkeypatch, capsys):
-    run = am_reinforce.main(
-        replace(TINY, env_id="routing/TSP-20", epochs=2, runs=tmp_path, name="run", force_starts=True)
-    )
+    args = replace(TINY, env_id="routing/TSP-20", epochs=2, runs=tmp_path, force_starts=True)
+    first = am_reinforce.main(replace(args, name="first"))
+    run = am_reinforce.main(replace(args, name="run", learning_rate=1e-3, seed=2, init_from=first))
     out, logs = tmp_path / "weights", tmp_path / "logs"
     path = publish_weights.main(publish_weights.Args(run, size=50, out=out, logs=logs))
     assert path == out / "tsp-20.safetensors"
-    assert path.stat().st_size < 0.6 * (run / "best.safetensors").stat().st_size
+    assert {value.dtype for value in checkpoint.load(path)[0].values() if value.is_floating_point()} == {torch.float16}
     card = json.loads((out / "tsp-20.json").read_text())
-    assert "--learning-rate 0.01 --num-starts 4 --force-starts" in card["command"]
-    assert card["instances"] in (24, 48)
+    assert "--learning-rate 0.01 --num-starts 4 --force-starts" in card["commands"][0]
+    assert "--seed 2 " in card["commands"][1]
+    assert card["instances"] in (48, 72, 96)  # one epoch of 24, or two, of each run: up to the best
     assert card["paper_test_set"]["greedy"] == pytest.approx(card["paper_test_set"]["greedy_in_float32"], rel=1e-3)
-    assert sorted(file.name for file in logs.iterdir()) == ["tsp-20.jsonl", "tsp-20.png"]
+    assert sorted(file.name for file in logs.iterdir()) == ["tsp-20-step-2.jsonl", "tsp-20-step-2.png"]
 
     monkeypatch.setattr(trained.find_weights, "__defaults__", (out,))
     (tmp_path / "square.tsp").write_text(SQUARE)
