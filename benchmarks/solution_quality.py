@@ -2,6 +2,7 @@
 
     python benchmarks/solution_quality.py                                   # the weights in agents/weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
+    python benchmarks/solution_quality.py --readme README.md                # and writes its tables there
 
 For each problem and size: our weights (greedy; greedy from many starts under the eight symmetries of the
 square, or where the first node matters from the symmetries alone; best of many samples), the original weights
@@ -28,7 +29,6 @@ import torch
 import tyro
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from hardware import describe_machine
 from routing_gym.arrays import select, to_backend
@@ -72,6 +72,14 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
     "SPCTSP-20": (3.26, None, None),
     "SPCTSP-50": (4.65, None, None),
 }
+POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
+    "TSP-20": "0.00 %",
+    "TSP-50": "0.03 %",
+    "TSP-100": "0.14 %",
+    "CVRP-20": "6.14",
+    "CVRP-50": "10.42",
+    "CVRP-100": "15.73",
+}
 TIME_LIMITS = {"hygese": {20: 0.1, 50: 0.3, 100: 1.0}}  # seconds, where not the solver's own for every size
 
 
@@ -99,6 +107,8 @@ class Args:
     """Processes of the classical solvers."""
     out: Path = ROOT / "benchmarks" / "results" / "solution_quality.json"
     """Where the figures go."""
+    readme: Path | None = None
+    """File that gets the tables, between markers: README.md, for those who keep it."""
 
 
 @dataclass(frozen=True)
@@ -227,28 +237,60 @@ def load(name: str, weights: Path) -> AttentionModel:
     return load_original(weights, name) if weights.suffix == ".pt" else load_model(weights)[0]
 
 
-def cell(figures: dict[str, Any] | None) -> str:
-    """Show a mean with its 95 % half-width; prizes positive."""
+def cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None = None) -> str:
+    """Show a mean, prizes positive: its 95 % half-width if estimated, its gap to the reference, the time it took."""
     if figures is None:
         return "-"
     value, low, high = figures["mean"]
-    return f"{abs(value):.3f} ± {(high - low) / 2:.3f}"
+    text = f"{abs(value):.3f}"
+    if figures["instances"] < figures["settings"]["size"]:
+        text += f" ± {(high - low) / 2:.3f}"
+    if reference is not None:
+        gap = (value - reference["mean"][0]) / abs(reference["mean"][0])
+        text += f" ({gap:.2%})"
+    seconds = figures["seconds_per_instance"]
+    return f"{text}, {seconds:.2g} s" if seconds >= 0.1 else f"{text}, {1000 * seconds:.2g} ms"
 
 
-def show(results: dict[str, Any]) -> None:
-    """Print the table."""
-    columns = ("greedy", "starts x 8", "sampling", "original greedy", "original sampling", "reference", "solver")
-    table = Table("set", *columns, *(f"paper: {name}" for name in ("greedy", "sampling", "best known")))
-    for name, row in results.items():
-        ours = [row.get(key) for key in ("greedy", "search", "sampling", "original greedy", "original sampling")]
-        known = ("-" if value is None else f"{value:.2f}" for value in PAPER[name])
+def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows))
+
+
+def tables(results: dict[str, Any]) -> dict[str, str]:
+    """Return the README's tables: of our weights and the solvers, and of the original weights."""
+    ours, originals = [], []
+    for name in (name for name in PAPER if name in results):
+        row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in PAPER[name])
         reference = row.get("reference")
-        table.add_row(name, *map(cell, [*ours, reference]), reference["solver"] if reference else "-", *known)
-    Console(width=200).print(table)
+        columns = (cell(row.get(key), reference) for key in ("greedy", "search", "sampling"))
+        label = "-" if reference is None else f"{cell(reference)}, {reference['solver'].split()[0]}"
+        ours.append((name, *columns, label, *known, POMO.get(name, "-")))
+        if "original greedy" in row:
+            pairs = zip(("original greedy", "original sampling"), known[:2], strict=True)
+            originals.append((name, *(text for key, paper in pairs for text in (cell(row.get(key)), paper))))
+    paper = ("paper: greedy", "1,280 samples", "best known")
+    return {
+        "ours": markdown(("", "greedy", "searched", "samples", "solver", *paper, "POMO x 8"), ours),
+        "original": markdown(("", "greedy", "paper", "1,280 samples", "paper"), originals),
+    }
+
+
+def write_between_markers(path: Path, texts: dict[str, str]) -> None:
+    """Replace what stands between each pair of markers in a file, and nothing else."""
+    content = path.read_text()
+    for name, text in texts.items():
+        start, end = f"<!-- solution_quality: {name} -->\n", f"\n<!-- end of {name} -->"
+        before, _, rest = content.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise ValueError(f"{path}: no lines {start.strip()} and {end.strip()}, in this order")
+        content = before + start + text + end + after
+    write_atomically(path, content.encode())
 
 
 def main(args: Args) -> dict[str, Any]:
-    """Measure what is not there yet; print the table."""
+    """Measure what is not there yet; print the tables."""
     keep_freed_memory()
     if unknown := [name for name in args.sets if name not in PAPER]:
         raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(PAPER)}")
@@ -261,7 +303,10 @@ def main(args: Args) -> dict[str, Any]:
             if row.get(column, {}).get("settings") != settings:
                 row[column] = {**measure(), "settings": settings, "machine": describe_machine()}
                 write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
-    show(results)
+    for name, text in tables(results).items():
+        print(f"{name}:\n\n{text}\n")
+    if args.readme is not None:
+        write_between_markers(args.readme, tables(results))
     return results
 
 

@@ -49,6 +49,49 @@ def test_columns_are_measured_once(args, monkeypatch):
         solution_quality.main(args)
 
 
+def test_readme_shows_what_was_measured():
+    """The tables between the markers are those of the figures in benchmarks/results."""
+    results = json.loads(Args().out.read_text())
+    readme = (solution_quality.ROOT / "README.md").read_text()
+    for name, text in solution_quality.tables(results).items():
+        assert f"<!-- solution_quality: {name} -->\n{text}\n<!-- end of {name} -->" in readme
+
+
+def test_tables(args, tmp_path):
+    """A mean over all instances, one estimated from a part, a prize, a gap of a prize; nothing else changes."""
+    settings = {"settings": {"size": 100}}
+    results = {
+        "OP-20": {
+            "greedy": {"mean": [-4.5, -4.6, -4.4], "instances": 100, "seconds_per_instance": 0.002, **settings},
+            "reference": {
+                "mean": [-5.0, -5.25, -4.75],
+                "instances": 10,
+                "seconds_per_instance": 2.0,
+                "solver": "milp 600 s",
+                **settings,
+            },
+        }
+    }
+    tables = solution_quality.tables(results)
+    row = "| OP-20 | 4.500 (10.00%), 2 ms | - | - | 5.000 ± 0.250, 2 s, milp | 5.19 | 5.30 | 5.39 | - |"
+    assert tables["ours"].splitlines()[2:] == [row]
+    page = tmp_path / "page.md"
+    blocks = [f"<!-- solution_quality: {name} -->\nold\n<!-- end of {name} -->" for name in ("ours", "original")]
+    page.write_text(f"before\n{blocks[0]}\nbetween\n{blocks[1]}\nafter\n")
+    solution_quality.write_between_markers(page, tables)
+    found = page.read_text()
+    assert row in found
+    assert "old" not in found
+    assert [line for line in found.splitlines() if line in ("before", "between", "after")] == [
+        "before",
+        "between",
+        "after",
+    ]
+    page.write_text(blocks[0])
+    with pytest.raises(ValueError, match=r"page.md: no lines <!-- solution_quality: original --> and <!-- end of"):
+        solution_quality.write_between_markers(page, tables)
+
+
 def test_unknown_set(args):
     with pytest.raises(ValueError, match="--sets: no TSP-30; choose among TSP-20, TSP-50"):
         solution_quality.main(replace(args, sets=("TSP-30",)))
