@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -45,6 +46,8 @@ from attention_model import AttentionModel  # noqa: E402
 from checkpoint import load_model  # noqa: E402
 from decoding import Decoding, solve  # noqa: E402
 from import_original import load_original  # noqa: E402
+from solve import Args as SolveArgs  # noqa: E402
+from solve import main as solve_files  # noqa: E402
 from tuning import keep_freed_memory  # noqa: E402
 
 FOLDERS = {
@@ -105,6 +108,8 @@ class Args:
     """Tours decoded at a time."""
     workers: int = 2
     """Processes of the classical solvers."""
+    files: tuple[Path, ...] = ()
+    """TSPLIB, CVRPLIB and OPLib files to solve as `agents/solve.py` does."""
     out: Path = ROOT / "benchmarks" / "results" / "solution_quality.json"
     """Where the figures go."""
     readme: Path | None = None
@@ -237,6 +242,22 @@ def load(name: str, weights: Path) -> AttentionModel:
     return load_original(weights, name) if weights.suffix == ".pt" else load_model(weights)[0]
 
 
+def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
+    """Solve instance files with the weights in agents/weights: one greedy tour, and the best of many."""
+    figures: dict[str, Any] = {}
+    for decoding in ("greedy", "starts"):
+        with TemporaryDirectory() as folder:
+            for one in solve_files(SolveArgs(files, decoding=decoding, out=Path(folder))):
+                known = {
+                    "problem": one.file.problem.name,
+                    "best known": one.file.best_known,
+                    "weights": one.weights.stem,
+                }
+                row = figures.setdefault(one.file.path.stem, known)
+                row[decoding] = {"cost": one.cost, "gap": one.gap, "seconds": one.seconds}
+    return figures
+
+
 def cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None = None) -> str:
     """Show a mean, prizes positive: its 95 % half-width if estimated, its gap to the reference, the time it took."""
     if figures is None:
@@ -252,13 +273,19 @@ def cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None = None
     return f"{text}, {seconds:.2g} s" if seconds >= 0.1 else f"{text}, {1000 * seconds:.2g} ms"
 
 
+def file_cell(figures: dict[str, Any]) -> str:
+    """Show a cost in the file's integers, its gap to the best known and the seconds it took."""
+    gap = "" if figures["gap"] is None else f" ({figures['gap']:.1%})"
+    return f"{figures['cost']}{gap}, {figures['seconds']:.2g} s"
+
+
 def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return a table in Markdown."""
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows))
 
 
 def tables(results: dict[str, Any]) -> dict[str, str]:
-    """Return the README's tables: of our weights and the solvers, and of the original weights."""
+    """Return the README's tables: of our weights and the solvers, of the original weights, and of instance files."""
     ours, originals = [], []
     for name in (name for name in PAPER if name in results):
         row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in PAPER[name])
@@ -269,10 +296,22 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         if "original greedy" in row:
             pairs = zip(("original greedy", "original sampling"), known[:2], strict=True)
             originals.append((name, *(text for key, paper in pairs for text in (cell(row.get(key)), paper))))
+    files = [
+        (
+            name,
+            row["problem"],
+            str(row["best known"] or "-"),
+            row["weights"],
+            file_cell(row["greedy"]),
+            file_cell(row["starts"]),
+        )
+        for name, row in results.get("files", {}).items()
+    ]
     paper = ("paper: greedy", "1,280 samples", "best known")
     return {
         "ours": markdown(("", "greedy", "searched", "samples", "solver", *paper, "POMO x 8"), ours),
         "original": markdown(("", "greedy", "paper", "1,280 samples", "paper"), originals),
+        "files": markdown(("", "", "best known", "weights", "greedy", "best of many"), files),
     }
 
 
@@ -303,6 +342,9 @@ def main(args: Args) -> dict[str, Any]:
             if row.get(column, {}).get("settings") != settings:
                 row[column] = {**measure(), "settings": settings, "machine": describe_machine()}
                 write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
+    if args.files:
+        results["files"] = measure_files(args.files)
+        write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
     for name, text in tables(results).items():
         print(f"{name}:\n\n{text}\n")
     if args.readme is not None:

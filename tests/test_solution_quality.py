@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from test_am_reinforce import SQUARE
 
 import checkpoint
 import solution_quality
@@ -57,6 +58,16 @@ def test_readme_shows_what_was_measured():
         assert f"<!-- solution_quality: {name} -->\n{text}\n<!-- end of {name} -->" in readme
 
 
+def test_files(args, tmp_path):
+    path = tmp_path / "square.tsp"
+    path.write_text(SQUARE)
+    results = solution_quality.main(replace(args, sets=(), files=(path,)))
+    row = results["files"]["square"]
+    assert (row["problem"], row["best known"], row["weights"]) == ("TSP", None, "tsp-20")
+    assert row["starts"]["cost"] == 40
+    assert f"| square | TSP | - | tsp-20 | {row['greedy']['cost']}, " in solution_quality.tables(results)["files"]
+
+
 def test_tables(args, tmp_path):
     """A mean over all instances, one estimated from a part, a prize, a gap of a prize; nothing else changes."""
     settings = {"settings": {"size": 100}}
@@ -76,8 +87,8 @@ def test_tables(args, tmp_path):
     row = "| OP-20 | 4.500 (10.00%), 2 ms | - | - | 5.000 ± 0.250, 2 s, milp | 5.19 | 5.30 | 5.39 | - |"
     assert tables["ours"].splitlines()[2:] == [row]
     page = tmp_path / "page.md"
-    blocks = [f"<!-- solution_quality: {name} -->\nold\n<!-- end of {name} -->" for name in ("ours", "original")]
-    page.write_text(f"before\n{blocks[0]}\nbetween\n{blocks[1]}\nafter\n")
+    blocks = [f"<!-- solution_quality: {name} -->\nold\n<!-- end of {name} -->" for name in tables]
+    page.write_text(f"before\n{blocks[0]}\nbetween\n{blocks[1]}\n{blocks[2]}\nafter\n")
     solution_quality.write_between_markers(page, tables)
     found = page.read_text()
     assert row in found
