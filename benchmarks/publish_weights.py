@@ -85,13 +85,13 @@ def main(args: Args) -> Path:
     """Write weights, card, log and curve; return the path of the weights.
 
     Raises:
-        ValueError: Half precision moves the costs.
+        ValueError: Half precision moves the costs, or nothing is known of how the weights were made.
     """
     best = args.run / "best.safetensors"
     tensors, header = checkpoint.load(best)
-    runs = [*header["history"], header]
-    if any("metrics" not in run for run in runs):
-        raise ValueError(f"{best}: nothing is known of how the weights were made that it started from")
+    runs = [*header.get("history", []), header]
+    if not all({"args", "metrics", "seconds"} <= run.keys() for run in runs):
+        raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")
     name = f"{header['problem'].lower()}-{header['settings']['num_nodes']}"
     args.out.mkdir(parents=True, exist_ok=True)
     args.logs.mkdir(parents=True, exist_ok=True)
