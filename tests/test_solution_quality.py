@@ -10,6 +10,7 @@ import torch
 from test_am_reinforce import SQUARE
 
 import checkpoint
+import quality_tables
 import solution_quality
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
@@ -54,7 +55,7 @@ def test_readme_shows_what_was_measured():
     """The tables between the markers are those of the figures in benchmarks/results."""
     results = json.loads(Args().out.read_text())
     readme = (solution_quality.ROOT / "README.md").read_text()
-    for name, text in solution_quality.tables(results).items():
+    for name, text in quality_tables.tables(results).items():
         assert f"<!-- solution_quality: {name} -->\n{text}\n<!-- end of {name} -->" in readme
 
 
@@ -65,7 +66,7 @@ def test_files(args, tmp_path):
     row = results["files"]["square"]
     assert (row["problem"], row["best known"], row["weights"]) == ("TSP", None, "tsp-20")
     assert row["starts"]["cost"] == 40
-    assert f"| square | TSP | - | tsp-20 | {row['greedy']['cost']}, " in solution_quality.tables(results)["files"]
+    assert f"| square | TSP | - | tsp-20 | {row['greedy']['cost']}, " in quality_tables.tables(results)["files"]
 
 
 def test_tables(args, tmp_path):
@@ -83,13 +84,13 @@ def test_tables(args, tmp_path):
             },
         }
     }
-    tables = solution_quality.tables(results)
+    tables = quality_tables.tables(results)
     row = "| OP-20 | 4.500 (10.00%), 2 ms | - | - | 5.000 ± 0.250, 2 s, milp | 5.19 | 5.30 | 5.39 | - |"
     assert tables["ours"].splitlines()[2:] == [row]
     page = tmp_path / "page.md"
     blocks = [f"<!-- solution_quality: {name} -->\nold\n<!-- end of {name} -->" for name in tables]
     page.write_text(f"before\n{blocks[0]}\nbetween\n{blocks[1]}\n{blocks[2]}\nafter\n")
-    solution_quality.write_between_markers(page, tables)
+    quality_tables.write_between_markers(page, tables)
     found = page.read_text()
     assert row in found
     assert "old" not in found
@@ -100,7 +101,7 @@ def test_tables(args, tmp_path):
     ]
     page.write_text(blocks[0])
     with pytest.raises(ValueError, match=r"page.md: no lines <!-- solution_quality: original --> and <!-- end of"):
-        solution_quality.write_between_markers(page, tables)
+        quality_tables.write_between_markers(page, tables)
 
 
 def test_unknown_set(args):

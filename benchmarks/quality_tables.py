@@ -1,0 +1,104 @@
+"""The README's tables of the figures that solution_quality.py measures, beside those of the papers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from routing_gym.data.files import write_atomically
+
+PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best known; OP is a prize
+    "TSP-20": (3.85, 3.84, 3.84),
+    "TSP-50": (5.80, 5.73, 5.70),
+    "TSP-100": (8.12, 7.94, 7.76),
+    "CVRP-20": (6.40, 6.25, 6.10),
+    "CVRP-50": (10.98, 10.62, 10.38),
+    "CVRP-100": (16.80, 16.23, 15.65),
+    "SDVRP-20": (6.39, 6.25, None),
+    "SDVRP-50": (10.92, 10.59, None),
+    "OP-20": (5.19, 5.30, 5.39),
+    "OP-50": (15.64, 16.07, 16.17),
+    "PCTSP-20": (3.18, 3.15, 3.13),
+    "PCTSP-50": (4.60, 4.52, 4.48),
+    "PCTSP-100": (6.25, 6.08, 5.98),
+    "SPCTSP-20": (3.26, None, None),
+    "SPCTSP-50": (4.65, None, None),
+}
+POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
+    "TSP-20": "0.00 %",
+    "TSP-50": "0.03 %",
+    "TSP-100": "0.14 %",
+    "CVRP-20": "6.14",
+    "CVRP-50": "10.42",
+    "CVRP-100": "15.73",
+}
+
+
+def cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None = None) -> str:
+    """Show a mean, prizes positive: its 95 % half-width if estimated, its gap to the reference, the time it took."""
+    if figures is None:
+        return "-"
+    value, low, high = figures["mean"]
+    text = f"{abs(value):.3f}"
+    if figures["instances"] < figures["settings"]["size"]:
+        text += f" ± {(high - low) / 2:.3f}"
+    if reference is not None:
+        gap = (value - reference["mean"][0]) / abs(reference["mean"][0])
+        text += f" ({gap:.2%})"
+    seconds = figures["seconds_per_instance"]
+    return f"{text}, {seconds:.2g} s" if seconds >= 0.1 else f"{text}, {1000 * seconds:.2g} ms"
+
+
+def file_cell(figures: dict[str, Any]) -> str:
+    """Show a cost in the file's integers, its gap to the best known and the seconds it took."""
+    gap = "" if figures["gap"] is None else f" ({figures['gap']:.1%})"
+    return f"{figures['cost']}{gap}, {figures['seconds']:.2g} s"
+
+
+def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows))
+
+
+def tables(results: dict[str, Any]) -> dict[str, str]:
+    """Return the README's tables: of our weights and the solvers, of the original weights, and of instance files."""
+    ours, originals = [], []
+    for name in (name for name in PAPER if name in results):
+        row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in PAPER[name])
+        reference = row.get("reference")
+        columns = (cell(row.get(key), reference) for key in ("greedy", "search", "sampling"))
+        label = "-" if reference is None else f"{cell(reference)}, {reference['solver'].split()[0]}"
+        ours.append((name, *columns, label, *known, POMO.get(name, "-")))
+        if "original greedy" in row:
+            pairs = zip(("original greedy", "original sampling"), known[:2], strict=True)
+            originals.append((name, *(text for key, paper in pairs for text in (cell(row.get(key)), paper))))
+    files = [
+        (
+            name,
+            row["problem"],
+            str(row["best known"] or "-"),
+            row["weights"],
+            file_cell(row["greedy"]),
+            file_cell(row["starts"]),
+        )
+        for name, row in results.get("files", {}).items()
+    ]
+    paper = ("paper: greedy", "1,280 samples", "best known")
+    return {
+        "ours": markdown(("", "greedy", "searched", "samples", "solver", *paper, "POMO x 8"), ours),
+        "original": markdown(("", "greedy", "paper", "1,280 samples", "paper"), originals),
+        "files": markdown(("", "", "best known", "weights", "greedy", "best of many"), files),
+    }
+
+
+def write_between_markers(path: Path, texts: dict[str, str]) -> None:
+    """Replace what stands between each pair of markers in a file, and nothing else."""
+    content = path.read_text()
+    for name, text in texts.items():
+        start, end = f"<!-- solution_quality: {name} -->\n", f"\n<!-- end of {name} -->"
+        before, _, rest = content.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise ValueError(f"{path}: no lines {start.strip()} and {end.strip()}, in this order")
+        content = before + start + text + end + after
+    write_atomically(path, content.encode())
