@@ -61,9 +61,11 @@ class Args:
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
     the size of the id."""
-    learning_rate: float = 5e-4
-    """Of Adam, until the decay sets in."""
-    decay: float = 1 / 3
+    optimizer: Literal["muon", "adam"] = "muon"
+    """Muon learns from several times fewer instances; Adam is the paper's."""
+    learning_rate: float | None = None
+    """Until the decay sets in; by default 3e-3 with Muon and 5e-4 with Adam."""
+    decay: float = 1.0
     """Last part of the run over which the learning rate falls linearly to zero."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
@@ -108,7 +110,7 @@ class Args:
                 raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
         if not 0 < self.decay <= 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        if self.learning_rate <= 0:
+        if self.learning_rate is not None and self.learning_rate <= 0:
             raise ValueError(f"--learning-rate must be positive, got {self.learning_rate}")
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
@@ -129,7 +131,8 @@ class Args:
         """Turn what `to_json` returned back into arguments; without `init_from`, which has been used."""
         sizes = values.get("sizes")
         typed = {"runs": Path(values["runs"]), "init_from": None, "sizes": sizes and tuple(sizes)}
-        return cls(**{**values, **typed, "model": ModelConfig(**values["model"])})
+        before_muon = {"optimizer": "adam"}  # what runs used that do not say
+        return cls(**{**before_muon, **values, **typed, "model": ModelConfig(**values["model"])})
 
 
 def set_up(args: Args) -> tuple[Trainer, Path]:

@@ -20,6 +20,7 @@ from attention_model import AttentionModel, Critic
 from baselines import Baseline, CriticBaseline, ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from decoding import Choice, decode, log_probability, sampling_choice
 from embeddings import FEATURES
+from optimizers import LEARNING_RATES, make_optimizers
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 from routing_gym.problems import make_problem
@@ -147,6 +148,8 @@ class Trainer:
         if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
             dtype = str(fast_precision(self.device)).removeprefix("torch.")
             args = dataclasses.replace(args, precision=dtype)
+        if args.learning_rate is None:
+            args = dataclasses.replace(args, learning_rate=LEARNING_RATES[args.optimizer])
         self.args = args
         self.problem = registered_problem(args)
         self.model = AttentionModel(FEATURES[self.problem.name], args.model, torch.Generator().manual_seed(args.seed))
@@ -154,7 +157,7 @@ class Trainer:
         if args.init_from is not None:
             self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
-        self.optimizer = torch.optim.Adam(self.model.parameters(), args.learning_rate)
+        self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)
         self.loss = distributed.parallel(Reinforce(self.model, self.baseline))
         held_out = self.problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
@@ -195,7 +198,7 @@ class Trainer:
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def update(self) -> None:
-        """Make one step of Adam.
+        """Make one step of the optimiser.
 
         Raises:
             TrainingDivergedError: The gradient is not finite; the weights are still those of before.
@@ -204,15 +207,16 @@ class Trainer:
         problem = self.batch_problem()
         instance, choose = self.draw(problem)
         loss, means = self.loss(problem, instance, choose)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
-        self.optimizer.zero_grad()
+        self.model.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
         if not norm.isfinite():
             message = f"the gradient of step {self.step} is not finite"
             raise TrainingDivergedError(message, problem, instance)
-        self.optimizer.step()
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = self.learning_rate
+            optimizer.step()
         self.sums += torch.cat([means, norm[None]]).double()
         self.step += 1
         self.seconds += time.perf_counter() - started
@@ -240,10 +244,11 @@ class Trainer:
         self.sums = distributed.mean(self.sums)
         tensors: dict[str, Tensor] = {
             **checkpoint.prefixed("model", self.model.state_dict()),
-            **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
             **checkpoint.prefixed("baseline", self.baseline.tensors()),
             "sums": self.sums,
         }
+        for name, optimizer in self.optimizers.items():
+            tensors |= checkpoint.prefixed(name, checkpoint.optimizer_tensors(optimizer))
         progress = {"step": self.step, "best_cost": self.best_cost, "processes": distributed.world_size()}
         header = {**self.describe(), **progress}
         if distributed.rank() == 0:
@@ -277,7 +282,8 @@ class Trainer:
                 f"start it by torchrun --nproc-per-node={processes}"
             )
         checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), path)
-        checkpoint.load_optimizer(self.optimizer, checkpoint.group(tensors, "optimizer"))
+        for name, optimizer in self.optimizers.items():
+            checkpoint.load_optimizer(optimizer, checkpoint.group(tensors, name))
         self.baseline.load(checkpoint.group(tensors, "baseline"))
         self.sums = tensors["sums"].to(self.device)
         self.step, self.best_cost = header["step"], header["best_cost"]

@@ -110,6 +110,18 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
     assert len(logged(whole)) == 4
 
 
+def test_a_run_from_before_muon_goes_on_with_adam(tiny, monkeypatch):
+    whole = am_reinforce.main(replace(tiny, optimizer="adam", name="whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 7)
+        parts = am_reinforce.main(replace(tiny, optimizer="adam", name="parts"))
+    tensors, header = checkpoint.load(parts / "last.safetensors")
+    del header["args"]["optimizer"]
+    checkpoint.save(parts / "last.safetensors", tensors, header)
+    am_reinforce.main(Args(resume=parts))
+    assert logged(whole) == logged(parts)
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_training_lowers_the_cost_of_every_problem(tiny, name):
     """Sixty steps with ten-node instances: the last epoch samples cheaper tours than the first."""

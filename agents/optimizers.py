@@ -1,0 +1,74 @@
+"""Optimisers of the attention model: Adam, or Muon for its matrices and Adam for the rest."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}  # that did best on TSP-20
+QUINTIC = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration, chosen by Jordan et al. for its slope at zero
+ITERATIONS = 5
+READS_FEATURES = ("embed_node", "embed_depot", "project_step")  # their inputs are numbers, not embeddings
+
+
+def make_optimizers(model: nn.Module, name: str, learning_rate: float) -> dict[str, torch.optim.Optimizer]:
+    """Build Adam, or Muon for the matrices that multiply embeddings and Adam for every other parameter.
+
+    Returns:
+        By the name under which a checkpoint holds their state; "optimizer" is Adam.
+    """
+    if name == "adam":
+        return {"optimizer": torch.optim.Adam(model.parameters(), learning_rate)}
+    named = list(model.named_parameters())
+    matrices = [p for key, p in named if p.ndim == 2 and not key.startswith(READS_FEATURES)]
+    others = [p for key, p in named if p.ndim != 2 or key.startswith(READS_FEATURES)]
+    return {"optimizer": torch.optim.Adam(others, learning_rate), "muon": Muon(matrices, learning_rate)}
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, made orthogonal matrix by matrix before each step (Jordan et al. 2024).
+
+    A matrix then learns equally fast in all directions, not only in the few that dominate its gradient.
+    The steps are scaled to the size of Adam's (Liu et al. 2025), so that both take the same learning rate.
+
+    torch.optim.Muon computes the same in bfloat16 whatever the machine: on a CPU that emulates it, its step
+    took half a second, as long as the rest of a training step, and 20 ms in float32.
+
+    Args:
+        params: Matrices.
+        lr: Learning rate.
+        momentum: Of the gradients, Nesterov's.
+    """
+
+    def __init__(self, params: list[nn.Parameter], lr: float, momentum: float = 0.95) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        """Update the matrices that have a gradient."""
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                if not state:
+                    state["average"] = torch.zeros_like(matrix)
+                average = state["average"].lerp_(matrix.grad, 1 - group["momentum"])
+                direction = orthogonalize(matrix.grad.lerp(average, group["momentum"]))
+                matrix.add_(direction, alpha=-group["lr"] * 0.2 * math.sqrt(max(matrix.shape)))
+
+
+def orthogonalize(matrix: Tensor) -> Tensor:
+    """Return U V' of a matrix U S V', roughly, by Newton and Schulz's iteration.
+
+    Singular values come out between 0.6 and 1.3, which serves as well as 1 and takes fewer products.
+    """
+    a, b, c = QUINTIC
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    x = wide / wide.norm().clamp(min=1e-7)
+    for _ in range(ITERATIONS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x if wide is matrix else x.T
