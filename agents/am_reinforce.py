@@ -1,6 +1,6 @@
 """Train the attention model of Kool et al. (2019) with REINFORCE on any of the routing problems.
 
-    python agents/am_reinforce.py                                  # TSP-20, 13 minutes on two cores
+    python agents/am_reinforce.py                                  # TSP-20, 8 minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
     python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME    # from a model for TSP-20, say
     torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py              # on several machines
@@ -44,7 +44,7 @@ from tuning import keep_freed_memory
 
 @dataclass(frozen=True)
 class Args:
-    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 13 minutes."""
+    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 8 minutes."""
 
     env_id: str = "routing/TSP-20"
     """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
@@ -52,7 +52,7 @@ class Args:
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
     """Of the weights, the training instances and the sampled tours."""
-    epochs: int = 26
+    epochs: int = 16
     """Evaluations, checkpoints and baseline tests are made after each."""
     steps_per_epoch: int = 100
     """Batches per epoch."""
@@ -62,7 +62,7 @@ class Args:
     """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
     the size of the id."""
     optimizer: Literal["muon", "adam"] = "muon"
-    """Muon learns from several times fewer instances; Adam is the paper's."""
+    """Muon, with Adam for what is no matrix, learns from several times fewer instances; Adam alone is the paper's."""
     learning_rate: float | None = None
     """Until the decay sets in; by default 3e-3 with Muon and 5e-4 with Adam."""
     decay: float = 1.0

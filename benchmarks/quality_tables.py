@@ -63,8 +63,10 @@ def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def tables(results: dict[str, Any]) -> dict[str, str]:
     """Return the README's tables: of our weights and the solvers, of the original weights, and of instance files."""
     ours, originals = [], []
-    for name in (name for name in PAPER if name in results):
-        row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in PAPER[name])
+    for name, published in PAPER.items():
+        if name not in results:
+            continue
+        row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in published)
         reference = row.get("reference")
         columns = (cell(row.get(key), reference) for key in ("greedy", "search", "sampling"))
         label = "-" if reference is None else f"{cell(reference)}, {reference['solver'].split()[0]}"

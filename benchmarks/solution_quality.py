@@ -251,10 +251,11 @@ def main(args: Args) -> dict[str, Any]:
     if args.files:
         results["files"] = measure_files(args.files)
         write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
-    for name, text in tables(results).items():
+    texts = tables(results)
+    for name, text in texts.items():
         print(f"{name}:\n\n{text}\n")
     if args.readme is not None:
-        write_between_markers(args.readme, tables(results))
+        write_between_markers(args.readme, texts)
     return results
 
 

@@ -2,11 +2,12 @@
 
     python benchmarks/time_to_quality.py --rl4co-python VENV/bin/python    # writes a plot, a table and a JSON file
 
-Runs agents/am_reinforce.py with two baselines and agents/ppo.py, one after the other, each with its defaults on all
-cores (`taskset` gives fewer), and reads off their logs the greedy gap to the optimum on the same held-out instances.
-rl4co (0.7.0) joins from a virtual environment of its own; see benchmarks/peers/rl4co_time_to_quality.py. Clocks run
-from the first training step, and on all sides evaluation on the held-out instances counts. Imports and set-up do not.
-Each curve is kept in --runs when it is finished, and not measured again; delete that folder to start anew.
+Runs agents/am_reinforce.py with its defaults, with the paper's optimiser and with the paper's baseline, and
+agents/ppo.py, one after the other on all cores (`taskset` gives fewer), and reads off their logs the greedy gap to the
+optimum on the same held-out instances. rl4co (0.7.0) joins from a virtual environment of its own; see
+benchmarks/peers/rl4co_time_to_quality.py. Clocks run from the first training step, and on all sides evaluation on the
+held-out instances counts. Imports and set-up do not. Each curve is kept in --runs when it is finished, and not measured
+again; delete that folder to start anew.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from reference import reference_cost  # noqa: E402
 from routing_gym.arrays import to_backend  # noqa: E402
 from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream  # noqa: E402
 
+ADAM = "--optimizer adam --decay 0.3333333333333333"
 TARGETS = (0.05, 0.03, 0.02, 0.01)
 Curve = dict[str, Any]  # label, command, seed, and per evaluation: seconds, instances, gap
 
@@ -46,7 +48,8 @@ class Args:
 
     commands: tuple[str, ...] = (
         "REINFORCE, shared baseline: am_reinforce.py",
-        "REINFORCE, rollout baseline: am_reinforce.py --baseline rollout --epochs 9",
+        f"REINFORCE, shared baseline, Adam: am_reinforce.py {ADAM} --epochs 26",
+        f"REINFORCE, rollout baseline, Adam: am_reinforce.py {ADAM} --baseline rollout --epochs 9",
         "PPO: ppo.py --total-timesteps 4000000",
     )
     """LABEL: SCRIPT ARGUMENTS, scripts in agents/; the first is the default run, the others are as long as it takes

@@ -24,6 +24,7 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
     settings = am_reinforce.Args(
         env_id=f"routing/{job['problem']}",
         baseline="none" if greedy else job["task"],
+        optimizer="adam",  # the paper's, and rl4co's
         precision=job["precision"],
         num_starts=job["num_starts"],
         batch_size=batch_size,
