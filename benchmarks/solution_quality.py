@@ -4,10 +4,11 @@
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
     python benchmarks/solution_quality.py --readme README.md                # and writes its tables there
 
-For each problem and size: our weights (greedy; greedy from many starts under the eight symmetries of the
-square, or where the first node matters from the symmetries alone; best of many samples), the original weights
-of Kool et al. (2019), and a classical solver on the first instances only. The means over all instances of what
-ran on a few are estimated with the model's costs of all as a control variate, which shrinks their error.
+For each problem and size: our weights (greedy; the best of some tours under each of the eight symmetries of the
+square: greedy from every start, or where the first node matters 16 samples; the best of many samples), the
+original weights of Kool et al. (2019), and a classical solver on the first instances only. The means over all
+instances of what ran on a few are estimated with the model's costs of all as a control variate, which shrinks
+their error.
 
 Each figure is written as soon as it is there, and is not computed again with the same settings and weights: an
 interrupted run goes on where it was.
@@ -78,6 +79,8 @@ class Args:
     """Sampled tours per instance; 0 leaves the columns out."""
     sampling_size: int = 10_000
     """Instances to sample for."""
+    search_size: tuple[int, int, int] = (10_000, 1_000, 100)
+    """Instances to search where n = 20, 50 and 100."""
     reference_size: tuple[int, int, int] = (200, 100, 40)
     """Instances for the classical solver where n = 20, 50 and 100; 0 leaves them out."""
     batch_size: int = 10_240
@@ -111,6 +114,7 @@ class TestSet:
         path = self.args.own / f"{self.name.lower()}-{self.num_nodes}.safetensors"
         return path if path.exists() else None
 
+    @cache  # noqa: B019  (a few test sets live as long as the program)
     def decode(self, weights: Path, decoding: Decoding, size: int) -> tuple[FloatArray, float]:
         """Return the costs of the first instances, rescored by `objective`, and the seconds per instance."""
         problem = make_problem(self.name, self.num_nodes)
@@ -137,8 +141,16 @@ class TestSet:
 
     def sampled(self, weights: Path) -> dict[str, Any]:
         """Measure the best of many samples."""
-        size = min(self.args.sampling_size, self.args.size)
-        cost, seconds = self.decode(weights, Decoding(self.args.samples, sample=True), size)
+        return self.best_of_many(weights, Decoding(self.args.samples, sample=True), self.args.sampling_size)
+
+    def searched(self, weights: Path) -> dict[str, Any]:
+        """Measure the best tours under the symmetries."""
+        return self.best_of_many(weights, self.search(), self.of_size(self.args.search_size))
+
+    def best_of_many(self, weights: Path, decoding: Decoding, size: int) -> dict[str, Any]:
+        """Measure the best of many tours on the first instances, with the greedy tours of all as control variate."""
+        size = min(size, self.args.size)
+        cost, seconds = self.decode(weights, decoding, size)
         return self.figures(cost, seconds, None if size == self.args.size else self.greedy(weights)[0])
 
     def figures(self, cost: FloatArray, seconds: float, control: FloatArray | None = None) -> dict[str, Any]:
@@ -149,17 +161,15 @@ class TestSet:
             mean = controlled_mean(cost, control[: len(cost)], float(control.mean()))
         return {"mean": mean, "instances": len(cost), "seconds_per_instance": seconds}
 
-    @cache  # noqa: B019  (a few test sets live as long as the program)
     def greedy(self, weights: Path) -> tuple[FloatArray, float]:
         """Decode all instances greedily."""
         return self.decode(weights, Decoding(), self.args.size)
 
-    @cache  # noqa: B019
-    def searched(self, weights: Path) -> tuple[FloatArray, float]:
-        """Decode greedily from many starts, where the problem allows, under the eight symmetries."""
-        any_start = make_problem(self.name, self.num_nodes).any_first_node
-        decoding = Decoding(self.num_nodes, force_starts=True, symmetries=8) if any_start else Decoding(symmetries=8)
-        return self.decode(weights, decoding, self.args.size)
+    def search(self) -> Decoding:
+        """Return what to search under the eight symmetries: every start where the problem allows, else 16 samples."""
+        if make_problem(self.name, self.num_nodes).any_first_node:
+            return Decoding(self.num_nodes, force_starts=True, symmetries=8)
+        return Decoding(16, sample=True, symmetries=8)
 
     def solver(self) -> Solver:
         """Return the reference solver with its time for this size."""
@@ -167,9 +177,9 @@ class TestSet:
         limits = TIME_LIMITS.get(name)
         return make_solver(name, **({"time_limit": limits[self.num_nodes]} if limits else {}))
 
-    def reference_size(self) -> int:
-        """Return how many instances the reference solver gets."""
-        return dict(zip((20, 50, 100), self.args.reference_size, strict=True))[self.num_nodes]
+    def of_size(self, sizes: tuple[int, int, int]) -> int:
+        """Return the one of three numbers that is for this size."""
+        return dict(zip((20, 50, 100), sizes, strict=True))[self.num_nodes]
 
     def reference(self) -> dict[str, Any]:
         """Solve the first instances with the reference solver.
@@ -177,7 +187,7 @@ class TestSet:
         Raises:
             RuntimeError: It failed on some.
         """
-        solver, size = self.solver(), self.reference_size()
+        solver, size = self.solver(), self.of_size(self.args.reference_size)
         solution = solver.solve(
             make_problem(self.name, self.num_nodes),
             select(self.instances(), slice(0, size)),
@@ -187,17 +197,18 @@ class TestSet:
         )
         if solution.failed.any():
             raise RuntimeError(f"{solver.name} failed on {solution.failed.sum()} instances: {set(solution.status)}")
-        if self.own:
-            control, _ = self.searched(self.own)
-        else:
-            assert self.original is not None
-            control, _ = self.greedy(self.original)
+        weights = self.own or self.original
+        assert weights is not None
+        search_all = self.own and self.of_size(self.args.search_size) >= self.args.size
+        control, _ = self.decode(weights, self.search() if search_all else Decoding(), self.args.size)
         return {**self.figures(solution.cost, float(solution.seconds.mean()), control), "solver": solver.label}
 
     def measurements(self) -> Iterator[tuple[str, dict[str, Any], Any]]:
         """Yield the columns that can be measured: name, settings, and a function that measures."""
         size = {"size": self.args.size}
         samples = {**size, "samples": self.args.samples, "sampling_size": self.args.sampling_size}
+        search = {**size, "search_size": self.of_size(self.args.search_size), "tours": self.search().num_tours}
+        reference_size = self.of_size(self.args.reference_size)
         choice = self.name != "SPCTSP"  # among tours, by prizes that show only on the way: not legitimate
         for prefix, weights in (("original ", self.original if self.num_nodes == 20 else None), ("", self.own)):
             if weights is None:
@@ -207,9 +218,9 @@ class TestSet:
             if self.args.samples and choice:
                 yield f"{prefix}sampling", samples | of, lambda w=weights: self.sampled(w)
             if not prefix and choice:
-                yield "search", size | of, lambda w=weights: self.figures(*self.searched(w))
-        if self.reference_size() and (self.own or self.original):
-            yield "reference", {**size, "reference_size": self.reference_size()}, self.reference
+                yield "search", search | of, lambda w=weights: self.searched(w)
+        if reference_size and (self.own or self.original):
+            yield "reference", {**size, "reference_size": reference_size}, self.reference
 
 
 @cache

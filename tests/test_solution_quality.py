@@ -25,7 +25,7 @@ def args(tmp_path):
     weights = checkpoint.prefixed("model", model.state_dict())
     checkpoint.save(tmp_path / "tsp-20.safetensors", weights, checkpoint.describe(TSP(20), model))
     sets = ("TSP-20", "CVRP-20")  # no weights for the second
-    return Args(None, tmp_path, sets, 30, 4, 12, (6, 0, 0), workers=1, out=tmp_path / "figures.json")
+    return Args(None, tmp_path, sets, 30, 4, 12, (15, 0, 0), (6, 0, 0), workers=1, out=tmp_path / "figures.json")
 
 
 def test_columns_are_measured_once(args, monkeypatch):
@@ -35,7 +35,7 @@ def test_columns_are_measured_once(args, monkeypatch):
     assert {name: column["instances"] for name, column in row.items()} == {
         "greedy": 30,
         "sampling": 12,
-        "search": 30,
+        "search": 15,
         "reference": 6,
     }
     means = {name: column["mean"][0] for name, column in row.items()}
