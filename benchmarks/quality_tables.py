@@ -68,7 +68,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
             continue
         row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in published)
         reference = row.get("reference")
-        columns = (cell(row.get(key), reference) for key in ("greedy", "search", "sampling"))
+        columns = (cell(row.get(key), reference) for key in ("greedy", "multi-start", "symmetries", "sampling"))
         label = "-" if reference is None else f"{cell(reference)}, {reference['solver'].split()[0]}"
         ours.append((name, *columns, label, *known, POMO.get(name, "-")))
         if "original greedy" in row:
@@ -87,7 +87,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     ]
     paper = ("paper: greedy", "1,280 samples", "best known")
     return {
-        "ours": markdown(("", "greedy", "searched", "samples", "solver", *paper, "POMO x 8"), ours),
+        "ours": markdown(("", "greedy", "multi-start", "x 8", "samples", "solver", *paper, "POMO x 8"), ours),
         "original": markdown(("", "greedy", "paper", "1,280 samples", "paper"), originals),
         "files": markdown(("", "", "best known", "weights", "greedy", "best of many"), files),
     }

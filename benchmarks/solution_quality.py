@@ -4,11 +4,11 @@
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
     python benchmarks/solution_quality.py --readme README.md                # and writes its tables there
 
-For each problem and size: our weights (greedy; the best of some tours under each of the eight symmetries of the
-square: greedy from every start, or where the first node matters 16 samples; the best of many samples), the
-original weights of Kool et al. (2019), and a classical solver on the first instances only. The means over all
-instances of what ran on a few are estimated with the model's costs of all as a control variate, which shrinks
-their error.
+For each problem and size: our weights (greedy; multi-start, the best of the greedy tours from every start, or where
+the first node matters of 16 samples; the same under each of the eight symmetries of the square; the best of many
+samples), the original weights of Kool et al. (2019), and a classical solver on the first instances only. The means
+over all instances of what ran on a few are estimated with the model's costs of all as a control variate, which
+shrinks their error.
 
 Each figure is written as soon as it is there, and is not computed again with the same settings and weights: an
 interrupted run goes on where it was.
@@ -143,9 +143,9 @@ class TestSet:
         """Measure the best of many samples."""
         return self.best_of_many(weights, Decoding(self.args.samples, sample=True), self.args.sampling_size)
 
-    def searched(self, weights: Path) -> dict[str, Any]:
-        """Measure the best tours under the symmetries."""
-        return self.best_of_many(weights, self.search(), self.of_size(self.args.search_size))
+    def searched(self, weights: Path, symmetries: int) -> dict[str, Any]:
+        """Measure the best of several tours under so many symmetries."""
+        return self.best_of_many(weights, self.search(symmetries), self.of_size(self.args.search_size))
 
     def best_of_many(self, weights: Path, decoding: Decoding, size: int) -> dict[str, Any]:
         """Measure the best of many tours on the first instances, with the greedy tours of all as control variate."""
@@ -165,11 +165,11 @@ class TestSet:
         """Decode all instances greedily."""
         return self.decode(weights, Decoding(), self.args.size)
 
-    def search(self) -> Decoding:
-        """Return what to search under the eight symmetries: every start where the problem allows, else 16 samples."""
+    def search(self, symmetries: int = 8) -> Decoding:
+        """Return what to search: greedy tours from every start where the problem allows, else 16 samples."""
         if make_problem(self.name, self.num_nodes).any_first_node:
-            return Decoding(self.num_nodes, force_starts=True, symmetries=8)
-        return Decoding(16, sample=True, symmetries=8)
+            return Decoding(self.num_nodes, force_starts=True, symmetries=symmetries)
+        return Decoding(16, sample=True, symmetries=symmetries)
 
     def solver(self) -> Solver:
         """Return the reference solver with its time for this size."""
@@ -218,7 +218,8 @@ class TestSet:
             if self.args.samples and choice:
                 yield f"{prefix}sampling", samples | of, lambda w=weights: self.sampled(w)
             if not prefix and choice:
-                yield "search", search | of, lambda w=weights: self.searched(w)
+                yield "multi-start", search | of, lambda w=weights: self.searched(w, 1)
+                yield "symmetries", search | of, lambda w=weights: self.searched(w, 8)
         if reference_size and (self.own or self.original):
             yield "reference", {**size, "reference_size": reference_size}, self.reference
 

@@ -14,16 +14,21 @@ import quality_tables
 import solution_quality
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
-from routing_gym.problems import TSP
+from routing_gym.problems import make_problem
 from solution_quality import Args
+
+
+def save_untrained(folder, name):
+    """Save the weights of a small model that has learnt nothing."""
+    config = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
+    model = AttentionModel(FEATURES[name], config, torch.Generator().manual_seed(5))
+    header = checkpoint.describe(make_problem(name, 20), model)
+    checkpoint.save(folder / f"{name.lower()}-20.safetensors", checkpoint.prefixed("model", model.state_dict()), header)
 
 
 @pytest.fixture
 def args(tmp_path):
-    config = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
-    model = AttentionModel(FEATURES["TSP"], config, torch.Generator().manual_seed(5))
-    weights = checkpoint.prefixed("model", model.state_dict())
-    checkpoint.save(tmp_path / "tsp-20.safetensors", weights, checkpoint.describe(TSP(20), model))
+    save_untrained(tmp_path, "TSP")
     sets = ("TSP-20", "CVRP-20")  # no weights for the second
     return Args(None, tmp_path, sets, 30, 4, 12, (15, 0, 0), (6, 0, 0), workers=1, out=tmp_path / "figures.json")
 
@@ -35,11 +40,12 @@ def test_columns_are_measured_once(args, monkeypatch):
     assert {name: column["instances"] for name, column in row.items()} == {
         "greedy": 30,
         "sampling": 12,
-        "search": 15,
+        "multi-start": 15,
+        "symmetries": 15,
         "reference": 6,
     }
     means = {name: column["mean"][0] for name, column in row.items()}
-    assert means["reference"] < means["search"] < means["greedy"]  # the optimum, the best of 160 tours, one tour
+    assert means["reference"] < means["symmetries"] < means["multi-start"] < means["greedy"]  # of 160, 20, 1 tours
     monkeypatch.setattr(solution_quality.TestSet, "decode", None)  # whatever is measured again now fails
     assert solution_quality.main(args) == json.loads(json.dumps(results))
     with pytest.raises(TypeError, match="not callable"):
@@ -49,6 +55,17 @@ def test_columns_are_measured_once(args, monkeypatch):
     checkpoint.save(weights, {key: value + 1e-3 for key, value in tensors.items()}, header)
     with pytest.raises(TypeError, match="not callable"):  # the weights are others
         solution_quality.main(args)
+
+
+def test_columns_where_the_first_node_matters(args):
+    """Several samples in place of several starts, and no choice among tours where prizes show on the way only."""
+    for name in ("PCTSP", "SPCTSP"):
+        save_untrained(args.own, name)
+    results = solution_quality.main(replace(args, sets=("PCTSP-20", "SPCTSP-20"), samples=0, reference_size=(0, 0, 0)))
+    means = {name: column["mean"][0] for name, column in results["PCTSP-20"].items()}
+    assert list(means) == ["greedy", "multi-start", "symmetries"]
+    assert means["symmetries"] < means["multi-start"] < means["greedy"]  # of 128, 16, 1 tours
+    assert list(results["SPCTSP-20"]) == ["greedy"]
 
 
 def test_readme_shows_what_was_measured():
@@ -85,7 +102,7 @@ def test_tables(args, tmp_path):
         }
     }
     tables = quality_tables.tables(results)
-    row = "| OP-20 | 4.500 (10.00%), 2 ms | - | - | 5.000 ± 0.250, 2 s, milp | 5.19 | 5.30 | 5.39 | - |"
+    row = "| OP-20 | 4.500 (10.00%), 2 ms | - | - | - | 5.000 ± 0.250, 2 s, milp | 5.19 | 5.30 | 5.39 | - |"
     assert tables["ours"].splitlines()[2:] == [row]
     page = tmp_path / "page.md"
     blocks = [f"<!-- solution_quality: {name} -->\nold\n<!-- end of {name} -->" for name in tables]
