@@ -19,6 +19,7 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
+import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -103,15 +104,20 @@ class Args:
     """Go on with a run's folder, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        if self.processes < 0:
-            raise ValueError(f"--processes must be at least 1, or 0 for a choice, got {self.processes}")
+        for field in ("processes", "threads"):
+            if getattr(self, field) < 0:
+                raise ValueError(f"--{field} must be at least 1, or 0 for a choice, got {getattr(self, field)}")
+        if self.seed < 0:
+            raise ValueError(f"--seed must be at least 0, got {self.seed}")
         for field in ("epochs", "steps_per_epoch", "batch_size", "baseline_size", "held_out"):
             if getattr(self, field) < 1:
                 raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
         if not 0 < self.decay <= 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        if self.learning_rate is not None and self.learning_rate <= 0:
-            raise ValueError(f"--learning-rate must be positive, got {self.learning_rate}")
+        for field in ("learning_rate", "max_grad_norm"):
+            value = getattr(self, field)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"--{field.replace('_', '-')} must be positive, got {value}")
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_starts > self.sizes[0]:
@@ -160,7 +166,11 @@ def set_up(args: Args) -> tuple[Trainer, Path]:
     tensors, header = checkpoint.load(path)
     if "step" not in header:
         raise checkpoint.CheckpointError(f"{path}: holds weights only; a run is resumed from its last.safetensors")
-    trainer = Trainer(Args.from_json(header["args"]))
+    try:
+        given = Args.from_json(header["args"])
+    except (KeyError, TypeError) as error:
+        raise checkpoint.CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
+    trainer = Trainer(given)
     trainer.load(tensors, header, path)
     return trainer, folder
 

@@ -42,6 +42,11 @@ class ModelConfig:
     normalization: str = "batch"
 
     def __post_init__(self) -> None:
+        for size in ("embed_dim", "num_heads", "num_layers", "feed_forward_dim"):
+            if type(value := getattr(self, size)) is not int or value < 1:
+                raise ValueError(f"{size} must be an integer of at least 1, got {value!r}")
+        if type(self.tanh_clipping) not in (int, float) or not 0 < self.tanh_clipping < math.inf:
+            raise ValueError(f"tanh_clipping must be a positive number, got {self.tanh_clipping!r}")
         if self.embed_dim % self.num_heads:
             raise ValueError(f"embed_dim {self.embed_dim} is not a multiple of num_heads {self.num_heads}")
         if self.normalization not in NORMALIZATIONS:

@@ -69,7 +69,7 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
                     f"{path}: written by something else (format {metadata.get('format')!r}); expected {FORMAT!r}"
                 )
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["header"])  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError, KeyError) as error:
+    except (SafetensorError, json.JSONDecodeError, KeyError, RecursionError) as error:
         raise CheckpointError(
             f"{path}: not a whole safetensors file ({error}); it is damaged or of another format; "
             "weights of the original code (.pt) go through import_original.py"
@@ -100,7 +100,7 @@ def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, Problem
     try:
         problem = make_problem(header["problem"], **header["settings"])
         model = AttentionModel(FEATURES[header["problem"]], ModelConfig(**header["model"])).to(device)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: too large for the memory
         raise CheckpointError(f"{path}: its header does not describe a known problem and model ({error})") from error
     load_weights(model, group(tensors, "model"), path)
     return model.eval(), problem, header
@@ -110,16 +110,19 @@ def load_weights(model: AttentionModel, weights: dict[str, Tensor], path: Path) 
     """Copy weights into a model, all or none.
 
     Raises:
-        CheckpointError: Names or shapes differ; lists them all.
+        CheckpointError: Names or shapes differ, or values are no numbers; lists them all.
     """
     expected = model.state_dict()
     faults = [f"missing {name}" for name in expected.keys() - weights.keys()]
     faults += [f"unexpected {name}" for name in weights.keys() - expected.keys()]
-    faults += [
-        f"{name} has shape {tuple(weights[name].shape)}, expected {tuple(expected[name].shape)}"
-        for name in expected.keys() & weights.keys()
-        if weights[name].shape != expected[name].shape
-    ]
+    for name in expected.keys() & weights.keys():
+        found, wanted = weights[name], expected[name]
+        if found.shape != wanted.shape:
+            faults.append(f"{name} has shape {tuple(found.shape)}, expected {tuple(wanted.shape)}")
+        elif found.is_floating_point() != wanted.is_floating_point() or found.is_complex():
+            faults.append(f"{name} holds {found.dtype}, expected {wanted.dtype}")
+        elif not found.isfinite().all():
+            faults.append(f"{name} is not finite")
     if faults:
         raise CheckpointError(f"{path}: the weights do not fit the model: {'; '.join(sorted(faults))}")
     model.load_state_dict(weights)
@@ -147,7 +150,7 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     weights, expected = group(tensors, "model"), model.state_dict()
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
     new = [name for name in expected if name not in kept]
-    model.load_state_dict({**expected, **kept})
+    load_weights(model, {**expected, **kept}, path)
     origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
     last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
     history = [*header.get("history", []), last]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ from attention_model import AttentionModel, Encoding
 from memory import chunk_size
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import Problem
+from routing_gym.problems import OPInstance
 from routing_gym.rollout import Policy, Rollout, rollout
 
 Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
@@ -97,12 +100,14 @@ def decode(
     return rollout(problem, instance, policy, record=record)
 
 
-def first_nodes(problem: Problem[Any, Any], num_tours: int, device: torch.device) -> Tensor:
+def first_nodes(problem: Problem[Any, Any], num_tours: int, device: torch.device | str = "cpu") -> Tensor:
     """Return the first `num_tours` nodes that are no depot.
 
     Raises:
-        ValueError: There are not so many.
+        ValueError: There are not so many, or a good tour may not start at any of them.
     """
+    if not problem.any_first_node:
+        raise ValueError(f"force_starts: the first node of a tour matters in {problem.name}; sample instead")
     if num_tours > problem.num_nodes:
         raise ValueError(f"{num_tours} starts asked of {problem.num_nodes} nodes; ask for at most one per node")
     return torch.arange(num_tours, device=device) + int(problem.has_depot)
@@ -149,6 +154,11 @@ class Decoding:
     symmetries: int = 1
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            kind, words = KINDS[type(field.default)]
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise ValueError(f"{field.name} must be {words}, got {value!r}")
         if self.num_tours < 1:
             raise ValueError(f"num_tours must be at least 1, got {self.num_tours}")
         if self.num_tours > 1 and not (self.sample or self.force_starts):
@@ -159,6 +169,7 @@ class Decoding:
             raise ValueError(f"temperature must be positive, got {self.temperature}")
 
 
+KINDS = {bool: (bool, "true or false"), int: (Integral, "an integer"), float: (Real, "a number")}
 GREEDY = Decoding()
 
 
@@ -188,13 +199,13 @@ def solve(
         Actions (B, T), padded with each row's closing action, and cost (B,).
 
     Raises:
-        ValueError: Sampling without a generator, more forced starts than nodes, or a bad batch size.
+        ValueError: Sampling without a generator, forced starts that the problem does not have, or a bad batch size.
         MemoryError: Not even one tour of one instance fits; not raised where `batch_size` is given.
     """
     if decoding.sample and generator is None:
         raise ValueError("sampling draws random numbers: pass a generator")
     if decoding.force_starts:
-        first_nodes(problem, decoding.num_tours, instance.coords.device)  # refuses too many before any work
+        first_nodes(problem, decoding.num_tours)  # refuses before any work
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
     chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
     was_training = model.training
@@ -232,6 +243,17 @@ def best_tours(
         played = decode(model, problem, instance, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
         found.append(cheapest(played.actions, played.cost, len(instance.coords)))
     return better_of(found)
+
+
+def familiar(instance: Any) -> Any:
+    """Scale prizes of orienteering that exceed 1, the most in training; the best tours stay the best.
+
+    Args:
+        instance: Of any problem, on NumPy; those from files have prizes of any size.
+    """
+    if not isinstance(instance, OPInstance):
+        return instance
+    return replace(instance, prize=instance.prize / np.maximum(instance.prize.max(axis=-1, keepdims=True), 1))
 
 
 def mirror(coords: Tensor, symmetry: int) -> Tensor:

@@ -28,11 +28,12 @@ import numpy as np
 import torch
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 
 from beam_search import beam_search
 from checkpoint import load_model
-from decoding import Decoding, solve
+from decoding import Decoding, familiar, first_nodes, solve
 from routing_gym import data
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.npz import load_npz
@@ -134,19 +135,29 @@ def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
         return partial(solver.solve, seed=args.seed, num_workers=args.workers, progress=True, cache=args.cache)
     if name == TRAINED:
         name = str(find_weights(problem.name, problem.num_nodes))
-        Console(stderr=True).print(f"{TRAINED}: {name}", soft_wrap=True)
+        Console(stderr=True).print(f"{TRAINED}: {name}", soft_wrap=True, markup=False)
     if not Path(name).exists():
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model, trained_on, _ = load_model(Path(name))
     if trained_on.name != problem.name:
         raise ValueError(f"{name} was trained on {trained_on.name}; the instances are {problem.name}")
     if settings.keys() == {"beam"}:
-        return lambda p, i: timed(p, i, text, partial(beam_search, model, p, width=settings["beam"]), args)
+        width = settings["beam"]
+        if type(width) is not int or width < 1:
+            raise ValueError(f"{text!r}: beam must be an integer of at least 1, got {width!r}")
+        return lambda p, i: timed(p, i, text, partial(beam_search, model, p, width=width), args, width > 1)
     known = [field.name for field in fields(Decoding)]
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}, or beam alone")
-    decoding, generator = Decoding(**settings), torch.Generator().manual_seed(args.seed)
-    return lambda p, i: timed(p, i, text, partial(solve, model, p, decoding=decoding, generator=generator), args)
+    try:
+        decoding, generator = Decoding(**settings), torch.Generator().manual_seed(args.seed)
+        if decoding.force_starts:
+            first_nodes(problem, decoding.num_tours)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from error
+    run = partial(solve, model, decoding=decoding, generator=generator)
+    several = decoding.num_tours * decoding.symmetries > 1
+    return lambda p, i: timed(p, i, text, partial(run, p), args, several)
 
 
 def labels(methods: tuple[str, ...]) -> list[str]:
@@ -161,19 +172,23 @@ def labels(methods: tuple[str, ...]) -> list[str]:
 
 
 def timed(
-    problem: Problem[Any, Any], instance: Any, label: str, decode: Callable[..., Rollout], args: Args
+    problem: Problem[Any, Any], instance: Any, label: str, decode: Callable[..., Rollout], args: Args, several: bool
 ) -> Solution:
-    """Decode with a progress bar and a clock, and have the tours rescored."""
+    """Decode with a progress bar and a clock, and have the tours rescored.
+
+    The best of several tours is a bound where prizes show only on the way: no policy could choose it.
+    """
     with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(label, total=len(instance.coords))
+        task = progress.add_task(escape(label), total=len(instance.coords))
         started = time.perf_counter()
         found = decode(
-            instance=to_backend(instance, "torch"),
+            instance=to_backend(familiar(instance), "torch"),
             batch_size=args.batch_size,
             progress=lambda done: progress.advance(task, done),
         )
         seconds = time.perf_counter() - started
-    return Solution.score(problem, instance, found.actions.numpy(), seconds)
+    is_bound = several and problem.name == "SPCTSP"
+    return Solution.score(problem, instance, found.actions.numpy(), seconds, is_bound=is_bound)
 
 
 def commit() -> str:
@@ -215,3 +230,5 @@ if __name__ == "__main__":
         main(tyro.cli(Args, description=__doc__))
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         sys.exit(f"evaluate: {error}")
+    except KeyboardInterrupt:
+        sys.exit("evaluate: stopped; what the solvers have solved is kept in --cache")

@@ -51,7 +51,8 @@ class Report:
     ) -> None:
         self.folder, self.reference, self.batch_size = folder, reference, batch_size
         self.precision = args["precision"]
-        write_atomically(folder / "args.json", (json.dumps(args, indent=2) + "\n").encode())
+        if not (folder / "args.json").exists():  # a resumed run keeps those that it was started with
+            write_atomically(folder / "args.json", (json.dumps(args, indent=2) + "\n").encode())
         self.metrics_path = folder / "metrics.jsonl"
         steps_per_epoch = args["steps_per_epoch"]
         self.rows = [row for row in self.read_metrics() if row["epoch"] * steps_per_epoch <= step]
@@ -64,11 +65,21 @@ class Report:
         self.since, self.steps_since = time.perf_counter(), 0
 
     def read_metrics(self) -> list[dict[str, float]]:
-        """Return the rows logged so far; a last line that a kill cut short belongs to an epoch yet to come."""
+        """Return the rows logged so far; a last line that a kill cut short belongs to an epoch yet to come.
+
+        Raises:
+            ValueError: A line is damaged.
+        """
         if not self.metrics_path.exists():
             return []
         whole_lines = self.metrics_path.read_text().rpartition("\n")[0]
-        return [json.loads(line) for line in whole_lines.splitlines()]
+        rows = []
+        for number, line in enumerate(whole_lines.splitlines(), 1):
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{self.metrics_path}:{number}: not a line of the log; mend or delete it") from error
+        return rows
 
     def __enter__(self) -> Report:
         self.console.print(f"{self.folder}: logs, checkpoints, pictures", soft_wrap=True)
@@ -124,11 +135,12 @@ class Report:
     def finished(self, problem: Problem[Any, Any], best_weights: Path, instance: Any) -> None:
         """Draw the learning curve and one solved instance, and say how to use the result."""
         self.progress.stop()
-        self.draw_curve()
-        model, _, _ = checkpoint.load_model(best_weights, str(instance.coords.device))
+        if self.rows:  # none where the log of a finished run was deleted
+            self.draw_curve()
+        model, _, header = checkpoint.load_model(best_weights, str(instance.coords.device))
         render.save(self.folder / "solution.png", problem, *solve_first(problem, model, instance))
-        best = min(self.rows, key=lambda row: row["greedy"])
-        gap = f", {best['gap']:.2%} above the reference" if "gap" in best else ""
+        best = header["metrics"]
+        gap = "".join(f", {gap:.2%} above the reference" for gap in self.gap(best["greedy"]).values())
         self.console.print(
             f"Best greedy cost on held-out instances: {best['greedy']:.4f}{gap} (epoch {best['epoch']:.0f}).\n"
             f"Learning curve: {self.folder}/curve.png    a solved instance: {self.folder}/solution.png\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,15 +19,15 @@ from typing import Annotated, Any, Literal
 import torch
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from attention_model import AttentionModel
 from checkpoint import load_model
-from decoding import GREEDY, Decoding, solve
+from decoding import GREEDY, Decoding, familiar, solve
 from routing_gym import data, render
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
-from routing_gym.problems import OPInstance
 from trained import find_weights
 from tuning import keep_freed_memory
 
@@ -69,7 +69,7 @@ class Solved:
     @property
     def gap(self) -> float | None:
         """Relative distance to the best known cost; positive where it is worse."""
-        if self.file.best_known is None:
+        if not self.file.best_known:  # unknown, or zero
             return None
         worse_by = self.cost - self.file.best_known
         return (-worse_by if self.file.maximises else worse_by) / self.file.best_known
@@ -105,13 +105,6 @@ def load(weights: Path) -> tuple[AttentionModel, Problem[Any, Any]]:
     return load_model(weights)[:2]
 
 
-def familiar(instance: Any) -> Any:
-    """Scale the prizes of an orienteering instance to at most 1, as in training; the best tours stay the best."""
-    if isinstance(instance, OPInstance) and instance.prize.any():
-        return replace(instance, prize=instance.prize / instance.prize.max())
-    return instance
-
-
 def outputs(args: Args, file: data.FileInstance) -> tuple[Path, Path]:
     """Return where the tour and the picture of a file go."""
     ending = ".sol" if file.problem.has_depot else ".tour"
@@ -122,7 +115,8 @@ def read_files(args: Args) -> list[tuple[data.FileInstance, Path]]:
     """Read all files, choose their weights and check where the results go, before any work is done.
 
     Raises:
-        ValueError: No file, one that cannot be read, of another problem than the model, or without weights.
+        ValueError: No file, one that cannot be read, of another problem than the model, or without weights;
+            or the results of two files, or a result and a best known tour, would have one name.
         FileExistsError: A result is there already.
         OSError: The folder for the results cannot be made.
     """
@@ -130,11 +124,19 @@ def read_files(args: Args) -> list[tuple[data.FileInstance, Path]]:
         raise ValueError("name at least one .tsp, .vrp or .oplib file")
     files = [data.read_instance(path) for path in args.files]
     chosen = [args.checkpoint or find_weights(file.problem.name, file.problem.num_nodes) for file in files]
+    sources: dict[Path, Path] = {}
     for file, weights in zip(files, chosen, strict=True):
         trained_on = load(weights)[1].name
         if file.problem.name != trained_on:
             raise ValueError(f"{file.path} is a {file.problem.name}, but {weights} was trained on {trained_on}")
         for path in outputs(args, file):
+            if path in sources:
+                raise ValueError(
+                    f"the results of {sources[path]} and {file.path} would both be {path}; solve them apart"
+                )
+            sources[path] = file.path
+            if path.resolve().parent == file.path.resolve().parent:
+                raise ValueError(f"{path} would pass for the best known tour of {file.path}; choose another --out")
             if path.exists() and not args.overwrite:
                 raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")
     args.out.mkdir(parents=True, exist_ok=True)
@@ -150,15 +152,15 @@ def main(args: Args) -> list[Solved]:
     solved = []
     with console.status("solving") as status:
         for number, (file, weights) in enumerate(files, start=1):
-            status.update(f"solving {file.name} ({number} of {len(files)})")
+            status.update(escape(f"solving {file.name} ({number} of {len(files)})"))
             one = solve_file(args, file, weights)
             solved.append(one)
             gap = "-" if one.gap is None else f"{one.gap:.2%}"
             known = "-" if file.best_known is None else str(file.best_known)
             cells = (file.name, str(one.cost), known, gap, f"{one.seconds:.2f}", weights.stem, str(one.written))
-            table.add_row(*cells)
+            table.add_row(*map(escape, cells))
     console.print(table)
-    console.print(f"Pictures of the tours are in {args.out}.", soft_wrap=True)
+    console.print(f"Pictures of the tours are in {args.out}.", soft_wrap=True, markup=False)
     return solved
 
 
@@ -167,3 +169,5 @@ if __name__ == "__main__":
         main(tyro.cli(Args, description=__doc__))
     except (ValueError, OSError, ImportError, MemoryError) as error:
         sys.exit(f"solve: {error}")
+    except KeyboardInterrupt:
+        sys.exit("solve: stopped; the tours and pictures of the files before are written")

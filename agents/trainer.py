@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 import checkpoint
 import distributed
-import routing_gym  # noqa: F401  (registers the ids)
+import routing_gym
 from attention_model import AttentionModel, Critic
 from baselines import Baseline, CriticBaseline, ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from decoding import Choice, decode, log_probability, sampling_choice
@@ -52,11 +53,18 @@ def literal(text: str) -> Any:
 
 
 def registered_problem(args: Args) -> Problem[Any, Any]:
-    """Return the rules behind an environment id."""
+    """Return the rules behind an environment id.
+
+    Raises:
+        ValueError: Not one of ours, or settings that the problem does not have.
+    """
     try:
-        return gym.make(args.env_id, disable_env_checker=True, **settings(args)).unwrapped.problem
-    except TypeError as error:  # a setting that the problem does not have
+        env = gym.make(args.env_id, disable_env_checker=True, **settings(args)).unwrapped
+    except TypeError as error:
         raise ValueError(f"--env-kwargs: {error}") from error
+    if not isinstance(env, routing_gym.RoutingEnv):
+        raise ValueError(f"--env-id {args.env_id} is no routing problem; choose one such as routing/TSP-20")
+    return env.problem
 
 
 def choose_device(name: str) -> str:
@@ -67,8 +75,8 @@ def choose_device(name: str) -> str:
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise ValueError(f"--device must be cpu, cuda or auto, got {name!r}")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ValueError(f"--device must be cpu, cuda, cuda:1 etc. or auto, got {name!r}")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"--device {name}: torch finds no CUDA device here; use cpu or auto")
     return name
@@ -188,7 +196,9 @@ class Trainer:
             return self.problem
         low, high = self.args.sizes
         size = int(stream(self.args.seed, SIZE_STREAM, self.step).integers(low, high + 1))
-        return make_problem(self.problem.name, size, **settings(self.args))
+        own = {field.name for field in dataclasses.fields(self.problem)} - {"num_nodes"}  # others: the environment's
+        given = {name: value for name, value in settings(self.args).items() if name in own}
+        return make_problem(self.problem.name, size, **given)
 
     def draw(self, problem: Problem[Any, Any]) -> tuple[Any, Choice]:
         """Return this process's instances of this step, and how to choose its actions."""
@@ -273,7 +283,7 @@ class Trainer:
         """Restore what `save` wrote.
 
         Raises:
-            CheckpointError: It was written by another number of processes, or does not fit the model.
+            CheckpointError: It was written by another number of processes, lacks something, or does not fit the model.
         """
         processes = header.get("processes")
         if processes != distributed.world_size():
@@ -282,9 +292,12 @@ class Trainer:
                 f"start it by torchrun --nproc-per-node={processes}"
             )
         checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), path)
-        for name, optimizer in self.optimizers.items():
-            checkpoint.load_optimizer(optimizer, checkpoint.group(tensors, name))
-        self.baseline.load(checkpoint.group(tensors, "baseline"))
-        self.sums = tensors["sums"].to(self.device)
-        self.step, self.best_cost = header["step"], header["best_cost"]
-        self.history, self.seconds = header["history"], header["seconds"]
+        try:
+            for name, optimizer in self.optimizers.items():
+                checkpoint.load_optimizer(optimizer, checkpoint.group(tensors, name))
+            self.baseline.load(checkpoint.group(tensors, "baseline"))
+            self.sums = tensors["sums"].to(self.device)
+            self.step, self.best_cost = header["step"], header["best_cost"]
+            self.history, self.seconds = header["history"], header["seconds"]
+        except KeyError as error:
+            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error

@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "agents"))
 
 import checkpoint  # noqa: E402
 from am_reinforce import Args as TrainingArgs  # noqa: E402
+from attention_model import ModelConfig  # noqa: E402
 from decoding import solve  # noqa: E402
 from trained import WEIGHTS  # noqa: E402
 
@@ -61,9 +62,11 @@ def command(values: dict[str, Any]) -> list[str]:
     """Return the words of the command that started a run: what differs from the defaults."""
     given, default = TrainingArgs.from_json(values), TrainingArgs()
     words = ["python", "agents/am_reinforce.py"]
-    for field in fields(TrainingArgs):
-        value, option = getattr(given, field.name), "--" + field.name.replace("_", "-")
-        if value == getattr(default, field.name) or field.name in ("model", "runs", "name"):
+    settings = [(given, default, field.name) for field in fields(TrainingArgs)]
+    settings += [(given.model, default.model, field.name) for field in fields(ModelConfig)]
+    for ours, usual, name in settings:
+        value, option = getattr(ours, name), "--" + name.replace("_", "-")
+        if value == getattr(usual, name) or name in ("model", "runs", "name"):
             continue
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))
@@ -85,13 +88,21 @@ def main(args: Args) -> Path:
     """Write weights, card, log and curve; return the path of the weights.
 
     Raises:
-        ValueError: Half precision moves the costs, or nothing is known of how the weights were made.
+        ValueError: Half precision moves the costs, nothing is known of how the weights were made, or there is no
+            test set of their size.
+        OSError: The run has not ended, or nothing can be written.
     """
+    if args.size < 1:
+        raise ValueError(f"--size must be at least 1, got {args.size}")
     best = args.run / "best.safetensors"
     tensors, header = checkpoint.load(best)
     runs = [*header.get("history", []), header]
     if not all({"args", "metrics", "seconds"} <= run.keys() for run in runs):
         raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")
+    for file in ("metrics.jsonl", "curve.png"):
+        if not (args.run / file).exists():
+            raise FileNotFoundError(f"{args.run} has no {file}: the run has not ended")
+    before = greedy_cost(best, args.size)
     name = f"{header['problem'].lower()}-{header['settings']['num_nodes']}"
     args.out.mkdir(parents=True, exist_ok=True)
     args.logs.mkdir(parents=True, exist_ok=True)
@@ -99,7 +110,7 @@ def main(args: Args) -> Path:
     candidate = path.with_suffix(".candidate")
     half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
     checkpoint.save(candidate, half, header)
-    before, after = greedy_cost(best, args.size), greedy_cost(candidate, args.size)
+    after = greedy_cost(candidate, args.size)
     if abs(after - before) > TOLERANCE * abs(before):
         candidate.unlink()
         raise ValueError(f"{best}: half precision moves the mean greedy cost from {before:.4f} to {after:.4f}")

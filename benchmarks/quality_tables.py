@@ -78,7 +78,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         (
             name,
             row["problem"],
-            str(row["best known"] or "-"),
+            "-" if row["best known"] is None else str(row["best known"]),
             row["weights"],
             file_cell(row["greedy"]),
             file_cell(row["starts"]),

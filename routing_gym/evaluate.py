@@ -92,11 +92,12 @@ class Table:
         Raises:
             ImportError: rich is not installed; names the extra.
         """
-        table = require("rich.table").Table(title=self.title)
+        escape = require("rich.markup").escape
+        table = require("rich.table").Table(title=escape(self.title))
         for place, name in enumerate(HEADER):
             table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
-            table.add_row(*row.cells())
+            table.add_row(*map(escape, row.cells()))
         console = require("rich.console").Console(file=io.StringIO(), width=160)
         console.print(table)
         return str(console.file.getvalue())
@@ -145,12 +146,14 @@ class Table:
             half_width = None if math.isnan(row.gap.low) else [(row.gap.high - row.gap.low) / 2]
             axes.errorbar(row.seconds, row.gap.value, yerr=half_width, fmt="o", capsize=3)
             place = (row.seconds, row.gap.value)
-            label = axes.annotate(row.cells()[0], place, (6, 4), textcoords="offset points", fontsize=8)
+            label = axes.annotate(
+                row.cells()[0], place, (6, 4), textcoords="offset points", fontsize=8, parse_math=False
+            )
             label.set_in_layout(False)  # a long name must not squeeze the axes
         axes.set_xscale("log")
-        axes.set(
-            xlabel="seconds per instance", ylabel=f"gap to {self.reference} (%)", title=self.title.split(", mean")[0]
-        )
+        axes.set_xlabel("seconds per instance")
+        axes.set_ylabel(f"gap to {self.reference} (%)", parse_math=False)  # names may hold a $
+        axes.set_title(self.title.split(", mean")[0], parse_math=False)
         axes.margins(x=0.2)
         axes.grid(alpha=0.3)
         figure.savefig(path)

@@ -75,7 +75,8 @@ def draw(
     if not done and (actions or problem.has_depot):
         node = actions[-1] if actions else 0
         axes.plot(*coords[node], "o", ms=16, mfc="none", mec=DARK, ls="none", label="current", zorder=5)
-    axes.set_title(title if title is not None else headline(problem, instance, step_cost if cost is None else cost))
+    text = title if title is not None else headline(problem, instance, step_cost if cost is None else cost)
+    axes.set_title(text, parse_math=False)  # the name of an instance may hold a $
     frame(axes, coords)
     figure = axes.get_figure(root=True)
     assert figure is not None

@@ -299,6 +299,13 @@ def test_range_of_sizes(tiny):
         assert problem == PROBLEMS["CVRP"](problem.num_nodes)
         drawn.append(problem.num_nodes)
     assert set(drawn) == {5, 6, 7, 8}
+    kwargs = {
+        "num_nodes": "10",
+        "capacity": "12",
+        "on_illegal": "raise",
+    }  # of the held-out size, and of the environment
+    trainer = Trainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
+    assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
     assert checkpoint.load_model(folder)[1].num_nodes == 10
 
@@ -316,10 +323,41 @@ def test_resume_refuses_other_arguments(tiny):
 
 def test_resume_of_a_finished_run_changes_nothing(tiny):
     folder = am_reinforce.main(replace(tiny, epochs=1))
-    before = (folder / "last.safetensors").read_bytes()
+    before = [(folder / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")]
     am_reinforce.main(Args(resume=folder))
-    assert (folder / "last.safetensors").read_bytes() == before
-    assert len(logged(folder)) == 1
+    assert [(folder / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")] == before
+
+
+def test_resume_without_its_log(tiny, capsys):
+    """The best checkpoint knows its own figures; a log that is damaged is named, with the line."""
+    folder = am_reinforce.main(tiny)
+    best = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Best greedy cost")]
+    (folder / "metrics.jsonl").write_text('{"epoch": 1}\n?\n')
+    with pytest.raises(ValueError, match=r"metrics.jsonl:2: not a line of the log; mend or delete it"):
+        am_reinforce.main(Args(resume=folder))
+    (folder / "metrics.jsonl").unlink()
+    am_reinforce.main(Args(resume=folder))
+    assert best[0] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors, header: tensors.pop("sums"), "lacks 'sums'"),
+        (lambda tensors, header: header.pop("best_cost"), "lacks 'best_cost'"),
+        (
+            lambda tensors, header: header["args"].update(magic=1),
+            "its arguments are not those of this version: .*magic",
+        ),
+    ],
+)
+def test_resume_of_an_incomplete_checkpoint(tiny, change, message):
+    path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
+    tensors, header = checkpoint.load(path)
+    change(tensors, header)
+    checkpoint.save(path, tensors, header)
+    with pytest.raises(checkpoint.CheckpointError, match=message):
+        am_reinforce.main(Args(resume=path.parent))
 
 
 @pytest.mark.parametrize(
@@ -328,6 +366,9 @@ def test_resume_of_a_finished_run_changes_nothing(tiny):
         ({"epochs": 0}, "--epochs must be at least 1, got 0"),
         ({"batch_size": -1}, "--batch-size must be at least 1"),
         ({"learning_rate": 0.0}, "--learning-rate must be positive"),
+        ({"max_grad_norm": -1.0}, "--max-grad-norm must be positive, got -1"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"threads": -1}, "--threads must be at least 1, or 0 for a choice, got -1"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
         ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest number of nodes, got \(20, 10\)"),
         ({"sizes": (3, 10), "force_starts": True}, "4 forced starts, but --sizes goes down to 3"),
@@ -341,7 +382,9 @@ def test_bad_arguments(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"device": "gpu"}, "--device must be cpu, cuda or auto, got 'gpu'"),
+        ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
+        ({"device": "cpu:foo"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'cpu:foo'"),
+        ({"env_id": "CartPole-v1"}, "--env-id CartPole-v1 is no routing problem"),
         ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
         ({"env_kwargs": {"reward": "rich"}}, "reward must be one of dense, sparse"),
     ],
@@ -418,6 +461,35 @@ def test_weights_that_do_not_fit_are_listed(tiny, tmp_path):
         checkpoint.load_model(tmp_path / "odd.safetensors")
 
 
+@pytest.mark.parametrize("value", [torch.full((16,), torch.nan), torch.ones(16, dtype=torch.complex64)])
+def test_weights_that_are_no_numbers(tiny, tmp_path, value):
+    path = am_reinforce.main(replace(tiny, epochs=1)) / "best.safetensors"
+    tensors, header = checkpoint.load(path)
+    name = next(name for name in tensors if name.endswith("contract.bias"))
+    checkpoint.save(path, {**tensors, name: value}, header)
+    for read in (checkpoint.load_model, lambda path: Trainer(replace(tiny, init_from=path))):
+        with pytest.raises(checkpoint.CheckpointError, match=r"contract.bias (is not finite|holds .*complex64)"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"num_heads": 0}, "num_heads must be an integer of at least 1, got 0"),
+        ({"embed_dim": -8}, "embed_dim must be an integer of at least 1, got -8"),
+        ({"num_layers": 1.5}, "num_layers must be an integer of at least 1, got 1.5"),
+        ({"tanh_clipping": "ten"}, "tanh_clipping must be a positive number, got 'ten'"),
+        ({"embed_dim": 80_000_000}, "does not describe a known problem and model"),
+    ],
+)
+def test_header_that_describes_no_model(tiny, tmp_path, sizes, message):
+    tensors, header = checkpoint.load(am_reinforce.main(replace(tiny, epochs=1)) / "best.safetensors")
+    header["model"] |= sizes
+    checkpoint.save(tmp_path / "odd.safetensors", tensors, header)
+    with pytest.raises(checkpoint.CheckpointError, match=message):
+        checkpoint.load_model(tmp_path / "odd.safetensors")
+
+
 def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     """The disk fills up while writing: the old file stays, and nothing half-written is left."""
     path = tmp_path / "last.safetensors"
@@ -466,6 +538,34 @@ def test_solve_a_file(tiny, square, tmp_path):
     assert sorted((tmp_path / "out" / "square.tour").read_text().split()[-6:-2]) == ["1", "2", "3", "4"]
     with pytest.raises(FileExistsError, match="square.tour exists; choose another --out"):
         solve_script.main(args)
+
+
+def test_solve_refuses_results_under_one_name(tiny, square, tmp_path):
+    """Nothing is solved before all names are known to differ, also from that of a best known tour."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    other = tmp_path / "other" / "square.tsp"
+    other.parent.mkdir()
+    other.write_text(SQUARE)
+    args = solve_script.Args(files=(square, other), checkpoint=folder, out=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"the results of .*/square.tsp and .*other/square.tsp would both be .*\.tour"):
+        solve_script.main(args)
+    with pytest.raises(ValueError, match=r"square.tour would pass for the best known tour of .*; choose another --out"):
+        solve_script.main(replace(args, files=(square,), out=tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_solve_shows_odd_names_and_gaps(tiny, tmp_path, capsys):
+    """A name with a terminal's markup and a plot's mathematics; a best known cost of zero, which has no gap."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    path = tmp_path / "point[old].tsp"
+    path.write_text(SQUARE.replace("10", "0").replace("NAME : square", "NAME : a[/b]$_$c"))
+    (tmp_path / "solutions").write_text("point[old] : 0\n")
+    (solved,) = solve_script.main(solve_script.Args((path,), folder, out=tmp_path / "[out]"))
+    assert (solved.cost, solved.gap) == (0, None)
+    assert (tmp_path / "[out]" / "point[old].png").exists()
+    shown = capsys.readouterr().out
+    assert "a[/b]$_$c" in shown
+    assert "[out]" in shown
 
 
 def test_solve_needs_a_file(tiny, tmp_path):

@@ -334,6 +334,10 @@ def test_files_that_are_no_files(tmp_path):
         data.read_instance(write(tmp_path, " " * 2**21), max_nodes=1)
 
 
+def test_end_of_file_as_a_keyword(tmp_path):
+    assert read(tmp_path, TSP_TEXT.replace("EOF", "EOF :")).problem.num_nodes == 4
+
+
 TOUR = "TYPE : TOUR\nDIMENSION : 4\nTOUR_SECTION\n1 2\n3\n4\n-1\n-1\nEOF\n"
 ROUTES = "Route #1: 0 1\nroute 2 : 3\n\ncost 200\n"
 SEQUENCE = "TYPE : OP\nROUTE_NODES : 2\nROUTE_SCORE : 12\nROUTE_COST : 20\nNODE_SEQUENCE_SECTION\n1\n2\n-1\nEOF\n"

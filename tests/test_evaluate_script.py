@@ -12,12 +12,38 @@ import torch
 
 import checkpoint
 import evaluate
+import solve
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
 from evaluate import Args
 from routing_gym.data import save_npz
 from routing_gym.problems import TSP, make_problem
 from routing_gym.solvers import HeldKarp
+
+ORIENTEERING = """NAME : ring
+TYPE : OP
+DIMENSION : 6
+COST_LIMIT : 250
+EDGE_WEIGHT_TYPE : EUC_2D
+NODE_COORD_SECTION
+1 0 0
+2 50 0
+3 100 20
+4 80 70
+5 40 90
+6 10 40
+NODE_SCORE_SECTION
+1 0
+2 300
+3 500
+4 200
+5 400
+6 100
+DEPOT_SECTION
+1
+-1
+EOF
+"""
 
 
 @pytest.fixture
@@ -101,6 +127,16 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("{model}:beam",)}, "'beam' has no value"),
         ({"methods": ("{model}:width=3",)}, "no setting width; a model has num_tours"),
         ({"methods": ("{model}:num_tours=3",)}, "greedy tours from one start are the same"),
+        ({"methods": ("{model}:sample=False",)}, "sample=False': sample must be true or false, got 'False'"),
+        ({"methods": ("{model}:num_tours=many",)}, "num_tours must be an integer, got 'many'"),
+        ({"methods": ("{model}:symmetries=true",)}, "symmetries must be an integer, got True"),
+        ({"methods": ("{model}:sample=true,temperature=warm",)}, "temperature must be a number, got 'warm'"),
+        ({"methods": ("{model}:beam=1.5",)}, "beam must be an integer of at least 1, got 1.5"),
+        ({"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")}, "9 starts asked of 8 nodes"),
+        (
+            {"instances": "random/OP-8", "methods": ("trained:num_tours=2,force_starts=true",)},
+            "force_starts: the first node of a tour matters in OP; sample instead",
+        ),
         ({"instances": "random/CVRP-8", "methods": ("{model}",)}, "was trained on TSP; the instances are CVRP"),
     ],
 )
@@ -110,6 +146,29 @@ def test_refused_before_any_work(args, model_path, changes, message):
     with pytest.raises(ValueError, match=message):
         evaluate.main(Args(**{**vars(args), **changes}))
     assert not Path(args.out).exists()
+
+
+def test_prizes_of_files_are_scaled_for_the_model(tmp_path):
+    """Both scripts show the model of OP prizes of at most 1, as in training, and so find the same tour."""
+    (tmp_path / "ring.oplib").write_text(ORIENTEERING)
+    table = evaluate.main(Args(str(tmp_path / "ring.oplib"), ("trained",)))
+    (solved,) = solve.main(solve.Args((tmp_path / "ring.oplib",), decoding="greedy", out=tmp_path / "out"))
+    assert table.rows[0].mean.value == solved.cost > 0
+
+
+def test_a_choice_among_tours_is_a_bound_where_prizes_show_on_the_way():
+    methods = ("trained", "trained:num_tours=3,sample=true", "trained:symmetries=2", "trained:beam=2", "trained:beam=1")
+    for name, bounds in (("PCTSP", 0), ("SPCTSP", 3)):
+        rows = evaluate.main(Args(f"random/{name}-10", methods, size=4)).rows
+        assert [row.is_bound for row in rows] == [False, *[bounds > 0] * 3, False]
+
+
+def test_names_with_markup(args, model_path):
+    """A terminal's markup and a plot's mathematics in names are shown as they are."""
+    path = model_path.with_name("a[b]$_$c.safetensors")
+    model_path.rename(path)
+    table = evaluate.main(Args(**{**vars(args), "methods": ("held-karp", str(path))}))
+    assert "a[b]$_$c" in table.text()
 
 
 def test_unknown_setting_of_a_solver(args):

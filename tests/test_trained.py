@@ -40,6 +40,22 @@ def test_command_of_the_card():
     assert "--env-kwargs prize uniform " in command
     assert "--sizes 5 9 " in command
     assert "--force-starts " in command
+    assert "--embed-dim 16 --num-heads 4 --num-layers 1 --feed-forward-dim 16 " in command
+
+
+def test_publish_refuses_what_is_not_finished(tmp_path):
+    """Nothing is written: no leftover, no weights without their log."""
+    args = replace(TINY, env_id="routing/TSP-20", epochs=1, runs=tmp_path)
+    run = am_reinforce.main(replace(args, name="run"))
+    out = publish_weights.Args(run, size=20, out=tmp_path / "weights", logs=tmp_path / "logs")
+    with pytest.raises(ValueError, match="--size must be at least 1, got 0"):
+        publish_weights.main(replace(out, size=0))
+    with pytest.raises(ValueError, match="20, 50 or 100"):
+        publish_weights.main(replace(out, run=am_reinforce.main(replace(args, env_id="routing/TSP-10", name="ten"))))
+    (run / "curve.png").unlink()
+    with pytest.raises(FileNotFoundError, match=r"run has no curve.png: the run has not ended"):
+        publish_weights.main(out)
+    assert not (tmp_path / "weights").exists()
 
 
 def test_publish_find_and_solve(tmp_path, monkeypatch, capsys):

@@ -67,7 +67,9 @@ class Document:
     def parse_integer(self, text: str, line: int, low: int, what: str) -> int:
         if not INTEGER.fullmatch(text) or int(text) < low:
             raise InvalidFile(
-                self.path, line, f"{what}: found {found(text)}, expected an integer of at least {low} and 12 digits"
+                self.path,
+                line,
+                f"{what}: found {found(text)}, expected an integer of at least {low}, at most 12 digits long",
             )
         return int(text)
 
@@ -165,7 +167,7 @@ def parse(path: Path, max_bytes: int, grammar: Grammar) -> Document:
             raise InvalidFile(path, number, f"found {found(text)} after EOF; expected nothing")
         match = KEYWORD.fullmatch(text)
         if match is not None:
-            ended = text == "EOF"
+            ended = text.rstrip(" :") == "EOF"
             section = None if ended else add_keyword(document, grammar, match, number)
         elif section is not None:
             section.rows.append(Value(text, number))

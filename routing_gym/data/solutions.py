@@ -131,7 +131,7 @@ def check_head(document: Document, instance: FileInstance, kind: str) -> None:
 def parse_integer(path: Path, line: int, text: str) -> int:
     """Return a number that must be an integer of at least 0."""
     if not INTEGER.fullmatch(text) or int(text) < 0:
-        raise InvalidFile(path, line, f"found {found(text)}, expected an integer of at least 0 and 12 digits")
+        raise InvalidFile(path, line, f"found {found(text)}, expected an integer of at least 0, at most 12 digits long")
     return int(text)
 
 
