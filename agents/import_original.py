@@ -67,7 +67,9 @@ def read(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # the restricted unpickler meets damaged bytes with whatever comes first
         raise CheckpointError(f"{path}: not a checkpoint that can be read safely ({type(error).__name__})") from error
     parameters = content.get("model") if isinstance(content, dict) else None
-    if not isinstance(parameters, dict) or not all(isinstance(value, Tensor) for value in parameters.values()):
+    if not isinstance(parameters, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in parameters.items()
+    ):
         raise CheckpointError(f'{path}: expected a dict with the parameters under "model", as the original code saves')
     return parameters
 
@@ -143,6 +145,8 @@ def convert(original: dict[str, Tensor], model: AttentionModel, path: Path) -> N
                 faults.append(f"missing {name}")
             elif tuple(found.shape) != shape:
                 faults.append(f"{name} has shape {tuple(found.shape)}, expected {shape}")
+            elif found.is_complex() or not found.isfinite().all():
+                faults.append(f"{name} holds what is no finite real number")
             else:
                 parts.append(found.float())
         if not faults:

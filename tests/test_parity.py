@@ -160,12 +160,14 @@ def test_faults_are_listed_by_name(original):
     torch.save({"model": parameters}, path)
     assert import_original.load_original(path, "TSP").config.num_heads == 2
     parameters["stranger"] = torch.zeros(1)
+    parameters["init_embed.bias"][0] = torch.nan
     parameters["project_out.weight"] = torch.zeros(3, 3)
     del parameters["W_placeholder"], parameters["embedder.layers.0.0.module.W_key"]
     torch.save({"model": parameters}, path)
     with pytest.raises(CheckpointError, match=r"project_out.weight has shape \(3, 3\), expected \(4, 4\)") as caught:
         import_original.load_original(path, "TSP")
-    for fault in ("missing W_placeholder", "unexpected stranger", "missing embedder.layers.0.0.module.W_key"):
+    missing = ("missing W_placeholder", "missing embedder.layers.0.0.module.W_key")
+    for fault in (*missing, "unexpected stranger", "init_embed.bias holds what is no finite real number"):
         assert fault in str(caught.value)
 
 
@@ -175,9 +177,10 @@ def test_files_that_are_no_checkpoints(tmp_path):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match="not a checkpoint that can be read safely"):
             import_original.read(path)
-    torch.save({"weights": {}}, path)
-    with pytest.raises(CheckpointError, match='expected a dict with the parameters under "model"'):
-        import_original.read(path)
+    for content in ({"weights": {}}, {"model": {1: torch.zeros(1)}}):
+        torch.save(content, path)
+        with pytest.raises(CheckpointError, match='expected a dict with the parameters under "model"'):
+            import_original.read(path)
     torch.save({"model": {"a": torch.zeros(1)}}, path)
     with pytest.raises(CheckpointError, match="not an attention model"):
         import_original.load_original(path, "TSP")
