@@ -184,7 +184,7 @@ def test_bad_arguments(changes, message):
     [
         ({"total_timesteps": 159}, "--total-timesteps 159 is less than one rollout, which is 160"),
         ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
-        ({"device": "gpu"}, "--device must be cpu, cuda or auto, got 'gpu'"),
+        ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
     ],
 )
 def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
