@@ -299,11 +299,7 @@ def test_range_of_sizes(tiny):
         assert problem == PROBLEMS["CVRP"](problem.num_nodes)
         drawn.append(problem.num_nodes)
     assert set(drawn) == {5, 6, 7, 8}
-    kwargs = {
-        "num_nodes": "10",
-        "capacity": "12",
-        "on_illegal": "raise",
-    }  # of the held-out size, and of the environment
+    kwargs = {"num_nodes": "10", "capacity": "12", "on_illegal": "raise"}  # the first and the last are not for batches
     trainer = Trainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
     assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
@@ -479,7 +475,7 @@ def test_weights_that_are_no_numbers(tiny, tmp_path, value):
         ({"embed_dim": -8}, "embed_dim must be an integer of at least 1, got -8"),
         ({"num_layers": 1.5}, "num_layers must be an integer of at least 1, got 1.5"),
         ({"tanh_clipping": "ten"}, "tanh_clipping must be a positive number, got 'ten'"),
-        ({"embed_dim": 80_000_000}, "does not describe a known problem and model"),
+        ({"embed_dim": 8 * 10**15}, "does not describe a known problem and model"),
     ],
 )
 def test_header_that_describes_no_model(tiny, tmp_path, sizes, message):
