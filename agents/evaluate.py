@@ -145,7 +145,8 @@ def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
         width = settings["beam"]
         if type(width) is not int or width < 1:
             raise ValueError(f"{text!r}: beam must be an integer of at least 1, got {width!r}")
-        return lambda p, i: timed(p, i, text, partial(beam_search, model, p, width=width), args, width > 1)
+        decode = partial(beam_search, model, width=width)
+        return partial(timed, text, decode, several=width > 1, batch_size=args.batch_size)
     known = [field.name for field in fields(Decoding)]
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}, or beam alone")
@@ -155,9 +156,9 @@ def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
             first_nodes(problem, decoding.num_tours)
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from error
-    run = partial(solve, model, decoding=decoding, generator=generator)
+    decode = partial(solve, model, decoding=decoding, generator=generator)
     several = decoding.num_tours * decoding.symmetries > 1
-    return lambda p, i: timed(p, i, text, partial(run, p), args, several)
+    return partial(timed, text, decode, several=several, batch_size=args.batch_size)
 
 
 def labels(methods: tuple[str, ...]) -> list[str]:
@@ -172,23 +173,29 @@ def labels(methods: tuple[str, ...]) -> list[str]:
 
 
 def timed(
-    problem: Problem[Any, Any], instance: Any, label: str, decode: Callable[..., Rollout], args: Args, several: bool
+    label: str,
+    decode: Callable[..., Rollout],
+    problem: Problem[Any, Any],
+    instance: Any,
+    *,
+    several: bool,
+    batch_size: int | None,
 ) -> Solution:
     """Decode with a progress bar and a clock, and have the tours rescored.
 
-    The best of several tours is a bound where prizes show only on the way: no policy could choose it.
+    The best of several tours of a stochastic problem is a bound: no policy could choose it.
     """
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task(escape(label), total=len(instance.coords))
         started = time.perf_counter()
         found = decode(
-            instance=to_backend(familiar(instance), "torch"),
-            batch_size=args.batch_size,
+            problem,
+            to_backend(familiar(instance), "torch"),
+            batch_size=batch_size,
             progress=lambda done: progress.advance(task, done),
         )
         seconds = time.perf_counter() - started
-    is_bound = several and problem.name == "SPCTSP"
-    return Solution.score(problem, instance, found.actions.numpy(), seconds, is_bound=is_bound)
+    return Solution.score(problem, instance, found.actions.numpy(), seconds, is_bound=several and problem.stochastic)
 
 
 def commit() -> str:

@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read
 
 import dataclasses
 import json
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -117,6 +118,12 @@ class Args:
         for field in ("num_envs", "lanes_per_instance", "num_minibatches", "update_epochs", "eval_every", "held_out"):
             if getattr(self, field) < 1:
                 raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
+        for field in ("seed", "threads"):
+            if getattr(self, field) < 0:
+                raise ValueError(f"--{field} must be at least 0, got {getattr(self, field)}")
+        for field in ("learning_rate", "max_grad_norm"):
+            if not 0 < getattr(self, field) < math.inf:
+                raise ValueError(f"--{field.replace('_', '-')} must be positive, got {getattr(self, field)}")
         if self.num_envs % (self.lanes_per_instance * self.num_minibatches):
             raise ValueError(
                 f"--num-envs {self.num_envs} is not a multiple of --lanes-per-instance {self.lanes_per_instance} times "

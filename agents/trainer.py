@@ -294,7 +294,10 @@ class Trainer:
         checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), path)
         try:
             for name, optimizer in self.optimizers.items():
-                checkpoint.load_optimizer(optimizer, checkpoint.group(tensors, name))
+                state = checkpoint.group(tensors, name)
+                if header["step"] > 0 and not state:
+                    raise KeyError(f"the state of {name}")
+                checkpoint.load_optimizer(optimizer, state)
             self.baseline.load(checkpoint.group(tensors, "baseline"))
             self.sums = tensors["sums"].to(self.device)
             self.step, self.best_cost = header["step"], header["best_cost"]

@@ -3,7 +3,8 @@
     python benchmarks/publish_weights.py runs/NAME      # agents/weights/tsp-20.safetensors and .json, say
 
 `agents/solve.py` and `agents/evaluate.py` find them there by problem and size. The log and the learning curve of
-the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision are refused.
+the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision, or worse than
+the weights that are there, are refused.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def main(args: Args) -> Path:
     """Write weights, card, log and curve; return the path of the weights.
 
     Raises:
-        ValueError: Half precision moves the costs, nothing is known of how the weights were made, or there is no
-            test set of their size.
+        ValueError: Half precision moves the costs, the weights that are there are better, nothing is known of how
+            these were made, or there is no test set of their size.
         OSError: The run has not ended, or nothing can be written.
     """
     if args.size < 1:
@@ -107,6 +108,8 @@ def main(args: Args) -> Path:
     args.out.mkdir(parents=True, exist_ok=True)
     args.logs.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{name}.safetensors"
+    if path.exists() and (there := greedy_cost(path, args.size)) < before:
+        raise ValueError(f"{best} costs {before:.4f}, but {path} only {there:.4f}; delete that to replace it")
     candidate = path.with_suffix(".candidate")
     half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
     checkpoint.save(candidate, half, header)

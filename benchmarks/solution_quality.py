@@ -209,7 +209,7 @@ class TestSet:
         samples = {**size, "samples": self.args.samples, "sampling_size": self.args.sampling_size}
         search = {**size, "search_size": self.of_size(self.args.search_size), "tours": self.search().num_tours}
         reference_size = self.of_size(self.args.reference_size)
-        choice = self.name != "SPCTSP"  # among tours, by prizes that show only on the way: not legitimate
+        choice = not make_problem(self.name, self.num_nodes).stochastic  # else no policy could choose among tours
         for prefix, weights in (("original ", self.original if self.num_nodes == 20 else None), ("", self.own)):
             if weights is None:
                 continue
@@ -251,7 +251,10 @@ def main(args: Args) -> dict[str, Any]:
     keep_freed_memory()
     if unknown := [name for name in args.sets if name not in PAPER]:
         raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(PAPER)}")
-    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    try:
+        results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{args.out}: not the figures of this script: {error}; choose another --out") from error
     args.out.parent.mkdir(parents=True, exist_ok=True)
     for name in args.sets:
         problem, _, num_nodes = name.partition("-")

@@ -62,6 +62,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     has_depot: ClassVar[bool] = True  # node 0
     fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
     any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as POMO does
+    stochastic: ClassVar[bool] = False  # values show only on the way: the best of several tours is a bound
     min_nodes: ClassVar[int] = 1
 
     num_nodes: int

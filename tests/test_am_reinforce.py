@@ -342,6 +342,10 @@ def test_resume_without_its_log(tiny, capsys):
         (lambda tensors, header: tensors.pop("sums"), "lacks 'sums'"),
         (lambda tensors, header: header.pop("best_cost"), "lacks 'best_cost'"),
         (
+            lambda tensors, header: [tensors.pop(key) for key in list(tensors) if key.startswith("muon.")],
+            "lacks 'the state of muon'",
+        ),
+        (
             lambda tensors, header: header["args"].update(magic=1),
             "its arguments are not those of this version: .*magic",
         ),

@@ -171,6 +171,10 @@ def test_same_seed_same_weights_other_seed_other_weights(tiny):
     [
         ({"num_envs": 0}, "--num-envs must be at least 1, got 0"),
         ({"num_envs": 12}, "--num-envs 12 is not a multiple of --lanes-per-instance 4 times --num-minibatches 2"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"threads": -1}, "--threads must be at least 0, got -1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0"),
+        ({"max_grad_norm": math.nan}, "--max-grad-norm must be positive, got nan"),
         ({"model": ModelConfig()}, "--normalization batch does not go with PPO"),
     ],
 )

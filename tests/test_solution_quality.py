@@ -57,6 +57,12 @@ def test_columns_are_measured_once(args, monkeypatch):
         solution_quality.main(args)
 
 
+def test_damaged_figures_are_named(args):
+    args.out.write_text("{")
+    with pytest.raises(ValueError, match="figures.json: not the figures of this script"):
+        solution_quality.main(args)
+
+
 def test_columns_where_the_first_node_matters(args):
     """Several samples in place of several starts, and no choice among tours where prizes show on the way only."""
     for name in ("PCTSP", "SPCTSP"):

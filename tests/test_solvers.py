@@ -550,6 +550,8 @@ def test_settings_are_validated():
         FastTSP(time_limit=0)
     with pytest.raises(ValueError, match="time_limit must be positive and finite, got nan"):
         Hygese(time_limit=math.nan)
+    with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 'long'"):
+        FastTSP(time_limit="long")
     with pytest.raises(ValueError, match="2-opt: start must be one of nearest-neighbour"):
         TwoOpt(start="greedy")
     with pytest.raises(ValueError, match="unknown solver 'lkh'; choose one of nearest-neighbour"):

@@ -72,6 +72,9 @@ def test_publish_find_and_solve(tmp_path, monkeypatch, capsys):
     assert card["instances"] in (48, 72, 96)  # one epoch of 24, or two, of each run: up to the best
     assert card["paper_test_set"]["greedy"] == pytest.approx(card["paper_test_set"]["greedy_in_float32"], rel=1e-3)
     assert sorted(file.name for file in logs.iterdir()) == ["tsp-20-step-2.jsonl", "tsp-20-step-2.png"]
+    untrained = am_reinforce.main(replace(args, name="untrained", learning_rate=1e-9))
+    with pytest.raises(ValueError, match=r"tsp-20.safetensors only \d\.\d+; delete that to replace it"):
+        publish_weights.main(publish_weights.Args(untrained, size=50, out=out, logs=logs))
 
     monkeypatch.setattr(trained.find_weights, "__defaults__", (out,))
     (tmp_path / "square.tsp").write_text(SQUARE)

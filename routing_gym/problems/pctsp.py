@@ -218,6 +218,7 @@ class SPCTSP(PCTSP):
 
     name: ClassVar[str] = "SPCTSP"
     instance_type: ClassVar[type] = SPCTSPInstance
+    stochastic: ClassVar[bool] = True
 
     @property
     def num_uniforms(self) -> int:

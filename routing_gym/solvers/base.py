@@ -233,7 +233,8 @@ class RowSolver(Solver):
     time_limit: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.time_limit) and self.time_limit > 0):
+        limit: Any = self.time_limit  # from a command line it may be text
+        if not (isinstance(limit, int | float | np.number) and 0 < limit < math.inf):
             raise ValueError(f"{self.name}: time_limit must be positive and finite, got {self.time_limit!r}")
 
     @property
