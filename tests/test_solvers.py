@@ -15,6 +15,7 @@ import pytest
 from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
+from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.solvers import (
     REFERENCES,
     SOLVERS,
@@ -37,8 +38,11 @@ from routing_gym.solvers import (
     make_solver,
 )
 from routing_gym.solvers import local_search as search
+from routing_gym.solvers.milp import relax, solve_integer
+from routing_gym.solvers.milp_program import Program
 from routing_gym.solvers.pool import row_seed
 from routing_gym.solvers.split_delivery import best_replay, merge_copies, replay, unit_copies
+from routing_gym.testing.exhaustive import check_exhaustively
 
 QUICK = 0.03  # seconds; enough for these sizes
 PAIRS = [(solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems]
@@ -153,6 +157,56 @@ def test_mip_where_the_first_solutions_have_subtours(name):
     solution = ExactMIP().solve(problem, instance, num_workers=0)
     np.testing.assert_allclose(solution.cost, HeldKarp().solve(problem, instance).cost, atol=1e-9)
     assert set(solution.status) == {"optimal"}
+
+
+@pytest.mark.parametrize("name", ["OP", "PCTSP"])
+def test_mip_where_nodes_coincide_and_limits_are_met_exactly(name):
+    """Nodes on a grid of 4 x 4, tours of round lengths, prizes in quarters that sum to 1."""
+    pytest.importorskip("scipy")
+    rng = np.random.default_rng(3)
+    coords = (rng.integers(0, 4, (12, 7, 2)) / 4).astype(np.float32)
+    prize, penalty = np.zeros((2, 12, 7), dtype=np.float32)
+    prize[:, 1:] = rng.integers(1, 5, (12, 6)) / 4
+    penalty[:, 1:] = rng.random((12, 6)) / 5
+    if name == "OP":
+        instance = OPInstance(coords, prize, (rng.integers(4, 12, 12) / 4 + LENGTH_MARGIN).astype(np.float32))
+    else:
+        instance = PCTSPInstance(coords, prize, penalty)
+    solution = ExactMIP().solve(make_problem(name, 6), instance, num_workers=0)
+    np.testing.assert_allclose(solution.cost, HeldKarp().solve(make_problem(name, 6), instance).cost, atol=1e-6)
+
+
+def test_mip_is_not_lenient_as_highs_is():
+    """HiGHS lets a constraint slip by 1e-6; a tour that is longer than its limit by less is no solution."""
+    pytest.importorskip("scipy")
+    program = Program.of_tours(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]))
+    program.cost[1:3] = -1.0
+    program.add_limit(program.edges, program.lengths, -np.inf, 4.0 - 1e-8)  # to node 2 and back is 4
+    values = solve_integer(program, *relax(program, [], math.inf), 1.0, math.inf)
+    assert program.tour(values) == [0, 1]
+    assert program.keeps_limits(values)
+    program.add_limit(np.array([1, 2]), np.ones(2), 1.0 + 1e-8, np.inf)  # more than one node must be visited
+    assert not program.keeps_limits(values)
+    columns, weights, low, _ = program.constraints[-1]
+    assert (columns.tolist(), weights.tolist(), low) == ([2], [1.0], 1.0)
+
+
+@pytest.mark.parametrize("solver", [HeldKarp(), ExactMIP(), ORTools(0.1)], ids=lambda solver: solver.name)
+def test_prizes_that_sum_to_one_on_paper_suffice(solver):
+    """0.9 + 0.1 is 2e-8 less than 1 in float32; the third customer, far away, may then be left out."""
+    for package in solver.packages:
+        pytest.importorskip(package)
+    instance = PCTSPInstance(
+        np.array([[[0.0, 0.0], [0.1, 0.0], [0.2, 0.0], [1.0, 1.0]]], dtype=np.float32),
+        np.array([[0.0, 0.9, 0.1, 0.5]], dtype=np.float32),
+        np.array([[0.0, 0.3, 0.3, 0.1]], dtype=np.float32),
+    )
+    problem = make_problem("PCTSP", 3)
+    assert solver.solve(problem, instance, num_workers=0).cost == pytest.approx([0.5])
+    state, _ = problem.step(instance, problem.initial(instance), np.array([1]))
+    state, _ = problem.step(instance, state, np.array([2]))
+    assert problem.action_mask(instance, state)[0].tolist() == [True, False, False, True]
+    check_exhaustively(problem, instance)
 
 
 def test_mip_stays_at_home_where_nobody_can_be_reached():

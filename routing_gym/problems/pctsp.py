@@ -44,6 +44,7 @@ from routing_gym.problems.geometry import (
 )
 
 MIN_PRIZE = 1.0
+ENOUGH_PRIZE = MIN_PRIZE - 1e-6  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
             bool (B, A). Never all False in a row.
         """
         xp = array_namespace(state.node)
-        may_return = (state.collected >= MIN_PRIZE) | (state.num_visited == self.num_nodes) | state.returned
+        may_return = (state.collected >= ENOUGH_PRIZE) | (state.num_visited == self.num_nodes) | state.returned
         return scatter(~(state.visited | state.returned[:, None]), xp.zeros_like(state.node), may_return)
 
     def step(self, instance: PCTSPInstance, state: PCTSPState, action: Array) -> tuple[PCTSPState, Array]:

@@ -13,6 +13,7 @@ import os
 import tempfile
 import zipfile
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from routing_gym.solvers.pool import RowResult
 if TYPE_CHECKING:
     from routing_gym.solvers.base import Solver
 
-VERSION = 1  # of the file layout and of what enters the hashes
+VERSION = 2  # of the file layout, of what enters the hashes, and of the solvers: raise it where their tours change
 SAVE_INTERVAL = 10.0  # seconds
 PADDING = -1  # after the actions of the shorter tours
 
@@ -49,6 +50,8 @@ class Store:
     ) -> None:
         settings = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}  # type: ignore[arg-type]
         about = {"solver": solver.name, **settings, "problem": problem.name, "nodes": problem.num_nodes, "seed": seed}
+        packages = {package.partition(".")[0] for package in solver.packages}
+        about |= {"packages": {package: version(package) for package in sorted(packages)}}
         self.about = json.dumps({"version": VERSION, **about}, sort_keys=True)
         name = f"{solver.name}-{problem.name}-{problem.num_nodes}-{sha256(self.about.encode()).hexdigest()[:12]}.npz"
         self.path = Path(folder) / name

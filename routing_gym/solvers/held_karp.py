@@ -15,7 +15,7 @@ import numpy as np
 
 from routing_gym.problem import Problem
 from routing_gym.problems.op import LENGTH_MARGIN
-from routing_gym.problems.pctsp import MIN_PRIZE
+from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix
 
 MAX_NODES = 12  # 2^12 x 12 entries per instance
@@ -57,7 +57,7 @@ class HeldKarp(BatchSolver):
             best = np.argmax(np.where(allowed, value, -1.0), axis=1)
         else:
             paid = set_sums(instance.penalty)
-            allowed = set_sums(instance.expected_prize) >= MIN_PRIZE
+            allowed = set_sums(instance.expected_prize) >= ENOUGH_PRIZE
             allowed[:, -1] = True
             best = np.argmin(np.where(allowed, length + paid[:, -1:] - paid, np.inf), axis=1)
         return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))

@@ -4,7 +4,8 @@ Edge variables x, node variables y; every visited node has two edge ends; for ea
 depot and each k in S, x(E(S)) <= y(S) - y_k: the generalised subtour elimination constraints of
 Fischetti, Salazar-Gonzalez and Toth (1998), "Solving the orienteering problem through branch-and-cut".
 Cuts are found by minimum cuts at the linear relaxation until none is violated; then the integer program
-is solved, and again with the subtours of its solution forbidden, until that is one tour. Edges whose
+is solved, and again with the subtours of its solution forbidden, until that is one tour, which keeps the
+limit of its length or prize in float64 too, without the tolerance of HiGHS. Edges whose
 reduced cost proves that no optimal tour uses them are left out of it.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from routing_gym.problem import Problem
 from routing_gym.problems.op import LENGTH_MARGIN
-from routing_gym.problems.pctsp import MIN_PRIZE
+from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, symmetric_distances
 from routing_gym.solvers.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
 from routing_gym.solvers.milp_program import Program
@@ -84,17 +85,17 @@ def formulate(
         is_integer = bool(np.allclose(prize, rounded, rtol=0, atol=1e-3))
         program.cost[nodes] = -(rounded if is_integer else prize)
         limit = float(instance.max_length[0]) - LENGTH_MARGIN
-        program.add(program.edges, program.lengths, -np.inf, limit - TOLERANCE)
+        program.add_limit(program.edges, program.lengths, -np.inf, limit)
         return program, conflicting_sets(program, distances, limit), float(is_integer)
     assert hasattr(problem, "collectable")
     prize = problem.collectable(instance)[0].astype(np.float64)
     program.cost[program.edges] = program.lengths
     program.cost[nodes] = -instance.penalty[0].astype(np.float64)
     program.low[0] = 1.0
-    if prize.sum() < MIN_PRIZE:
+    if prize.sum() < ENOUGH_PRIZE:
         program.low[nodes] = 1.0
     else:
-        program.add(nodes, prize, MIN_PRIZE + TOLERANCE, np.inf)
+        program.add_limit(nodes, prize, ENOUGH_PRIZE, np.inf)
     return program, [], 0.0
 
 
@@ -143,6 +144,8 @@ def solve_integer(program: Program, bound: float, reduced: FloatArray, step: flo
                     program.forbid_subtour(inside, int(node))
             proven = min(float(program.cost @ values), np.inf if allowed.all() else bound + window)
             program.add(priced, program.cost[priced], proven - TOLERANCE * max(1.0, abs(proven)), np.inf)
+            continue
+        if not program.keeps_limits(values):
             continue
         needed = float(program.cost @ values) - bound - 0.999 * step
         if needed <= window or allowed.all():

@@ -71,7 +71,8 @@ def conflicting_sets(program: Program, distances: FloatArray, limit: float) -> l
     Returns:
         Pairs (P, 2) and triples (P, 3) of nodes that no tour visits all of.
     """
-    path = require("scipy.sparse.csgraph").shortest_path(distances)
+    csgraph = require("scipy.sparse.csgraph")
+    path = csgraph.shortest_path(csgraph.csgraph_from_dense(distances, null_value=np.inf))  # 0 is a distance
     size = program.num_nodes
     reachable = 2 * path[0] <= limit
     program.high[:size][~reachable] = 0.0

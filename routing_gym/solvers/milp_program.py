@@ -10,6 +10,8 @@ import numpy as np
 
 from routing_gym.solvers.base import FloatArray, IntArray, TimedOut, require
 
+ROUNDING = 1e-12  # of sums in float64
+
 
 @dataclass
 class Program:
@@ -25,6 +27,7 @@ class Program:
     ends: IntArray  # (E, 2), with ends[:, 0] < ends[:, 1]
     lengths: FloatArray  # (E,)
     constraints: list[tuple[IntArray, FloatArray, float, float]] = field(default_factory=list)
+    limits: list[tuple[IntArray, FloatArray, float, float]] = field(default_factory=list)  # those to be kept exactly
 
     @classmethod
     def of_tours(cls, distances: FloatArray) -> Program:
@@ -53,6 +56,25 @@ class Program:
     def add(self, columns: IntArray, values: FloatArray | float, low: float, high: float) -> None:
         """Add the constraint low <= values . variables[columns] <= high."""
         self.constraints.append((columns, np.broadcast_to(values, columns.shape), low, high))
+
+    def add_limit(self, columns: IntArray, values: FloatArray, low: float, high: float) -> None:
+        """Add a constraint with `values` of at least 0 that HiGHS's tolerance must not soften: see `keeps_limits`."""
+        self.add(columns, values, low, high)
+        self.limits.append(self.constraints[-1])
+
+    def keeps_limits(self, values: FloatArray) -> bool:
+        """Say whether an integer solution keeps the limits in float64; forbid it and its like where it does not."""
+        for columns, weights, low, high in self.limits:
+            chosen = values[columns]
+            total = float(weights @ chosen)
+            used = chosen > 0
+            if total > high + ROUNDING:  # as does all that uses as much
+                self.add(columns[used], 1.0, -np.inf, float(chosen.sum()) - 1)
+                return False
+            if total < low - ROUNDING:  # as does all that uses nothing else
+                self.add(columns[~used], 1.0, 1.0, np.inf)
+                return False
+        return True
 
     def forbid_subtour(self, inside: IntArray, node: int) -> None:
         """Add x(E(S)) <= y(S) - y_k for a set S of nodes without node 0, and k in S."""

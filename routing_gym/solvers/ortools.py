@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from routing_gym.problem import Problem
-from routing_gym.problems.pctsp import MIN_PRIZE
+from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, distance_matrix, require
 
 SCALE = 1e6  # OR-Tools takes integers
+PRIZE_SCALE = 1e9  # finer, so that prizes which are just enough still are when rounded down
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,17 @@ class ORTools(RowSolver):
     def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         pywrapcp = require("ortools.constraint_solver.pywrapcp")
         legs = np.rint(distance_matrix(instance)[0] * SCALE).astype(np.int64).tolist()
-        prize = np.floor(instance.expected_prize[0].astype(np.float64) * SCALE).astype(np.int64).tolist()
+        prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
         penalty = np.rint(instance.penalty[0].astype(np.float64) * SCALE).astype(np.int64).tolist()
         manager = pywrapcp.RoutingIndexManager(problem.num_actions, 1, 0)
         routing = pywrapcp.RoutingModel(manager)
         routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(legs))
-        if sum(prize) >= MIN_PRIZE * SCALE:  # else everyone must be visited
+        enough = int(np.ceil(ENOUGH_PRIZE * PRIZE_SCALE))
+        if sum(prize) >= enough:  # else everyone must be visited
             collects = routing.RegisterUnaryTransitVector(prize)
             routing.AddDimension(collects, 0, sum(prize), True, "prize")
             end = routing.GetDimensionOrDie("prize").CumulVar(routing.End(0))
-            end.SetMin(int(np.ceil(MIN_PRIZE * SCALE)))
+            end.SetMin(enough)
             for node in range(1, problem.num_actions):
                 routing.AddDisjunction([manager.NodeToIndex(node)], penalty[node])
         found = routing.SolveWithParameters(self.parameters())
