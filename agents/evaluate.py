@@ -5,7 +5,8 @@
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB,
-CVRPLIB or OPLib file or an .npz. Methods: the name of a classical solver, the path of a run or checkpoint, or
+CVRPLIB or OPLib file or an .npz. Costs are the environment's: lengths of a file are in a unit that the table names
+(solve.py gives the file's own integers). Methods: the name of a classical solver, the path of a run or checkpoint, or
 `trained` for the weights in agents/weights, each with settings after a colon. Gaps refer to the first method, or
 to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes. Solved
 instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
@@ -76,8 +77,8 @@ class Args:
     """Folder for table.md, table.csv, table.json and gap.png."""
 
 
-def read_instances(args: Args) -> tuple[Problem[Any, Any], Any]:
-    """Return the rules and the instances that `args` names, as NumPy arrays.
+def read_instances(args: Args) -> tuple[Problem[Any, Any], Any, dict[str, Any]]:
+    """Return the rules, the instances that `args` names, as NumPy arrays, and what to know of their costs.
 
     Raises:
         ValueError: No such set, or the file cannot be read.
@@ -90,15 +91,17 @@ def read_instances(args: Args) -> tuple[Problem[Any, Any], Any]:
             raise ValueError(f"{args.instances!r}: expected {source}/ID with an ID such as TSP-20")
         problem = make_problem(kind, int(size))
         if source == "paper":
-            return problem, select(paper_test_set(kind, int(size)), slice(0, args.size))
-        return problem, problem.generate(np.random.default_rng(args.seed), args.size)
+            return problem, select(paper_test_set(kind, int(size)), slice(0, args.size)), {}
+        return problem, problem.generate(np.random.default_rng(args.seed), args.size), {}
     if path.suffix == ".npz":
         problem, instance = load_npz(path)
-        return problem, select(instance, slice(0, args.size))
+        return problem, select(instance, slice(0, args.size)), {}
     if not path.exists():
         raise ValueError(f"no file {args.instances}; for a test set write paper/ID or random/ID, such as random/TSP-20")
     file = data.read_instance(path)
-    return file.problem, file.instance
+    if file.scores is None:
+        return file.problem, file.instance, {"unit of length": f"{file.scale:g}"}
+    return file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])}
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
@@ -216,13 +219,13 @@ def main(args: Args) -> Table:
         raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
     if args.reference and args.reference not in args.methods:
         raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
-    problem, instance = read_instances(args)
+    problem, instance, remarks = read_instances(args)
     methods = {text: make_method(text, args, problem) for text in args.methods}
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
     names = dict(zip(methods, labels(tuple(methods)), strict=True))
     solutions = {names[text]: method(problem, instance) for text, method in methods.items()}
-    about = {"instances": args.instances, "seed": args.seed, "commit": commit()}
+    about = {"instances": args.instances, **remarks, "seed": args.seed, "commit": commit()}
     table = compare(problem, solutions, names[args.reference or args.methods[0]], about)
     print(table.text())
     if args.out is not None:

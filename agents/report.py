@@ -57,7 +57,7 @@ class Report:
         steps_per_epoch = args["steps_per_epoch"]
         self.rows = [row for row in self.read_metrics() if row["epoch"] * steps_per_epoch <= step]
         write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in self.rows).encode())
-        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step * batch_size + 1)
         self.console = Console()
         bar = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self.progress = Progress(*bar, console=self.console)

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import am_reinforce
 import checkpoint
@@ -108,6 +109,8 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
         assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
     assert logged(whole) == logged(parts)
     assert len(logged(whole)) == 4
+    curves = [EventAccumulator(str(folder / "tensorboard")).Reload() for folder in (whole, parts)]
+    assert [[point.step for point in curve.Scalars("eval/greedy_cost")] for curve in curves] == [[24, 48, 72, 96]] * 2
 
 
 def test_a_run_from_before_muon_goes_on_with_adam(tiny, monkeypatch):

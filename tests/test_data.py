@@ -183,6 +183,9 @@ def test_tsp_tour_files(tmp_path):
     write(tmp_path, "other : 5\nfile : 13 (never reached)\n", "solutions")
     again = data.read_instance(file.path)
     assert (again.best_known, again.best_tour) == (13, None)
+    write(tmp_path, "file : 12 (CEIL_2D)\nfile : 13 (EUC_2D)\n", "solutions")
+    assert data.read_instance(file.path).best_known == 13
+    assert read(tmp_path, CVRP_TEXT).best_known is None  # a TSP and a CVRP may have one name
 
 
 def test_op_counts_the_depots_score_and_checks_the_limit_in_integers(tmp_path):
@@ -353,6 +356,8 @@ SEQUENCE = "TYPE : OP\nROUTE_NODES : 2\nROUTE_SCORE : 12\nROUTE_COST : 20\nNODE_
         (TSP_TEXT, TOUR, ": 4", ": 5", ":2: DIMENSION: found '5', expected 4"),
         (TSP_TEXT, TOUR, ": TOUR", ": TSP", ":1: TYPE: found 'TSP', expected TOUR"),
         (CVRP_TEXT, ROUTES, "200", "199", ":4: found cost 199, but the routes cost 200"),
+        (CVRP_TEXT, ROUTES, "200", "199.0", ":4: found cost 199, but the routes cost 200"),
+        (CVRP_TEXT, ROUTES, "200", "1e99", ":4: found '1e99', expected an integer"),
         (CVRP_TEXT, ROUTES, "cost 200\n", "", ":3: the file ends without its cost; expected 'Cost 200'"),
         (CVRP_TEXT, ROUTES, "2 : 3", "2 : 2", ":2: found the depot, 2, within a route"),
         (CVRP_TEXT, ROUTES, "2 : 3", "2 : x", ":2: found 'x', expected an integer"),
@@ -373,6 +378,15 @@ def test_invalid_solutions(instance, solution, part, replacement, message, tmp_p
     path.write_text(solution.replace(part, replacement, 1))
     with pytest.raises(data.InvalidFile, match=f"solution{message}"):
         data.read_solution(path, file)
+
+
+def test_routes_of_unrounded_distances(tmp_path):
+    """CVRPLIB's older sets state such costs, and their instances do not tell."""
+    file = read(tmp_path, CVRP_TEXT)
+    assert data.read_solution(write(tmp_path, ROUTES.replace("200", "200.00"), "solution"), file).cost == 200
+    write(tmp_path, ROUTES.replace("200", "199.83"), "file.sol")
+    with pytest.raises(data.UnsupportedFile, match=r"file.sol:4: cost 199.83 is of distances that are not rounded"):
+        data.read_instance(file.path)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from test_am_reinforce import SQUARE
 
 import checkpoint
 import evaluate
@@ -154,6 +155,16 @@ def test_prizes_of_files_are_scaled_for_the_model(tmp_path):
     table = evaluate.main(Args(str(tmp_path / "ring.oplib"), ("trained",)))
     (solved,) = solve.main(solve.Args((tmp_path / "ring.oplib",), decoding="greedy", out=tmp_path / "out"))
     assert table.rows[0].mean.value == solved.cost > 0
+    assert "depot's score, not counted 0" in table.title
+
+
+def test_the_unit_of_lengths_is_named(tmp_path):
+    """The box around a square of 10 x 10; solve.py gives the file's own integers."""
+    (tmp_path / "square.tsp").write_text(SQUARE)
+    table = evaluate.main(Args(str(tmp_path / "square.tsp"), ("trained",)))
+    (solved,) = solve.main(solve.Args((tmp_path / "square.tsp",), decoding="greedy", out=tmp_path / "out"))
+    assert "unit of length 10" in table.title
+    assert table.rows[0].mean.value * 10 == solved.cost
 
 
 def test_a_choice_among_tours_is_a_bound_where_prizes_show_on_the_way():

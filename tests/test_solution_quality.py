@@ -14,6 +14,7 @@ import quality_tables
 import solution_quality
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
+from routing_gym.data.paper import paper_test_set
 from routing_gym.problems import make_problem
 from solution_quality import Args
 
@@ -55,6 +56,15 @@ def test_columns_are_measured_once(args, monkeypatch):
     checkpoint.save(weights, {key: value + 1e-3 for key, value in tensors.items()}, header)
     with pytest.raises(TypeError, match="not callable"):  # the weights are others
         solution_quality.main(args)
+
+
+@pytest.mark.parametrize("name", ["CVRP", "SPCTSP"])
+def test_fewer_instances_are_the_first_of_the_papers(args, name):
+    first = solution_quality.TestSet(args, name, 20).instances()
+    assert len(first.coords) == 30
+    assert (first.coords == paper_test_set(name, 20).coords[:30]).all()
+    with pytest.raises(ValueError, match="--size must be 1 to 10,000, as many as a test set has, got 10001"):
+        solution_quality.main(replace(args, size=10_001))
 
 
 def test_damaged_figures_are_named(args):

@@ -14,8 +14,8 @@ import numpy as np
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.data.document import INTEGER, Document, Grammar, max_file_bytes, parse
 from routing_gym.data.file_instance import FileInstance
-from routing_gym.data.files import InvalidFile, found, read_lines, write_atomically
-from routing_gym.data.metrics import IntArray
+from routing_gym.data.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
+from routing_gym.data.metrics import METRICS, IntArray
 from routing_gym.problem import InfeasibleTour
 
 TOUR_GRAMMAR = Grammar(values=("NAME", "TYPE", "DIMENSION"), sections=("TOUR_SECTION",))
@@ -26,6 +26,7 @@ OP_GRAMMAR = Grammar(
 # Written so that no run of blanks can be split in two ways, which would take quadratic time on a hostile line.
 ROUTE = re.compile(r"route\s*(?:#\s*)?\d+\s*:(.*)", re.ASCII | re.IGNORECASE)
 COST = re.compile(r"cost\s*(?::\s*)?(\S+)", re.ASCII | re.IGNORECASE)
+DECIMAL = re.compile(r"(\d{1,12})\.(\d{1,12})", re.ASCII)
 ENDINGS = {"TSP": (".opt.tour", ".tour"), "CVRP": (".sol",), "OP": (".sol",)}
 
 
@@ -108,7 +109,7 @@ def read_routes(path: Path, instance: FileInstance) -> Solution:
                 raise InvalidFile(path, number, f"found the depot, {depot - 1}, within a route; leave it out")
             nodes += [*trip, (depot, number)] if trip else []
         elif cost is not None:
-            stated = parse_integer(path, number, cost[1]), number
+            stated = parse_cost(path, number, cost[1]), number
         elif text:
             raise InvalidFile(path, number, f"found {found(text)}, expected 'Route #1: 2 1 ...' or 'Cost 784'")
     actions = to_actions(path, instance, nodes)
@@ -133,6 +134,25 @@ def parse_integer(path: Path, line: int, text: str) -> int:
     if not INTEGER.fullmatch(text) or int(text) < 0:
         raise InvalidFile(path, line, f"found {found(text)}, expected an integer of at least 0, at most 12 digits long")
     return int(text)
+
+
+def parse_cost(path: Path, line: int, text: str) -> int:
+    """Return the cost of routes, an integer that may be written as 784.0.
+
+    Raises:
+        UnsupportedFile: Another decimal: of distances that are not rounded, which the instance does not say.
+    """
+    decimal = DECIMAL.fullmatch(text)
+    if decimal is None:
+        return parse_integer(path, line, text)
+    if decimal[2].strip("0"):
+        raise UnsupportedFile(
+            path,
+            line,
+            f"cost {text} is of distances that are not rounded, as in CVRPLIB's sets CMT, Golden, Li and Tai; only "
+            "rounded ones are supported: move this file away to solve the instance in these",
+        )
+    return int(decimal[1])
 
 
 def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]]) -> IntArray:
@@ -166,22 +186,29 @@ def find_best_known(instance: FileInstance) -> tuple[int | None, IntArray | None
     stem = instance.path.name.removesuffix(instance.path.suffix)
     paths = [instance.path.with_name(stem + ending) for ending in ENDINGS[instance.problem.name]]
     solutions = [read_solution(path, instance) for path in paths if path.is_file() and path != instance.path]
-    costs = [*listed_costs(instance.path.with_name("solutions"), stem), *(solution.cost for solution in solutions)]
+    costs = [solution.cost for solution in solutions]
+    if instance.problem.name == "TSP":  # TSPLIB has files of one name for both: eil51.tsp and eil51.vrp
+        costs += listed_costs(instance.path.with_name("solutions"), stem, instance.metric)
     if not costs:
         return None, None
     best = max(costs) if instance.maximises else min(costs)
     return best, next((solution.actions for solution in solutions if solution.cost == best), None)
 
 
-def listed_costs(path: Path, name: str) -> list[int]:
-    """Return the costs on lines ``name : cost`` of a list of solutions; other lines are not looked at."""
+def listed_costs(path: Path, name: str, metric: str) -> list[int]:
+    """Return the costs on lines ``name : cost`` of a list of solutions; other lines are not looked at.
+
+    Nor are lines ``name : cost (METRIC)`` of another metric: the list has two such of dsj1000.
+    """
     if not path.is_file():
         return []
     costs = []
     for number, text in enumerate(read_lines(path, 2**20), start=1):
         key, _, value = text.partition(":")
         if key.strip() == name:
-            costs.append(parse_integer(path, number, value.split()[0] if value.split() else ""))
+            cost, *remarks = value.split() or [""]
+            if not remarks or remarks[0].strip("()") not in METRICS.keys() - {metric}:
+                costs.append(parse_integer(path, number, cost))
     return costs
 
 

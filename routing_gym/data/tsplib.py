@@ -77,7 +77,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
     """Read a TSP, CVRP or OP instance, and the best known solution that lies beside it.
 
     A solution is looked for under the same name, with `.opt.tour` or `.tour` (TSP), or `.sol` (CVRP,
-    OP) instead of the ending, and as a line ``name : cost`` of a file `solutions` in the same folder.
+    OP) instead of the ending, and (TSP) as a line ``name : cost`` of a file `solutions` in the same folder.
 
     Args:
         path: The file; its contents, not its ending, say what it is.
