@@ -55,11 +55,13 @@ def scatter(x: Array, index: Array, value: Array) -> Array:
 
 
 def euclidean(origin: Array, destination: Array) -> Array:
-    """Distance between points (..., 2); the same operations, in the same order, on every backend."""
+    """Distance between points (..., 2); the same operations, in the same order, on every backend.
+
+    Axis by axis: NumPy is several times slower at loops over a last axis of length 2.
+    """
     xp = array_namespace(origin)
-    difference = origin - destination
-    squares = difference * difference
-    return xp.sqrt(squares[..., 0] + squares[..., 1])
+    x, y = (origin[..., axis] - destination[..., axis] for axis in (0, 1))
+    return xp.sqrt(x * x + y * y)
 
 
 def map_arrays(function: Callable[..., Array], first: Batch, *others: Batch) -> Batch:
@@ -126,7 +128,13 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
     except (RuntimeError, AssertionError) as error:  # what torch raises for a name or a device that is not there
         found = f"{torch.cuda.device_count()} CUDA devices"
         raise ValueError(f"device={device!r} cannot be used; torch sees the cpu and {found}") from error
-    return lambda x: torch.as_tensor(x, device=target)
+
+    def move(x: Array) -> Array:
+        if isinstance(x, np.ndarray) and not x.flags.writeable:  # torch would warn of a view that may be written to
+            x = x.copy()
+        return torch.as_tensor(x, device=target)
+
+    return move
 
 
 def to_numpy(x: Array) -> npt.NDArray[Any]:

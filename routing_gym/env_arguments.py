@@ -24,7 +24,8 @@ def resolve_problem(
     """Make the problem that an environment's arguments describe.
 
     Raises:
-        TypeError: An unknown keyword, `num_nodes` missing, or given although `problem` is a `Problem`.
+        TypeError: An unknown keyword, neither a name nor a `Problem`, `num_nodes` missing, or given although
+            `problem` is a `Problem`.
         ValueError: Unknown name or invalid value.
     """
     if isinstance(problem, Problem):
@@ -32,6 +33,11 @@ def resolve_problem(
         if given:
             raise TypeError(f"{', '.join(given)}: already fixed by the {type(problem).__name__} passed as `problem`")
         return problem
+    if not isinstance(problem, str):
+        raise TypeError(
+            f"problem: expected a name such as 'TSP' or a Problem such as TSP(50), got {problem!r}; a Problem does not "
+            "survive spec.to_json(), a name and settings do"
+        )
     if num_nodes is None:
         raise TypeError(f'num_nodes is missing; as in gym.make("routing/{problem}", num_nodes=50)')
     try:

@@ -187,7 +187,7 @@ class Episodes:
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
         try:
             values = self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # TypeError: how torch refuses arrays of objects
             raise InvalidAction(f"actions: {error}") from error
         if tuple(values.shape) != self.shape:
             expected = f"shape ({self.shape[0]},), one per lane" if self.shape else "a single integer, shape ()"

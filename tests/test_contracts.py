@@ -1,6 +1,8 @@
 """Every problem and every id against the contract suite and the public checkers; and the suite against broken ones."""
 
 import dataclasses
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import gymnasium as gym
@@ -52,6 +54,17 @@ def test_torch_vector_env_equals_sync_and_async(name):
     """Within 1e-5: torch's and NumPy's square roots differ in the last bit."""
     pytest.importorskip("torch")
     check_vector_env(f"routing_gym:routing/{name}-10", backend="torch", tolerance=1e-5)
+
+
+def test_workers_may_be_spawned_from_a_process_that_imports_nothing_else(tmp_path):
+    """They know the environment from its spec; ids are registered in the first process only."""
+    script = tmp_path / "check.py"
+    script.write_text(
+        "if __name__ == '__main__':\n"
+        "    from routing_gym.testing import check_vector_env\n"
+        "    check_vector_env('routing/TSP', num_envs=2, num_nodes=4, num_episodes=1, context='spawn')\n"
+    )
+    subprocess.run([sys.executable, script], check=True)
 
 
 @pytest.mark.parametrize("options", [{"reward": "sparse"}, {"copy": False}], ids=str)
@@ -327,6 +340,10 @@ def test_check_vector_env_refuses_keywords_for_a_made_env():
         ({"a": 1}, {"b": 1}, "keys ['a'] != ['b']"),
         ([1, (2, 3)], [1, (2, 4)], "[1][1]: 3 != 4"),
         (1.0, 1, "float != int"),
+        ({"a": 1}, None, "dict != NoneType"),
+        ([1], None, "list != NoneType"),
+        (np.array([None]), np.array([1]), "object (1,) != int64 (1,)"),
+        (TSP(5), 5, "TSP != int"),
         (np.zeros(2), np.zeros(2, np.float32), "float64 (2,) != float32 (2,)"),
         (np.zeros((2, 2)), np.array([[0, 0], [0, 0.5]]), "at (1, 1): 0.0 != 0.5"),
         (np.array([np.nan]), np.array([np.nan]), "at (0,): nan != nan"),

@@ -90,6 +90,11 @@ def test_a_problem_can_be_passed():
         ({"problem": "CVRP"}, TypeError, r'num_nodes is missing; as in gym.make\("routing/CVRP", num_nodes=50\)'),
         ({"problem": CVRP(5), "num_nodes": 5}, TypeError, "num_nodes: already fixed by the CVRP passed as `problem`"),
         ({"problem": CVRP(5), "capacity": 9}, TypeError, "capacity: already fixed by the CVRP"),
+        (
+            {"problem": TSP},
+            TypeError,
+            r"problem: expected a name such as 'TSP' or a Problem such as TSP\(50\), got <cl",
+        ),
         ({"problem": "VRP", "num_nodes": 5}, ValueError, "unknown problem 'VRP'; choose one of TSP, CVRP"),
         ({"num_nodes": 1}, ValueError, "TSP: num_nodes must be at least 2, got 1"),
         ({"num_nodes": 5, "reward": "spares"}, ValueError, "reward must be one of dense, sparse; got 'spares'"),

@@ -413,6 +413,7 @@ def test_bad_sizes(name, num_nodes, message):
         ("SDVRP", {"capacity": 20.5}, "SDVRP: capacity must be an integer of at least 9.* got 20.5"),
         ("OP", {"prize": "unit"}, "OP: prize must be one of constant, uniform, distance; got 'unit'"),
         ("OP", {"max_length": 0}, "OP: max_length must be positive and finite, got 0"),
+        ("OP", {"max_length": "3"}, "OP: max_length must be positive and finite, got '3'"),
         ("OP", {"max_length": float("nan")}, "OP: max_length must be positive and finite, got nan"),
         ("PCTSP", {"penalty_scale": float("inf")}, "PCTSP: penalty_scale must be positive and finite, got inf"),
     ],
@@ -420,6 +421,11 @@ def test_bad_sizes(name, num_nodes, message):
 def test_bad_settings(name, settings, message):
     with pytest.raises(ValueError, match=message):
         make_problem(name, 10, **settings)
+
+
+def test_settings_may_be_numpy_scalars():
+    assert make_problem("CVRP", np.int64(10), capacity=np.int64(30)).capacity == 30
+    assert make_problem("OP", 10, max_length=np.float32(3)).max_length == 3
 
 
 def test_unknown_setting():

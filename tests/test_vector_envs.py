@@ -332,6 +332,7 @@ def test_generator_is_called_per_lane():
         ([0, 1], r"actions: expected shape \(3,\), one per lane; got shape \(2,\)"),
         ([[0], [1], [2]], r"actions: expected shape \(3,\), one per lane; got shape \(3, 1\)"),
         (0, r"actions: expected shape \(3,\), one per lane; got shape \(\)"),
+        ([0, None, 1], "actions: (expected integers, got object|can't convert np.ndarray of type numpy.object_)"),
     ],
 )
 def test_bad_actions(actions, message, backend):
@@ -360,7 +361,8 @@ def test_actions_of_either_backend(backend):
     env.step(torch.tensor([0, 1]))
     env.step(np.array([1, 2], dtype=np.int32))
     env.step(torch.tensor([2, 3], dtype=torch.uint8))
-    assert [tour.tolist() for tour in env.tour] == [[0, 1, 2], [1, 2, 3]]
+    env.step(np.broadcast_to(np.int64(4), (2,)))  # read-only: torch would warn
+    assert [tour.tolist() for tour in env.tour] == [[0, 1, 2, 4], [1, 2, 3, 4]]
 
 
 def test_actions_are_copied(backend):

@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import Autoreset, TimeLimit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -323,6 +324,8 @@ def test_other_environments_are_refused():
         wrappers.vector.RandomSymmetry(sync)
     with pytest.raises(TypeError, match="expected a RoutingEnv, got CartPoleEnv"):
         wrappers.ScaleReward(gym.make("CartPole-v1"))
+    with pytest.raises(ValueError, match=r"RandomSymmetry: apply it before gymnasium.wrappers.Autoreset"):
+        wrappers.RandomSymmetry(TimeLimit(Autoreset(gym.make("routing/TSP-10")), 5))
 
 
 class EveryRank:

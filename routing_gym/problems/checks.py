@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,16 @@ def check_size(problem: Problem[Any, Any]) -> None:
         raise ValueError(f"{problem.name}: num_nodes must be an integer, got {problem.num_nodes!r}")
     if problem.num_nodes < problem.min_nodes:
         raise ValueError(f"{problem.name}: num_nodes must be at least {problem.min_nodes}, got {problem.num_nodes}")
+
+
+def check_positive(problem: Problem[Any, Any], name: str, value: Any) -> None:
+    """Refuse a setting that is no positive, finite number.
+
+    Raises:
+        ValueError: With the value.
+    """
+    if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
+        raise ValueError(f"{problem.name}: {name} must be positive and finite, got {value!r}")
 
 
 def check_field(

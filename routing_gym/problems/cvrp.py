@@ -91,7 +91,7 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
         check_size(self)
         if self.capacity is None:
             object.__setattr__(self, "capacity", default_capacity(self.num_nodes))
-        elif not isinstance(self.capacity, int) or self.capacity < MAX_DEMAND:
+        elif not isinstance(self.capacity, int | np.integer) or self.capacity < MAX_DEMAND:
             raise ValueError(
                 f"{self.name}: capacity must be an integer of at least {MAX_DEMAND}, "
                 f"the largest demand drawn, got {self.capacity!r}"

@@ -6,7 +6,6 @@ length of 2, 3 or 4 for 20, 50 or 100 customers.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -25,6 +24,7 @@ from routing_gym.problems.checks import (
     check_each_once,
     check_field,
     check_nodes,
+    check_positive,
     check_returns,
     check_single_trip,
     check_size,
@@ -107,8 +107,7 @@ class OP(Problem[OPInstance, OPState]):
             raise ValueError(f"OP: prize must be one of {', '.join(get_args(PrizeKind))}; got {self.prize!r}")
         if self.max_length is None:
             object.__setattr__(self, "max_length", expected_length(self.num_nodes))
-        elif not (math.isfinite(self.max_length) and self.max_length > 0):
-            raise ValueError(f"OP: max_length must be positive and finite, got {self.max_length!r}")
+        check_positive(self, "max_length", self.max_length)
 
     @property
     def horizon(self) -> int:

@@ -8,7 +8,6 @@ when collected; it is what counts towards the minimum.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -27,6 +26,7 @@ from routing_gym.problems.checks import (
     check_each_once,
     check_field,
     check_nodes,
+    check_positive,
     check_returns,
     check_single_trip,
     check_size,
@@ -95,8 +95,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         check_size(self)
         if self.penalty_scale is None:
             object.__setattr__(self, "penalty_scale", expected_length(self.num_nodes))
-        elif not (math.isfinite(self.penalty_scale) and self.penalty_scale > 0):
-            raise ValueError(f"{self.name}: penalty_scale must be positive and finite, got {self.penalty_scale!r}")
+        check_positive(self, "penalty_scale", self.penalty_scale)
 
     @property
     def horizon(self) -> int:

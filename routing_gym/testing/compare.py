@@ -25,14 +25,17 @@ def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
     """Say where two nested structures first differ; None where they do not.
 
     Compares dicts, dataclasses, tuples, lists and object arrays by their elements; arrays by dtype, shape
-    and value, whatever their backend; everything else by type and value.
+    and value, whatever their backend; everything else by type and value. A NaN, which nothing should return,
+    equals nothing.
 
     Args:
         first: Anything.
         second: What it should equal.
         tolerance: Absolute, on floating-point values.
     """
-    if isinstance(first, np.ndarray) and first.dtype == object:
+    if type(first) is not type(second) and not (is_torch_array(first) or is_torch_array(second)):
+        return f"{type(first).__name__} != {type(second).__name__}"
+    if isinstance(first, np.ndarray) and first.dtype == second.dtype == object:
         first, second = list(first), list(second)
     if dataclasses.is_dataclass(first):
         first, second = dict(vars(first)), dict(vars(second))
@@ -56,8 +59,6 @@ def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
 def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
     """As `difference`, for arrays and scalars."""
     across = is_torch_array(first) or is_torch_array(second)  # torch has no scalars, only 0-dimensional tensors
-    if not across and type(first) is not type(second):
-        return f"{type(first).__name__} != {type(second).__name__}"
     if not hasattr(first, "dtype") and not across:
         return None if first == second else f"{first!r} != {second!r}"
     one, other = to_numpy(first), to_numpy(second)

@@ -64,12 +64,16 @@ def check_vector_env(
     if isinstance(env, str):
         make_native = partial(gym.make_vec, env, num_envs, "vector_entry_point", **kwargs)
         natives = [make_native(autoreset_mode=mode.value) for mode in AutoresetMode]
-        make_single = partial(gym.make, env, **without_vector_keywords(kwargs))
+        single_kwargs = kwargs
     else:
         if kwargs or env.spec is None:
             raise TypeError("check_vector_env: pass an id and keywords, or what gymnasium.make_vec returned")
         natives = [env]
-        make_single = partial(gym.make, env.spec.id, **without_vector_keywords(env.spec.kwargs))
+        single_kwargs = env.spec.kwargs
+    spec = natives[0].spec
+    assert spec is not None
+    # The spec, not the id: a process that is spawned imports from it, and has not registered what this one has.
+    make_single = partial(gym.make, gym.spec(spec.id), **without_vector_keywords(single_kwargs))
     for native in natives:
         mode, singles = native.metadata["autoreset_mode"], [make_single] * native.num_envs
         for reference_class in (SyncVectorEnv, partial(AsyncVectorEnv, context=context)):

@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import RecordConstructorArgs
+from gymnasium.wrappers import Autoreset
 
 from routing_gym.envs import RoutingEnv
 from routing_gym.wrappers import transforms
@@ -30,6 +31,13 @@ class RoutingWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         super().__init__(env)
         if not isinstance(env.unwrapped, RoutingEnv):
             raise TypeError(f"{type(self).__name__}: expected a RoutingEnv, got {type(env.unwrapped).__name__}")
+        inner = env
+        while isinstance(inner, gym.Wrapper):
+            if isinstance(inner, Autoreset):
+                raise ValueError(
+                    f"{type(self).__name__}: apply it before gymnasium.wrappers.Autoreset, whose resets it would miss"
+                )
+            inner = inner.env
         self.transform = self.transform_type(env.unwrapped, env.observation_space, 1, **arguments)
         self.observation_space = self.transform.space
 
