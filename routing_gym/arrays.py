@@ -60,7 +60,8 @@ def euclidean(origin: Array, destination: Array) -> Array:
     Axis by axis: NumPy is several times slower at loops over a last axis of length 2.
     """
     xp = array_namespace(origin)
-    x, y = (origin[..., axis] - destination[..., axis] for axis in (0, 1))
+    x = origin[..., 0] - destination[..., 0]
+    y = origin[..., 1] - destination[..., 1]
     return xp.sqrt(x * x + y * y)
 
 
