@@ -140,7 +140,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         )
 
     def action_mask(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
-        """Mark the unvisited customers, and the depot once the prize suffices or nobody is left.
+        """Mark the unvisited customers, and the depot once the prize suffices (within 1e-6) or nobody is left.
 
         Returns:
             bool (B, A). Never all False in a row.
