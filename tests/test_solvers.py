@@ -133,7 +133,7 @@ def test_held_karp_takes_asymmetric_distances():
         (ExactMIP(), "PCTSP"),
         (Hygese(QUICK), "CVRP"),
         (PyVRP(QUICK), "CVRP"),
-        (PyVRP(QUICK), "OP"),
+        (PyVRP(0.2), "OP"),
         (ORTools(0.1), "PCTSP"),
     ],
     ids=lambda value: getattr(value, "name", value),
