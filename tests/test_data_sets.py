@@ -279,7 +279,10 @@ HEADER = '{"problem": "TSP", "num_nodes": 2}'
         (npz(HEADER.replace("2", "true"), coords=COORDS), "num_nodes must be an integer, got True"),
         (npz(HEADER.replace("TSP", "VRP"), coords=COORDS), "unknown problem 'VRP'"),
         (npz(HEADER.replace("}", ', "speed": 3}'), coords=COORDS), "TSP has no setting speed"),
-        (npz('{"problem": "OP", "num_nodes": 1, "max_length": "x"}', coords=COORDS), "must be real number"),
+        (
+            npz('{"problem": "OP", "num_nodes": 1, "max_length": "x"}', coords=COORDS),
+            "OP: max_length must be positive and finite, got 'x'",
+        ),
         (npz('{"problem": "OP", "num_nodes": 1' + "0" * 400 + "}", coords=COORDS), "too large"),
         (npz('{"problem": "TSP"}', coords=COORDS), "problem: num_nodes is missing"),
         (npz("[" * 5000, coords=COORDS), "problem|recursion|Expecting"),
