@@ -19,7 +19,6 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
-import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from rich.console import Console
 
 import checkpoint
 import distributed
+from argument_checks import check_at_least, check_positive
 from attention_model import ModelConfig
 from reference import reference_cost
 from report import Report, SilentReport
@@ -107,17 +107,11 @@ class Args:
         for field in ("processes", "threads"):
             if getattr(self, field) < 0:
                 raise ValueError(f"--{field} must be at least 1, or 0 for a choice, got {getattr(self, field)}")
-        if self.seed < 0:
-            raise ValueError(f"--seed must be at least 0, got {self.seed}")
-        for field in ("epochs", "steps_per_epoch", "batch_size", "baseline_size", "held_out"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
+        check_at_least(0, self, "seed")
+        check_at_least(1, self, "epochs", "steps_per_epoch", "batch_size", "baseline_size", "held_out")
         if not 0 < self.decay <= 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        for field in ("learning_rate", "max_grad_norm"):
-            value = getattr(self, field)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"--{field.replace('_', '-')} must be positive, got {value}")
+        check_positive(self, "learning_rate", "max_grad_norm")
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_starts > self.sizes[0]:

@@ -23,7 +23,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read
 
 import dataclasses
 import json
-import math
 import sys
 import time
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 import checkpoint
+from argument_checks import check_at_least, check_positive
 from attention_model import AttentionModel, Encoding, ModelConfig
 from decoding import Choice, sampling_choice, solve
 from embeddings import FEATURES, Features
@@ -115,15 +115,10 @@ class Args:
     """Of the run's folder; by default the problem, "ppo", the seed and the time."""
 
     def __post_init__(self) -> None:
-        for field in ("num_envs", "lanes_per_instance", "num_minibatches", "update_epochs", "eval_every", "held_out"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
-        for field in ("seed", "threads"):
-            if getattr(self, field) < 0:
-                raise ValueError(f"--{field} must be at least 0, got {getattr(self, field)}")
-        for field in ("learning_rate", "max_grad_norm"):
-            if not 0 < getattr(self, field) < math.inf:
-                raise ValueError(f"--{field.replace('_', '-')} must be positive, got {getattr(self, field)}")
+        counts = ("num_envs", "lanes_per_instance", "num_minibatches", "update_epochs", "eval_every", "held_out")
+        check_at_least(1, self, *counts)
+        check_at_least(0, self, "seed", "threads")
+        check_positive(self, "learning_rate", "max_grad_norm")
         if self.num_envs % (self.lanes_per_instance * self.num_minibatches):
             raise ValueError(
                 f"--num-envs {self.num_envs} is not a multiple of --lanes-per-instance {self.lanes_per_instance} times "

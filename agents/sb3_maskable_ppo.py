@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from argument_checks import check_at_least
 from attention_model import ModelConfig
 from routing_gym.data.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -90,9 +91,7 @@ class Args:
     """Of the run's folder; by default the problem, the seed and the time."""
 
     def __post_init__(self) -> None:
-        for field in ("total_steps", "num_envs", "num_minibatches", "num_epochs", "evaluations", "held_out"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
+        check_at_least(1, self, "total_steps", "num_envs", "num_minibatches", "num_epochs", "evaluations", "held_out")
         if self.num_envs % self.num_minibatches:
             raise ValueError(f"--num-minibatches {self.num_minibatches} does not divide --num-envs {self.num_envs}")
 

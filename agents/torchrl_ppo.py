@@ -26,6 +26,7 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 import routing_gym  # noqa: F401  (registers the ids)
+from argument_checks import check_at_least
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
 from routing_gym.integrations.torchrl import RoutingTensorDictEnv
@@ -59,9 +60,7 @@ class Args:
     """Where to play and learn, such as cuda."""
 
     def __post_init__(self) -> None:
-        for field in ("num_envs", "iterations", "epochs", "minibatch", "evaluation"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"--{field.replace('_', '-')} must be at least 1, got {getattr(self, field)}")
+        check_at_least(1, self, "num_envs", "iterations", "epochs", "minibatch", "evaluation")
 
 
 class Policy(nn.Module):

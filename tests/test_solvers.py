@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from routing_gym.arrays import concatenate, select, to_backend
+from routing_gym.data.file_instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
 from routing_gym.problems.op import LENGTH_MARGIN
@@ -174,6 +175,16 @@ def test_mip_where_nodes_coincide_and_limits_are_met_exactly(name):
         instance = PCTSPInstance(coords, prize, penalty)
     solution = ExactMIP().solve(make_problem(name, 6), instance, num_workers=0)
     np.testing.assert_allclose(solution.cost, HeldKarp().solve(make_problem(name, 6), instance).cost, atol=1e-6)
+
+
+def test_mip_uses_a_limit_up_where_coordinates_are_large():
+    """Around a rectangle of a million by half a million is the limit, 0.5 / 10^6 of slack: less than HiGHS's 1e-6."""
+    pytest.importorskip("scipy")
+    coords = np.array([[[0.0, 0.0], [1.0, 0.0], [1.0, 0.5], [0.0, 0.5]]], dtype=np.float32)
+    distances = np.rint(1e6 * np.hypot(*(coords[0, :, None] - coords[0, None]).T)).astype(np.int64)
+    instance = orienteering_instance(coords, scale_distances(distances, 1e6), np.array([0, 5, 7, 3]), 3_000_000, 1e6)
+    solution = ExactMIP().solve(make_problem("OP", 3), instance, num_workers=0)
+    assert solution.cost.tolist() == [-15.0]
 
 
 def test_mip_is_not_lenient_as_highs_is():

@@ -30,14 +30,14 @@ def check_size(problem: Problem[Any, Any]) -> None:
         raise ValueError(f"{problem.name}: num_nodes must be at least {problem.min_nodes}, got {problem.num_nodes}")
 
 
-def check_positive(problem: Problem[Any, Any], name: str, value: Any) -> None:
-    """Refuse a setting that is no positive, finite number.
+def check_positive(owner: str, name: str, value: Any) -> None:
+    """Refuse a setting of a problem or a solver that is no positive, finite number.
 
     Raises:
         ValueError: With the value.
     """
     if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
-        raise ValueError(f"{problem.name}: {name} must be positive and finite, got {value!r}")
+        raise ValueError(f"{owner}: {name} must be positive and finite, got {value!r}")
 
 
 def check_field(

@@ -7,7 +7,6 @@ nothing else.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from routing_gym.arrays import normalise, select
 from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.problems.checks import check_positive
 from routing_gym.solvers.cache import Store
 from routing_gym.solvers.pool import RowResult, solve_rows
 from routing_gym.solvers.progress import show_progress
@@ -233,9 +233,7 @@ class RowSolver(Solver):
     time_limit: float
 
     def __post_init__(self) -> None:
-        limit: Any = self.time_limit  # from a command line it may be text
-        if not (isinstance(limit, int | float | np.number) and 0 < limit < math.inf):
-            raise ValueError(f"{self.name}: time_limit must be positive and finite, got {self.time_limit!r}")
+        check_positive(self.name, "time_limit", self.time_limit)
 
     @property
     def label(self) -> str:

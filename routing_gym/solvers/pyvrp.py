@@ -21,7 +21,7 @@ class PyVRP(RowSolver):
 
     OP's distances are rounded up and the limit down, so that every tour found is short enough; one that
     is within n / 10^4 of the limit is not found. A prize is declined where its detour is over 100 times as
-    long, whatever length is left: seldom in the unit square, where prizes are 0.01 or more.
+    long, whatever length is left.
 
     Attributes:
         time_limit: Seconds per instance; all of it is used.
