@@ -131,8 +131,7 @@ class Args:
         """Turn what `to_json` returned back into arguments; without `init_from`, which has been used."""
         sizes = values.get("sizes")
         typed = {"runs": Path(values["runs"]), "init_from": None, "sizes": sizes and tuple(sizes)}
-        before_muon = {"optimizer": "adam"}  # what runs used that do not say
-        return cls(**{**before_muon, **values, **typed, "model": ModelConfig(**values["model"])})
+        return cls(**{**values, **typed, "model": ModelConfig(**values["model"])})
 
 
 def set_up(args: Args) -> tuple[Trainer, Path]:

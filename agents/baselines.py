@@ -1,7 +1,8 @@
 """Baselines for REINFORCE: what a tour is compared with before its probability is raised or lowered.
 
 None of them depends on the sampled tour itself, so the gradient stays unbiased whatever their quality
-and precision.
+and precision; but for the moving average, which holds the batch itself: with a batch of B it shortens the
+expected gradient by 0.2 / B, as the original code's does.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ class ExponentialBaseline(Baseline):
         self.average = torch.tensor(float("nan"))  # before the first batch
 
     def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
-        mean = distributed.mean(cost.mean()).cpu()
-        first = self.average.isnan()
-        self.average = torch.where(first, mean, self.decay * self.average + (1 - self.decay) * mean)
-        return self.average.to(cost.device)
+        mean = distributed.mean(cost.mean())
+        average = self.average.to(mean.device)  # moves in the first step only
+        self.average = torch.where(average.isnan(), mean, self.decay * average + (1 - self.decay) * mean)
+        return self.average
 
     def tensors(self) -> dict[str, Tensor]:
         return {"average": self.average}

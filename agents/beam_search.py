@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attention_model import AttentionModel
-from decoding import cheapest, pad
+from decoding import cheapest, evaluation_mode, pad
 from memory import chunk_size
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import Problem
@@ -46,15 +46,13 @@ def beam_search(
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
     chunk, _ = chunk_size(model, problem, instance, width, batch_size, together=True)
-    was_training = model.training
-    model.eval()
     parts = []
-    for start in range(0, instance.coords.shape[0], chunk):
-        rows = select(instance, slice(start, start + chunk))
-        parts.append(search(model, problem, rows, width))
-        if progress is not None:
-            progress(len(rows.coords))
-    model.train(was_training)
+    with evaluation_mode(model):
+        for start in range(0, instance.coords.shape[0], chunk):
+            rows = select(instance, slice(start, start + chunk))
+            parts.append(search(model, problem, rows, width))
+            if progress is not None:
+                progress(len(rows.coords))
     longest = max(part.actions.shape[1] for part in parts)
     return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
@@ -165,8 +167,8 @@ class Decoding:
             raise ValueError(f"{self.num_tours} greedy tours from one start are the same: sample or force_starts")
         if not 1 <= self.symmetries <= 8:
             raise ValueError(f"symmetries must be 1 to 8, got {self.symmetries}")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be positive, got {self.temperature}")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
 
 
 KINDS = {bool: (bool, "true or false"), int: (Integral, "an integer"), float: (Real, "a number")}
@@ -208,21 +210,30 @@ def solve(
         first_nodes(problem, decoding.num_tours)  # refuses before any work
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
     chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
-    was_training = model.training
-    model.eval()
     parts: list[Rollout] = []
-    for start in range(0, instance.coords.shape[0], chunk):
-        rows = select(instance, slice(start, start + chunk))
-        found = [
-            best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetry)
-            for symmetry in range(decoding.symmetries)
-        ]
-        parts.append(better_of(found))
-        if progress is not None:
-            progress(len(rows.coords))
-    model.train(was_training)
+    with evaluation_mode(model):
+        for start in range(0, instance.coords.shape[0], chunk):
+            rows = select(instance, slice(start, start + chunk))
+            found = [
+                best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetry)
+                for symmetry in range(decoding.symmetries)
+            ]
+            parts.append(better_of(found))
+            if progress is not None:
+                progress(len(rows.coords))
     longest = max(part.actions.shape[1] for part in parts)
     return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+
+
+@contextmanager
+def evaluation_mode(model: AttentionModel) -> Iterator[None]:
+    """Put a model into evaluation mode for a while, and back into that of before, however the while ends."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def best_tours(

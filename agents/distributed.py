@@ -50,14 +50,24 @@ def launch(processes: int, script: str, arguments: list[str]) -> int:
 
 
 def start(device: str) -> str:
-    """Join the other processes, if `torchrun` started this one; return the device of this process."""
+    """Join the other processes, if `torchrun` started this one; return the device of this process.
+
+    Raises:
+        ValueError: There is not one CUDA device for each process of this machine.
+    """
     if not launched():
         return device
+    index, processes = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if device.startswith("cuda") and processes > (torch.cuda.device_count() if device == "cuda" else 1):
+        raise ValueError(
+            f"--device {device}: each of the {processes} processes on this machine needs a CUDA device of its own, "
+            f"and there are {torch.cuda.device_count()}; start fewer, with --device cuda"
+        )
     if not dist.is_initialized():
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
     if device != "cuda":
         return device
-    device = f"cuda:{os.environ['LOCAL_RANK']}"
+    device = f"cuda:{index}"
     torch.cuda.set_device(device)
     return device
 

@@ -27,6 +27,16 @@ class Features:
     context_scalars: tuple[str, ...] = ()
     per_step: str | None = None
 
+    @property
+    def static_keys(self) -> tuple[str, ...]:
+        """What the encoder reads; it does not change within an episode."""
+        return ("coords", *self.per_node)
+
+    @property
+    def dynamic_keys(self) -> tuple[str, ...]:
+        """What the decoder reads beside the mask."""
+        return (*self.context_nodes, *self.context_scalars, *((self.per_step,) if self.per_step else ()))
+
 
 FEATURES = {
     "TSP": Features(depot=False, context_nodes=("first_node", "current_node")),

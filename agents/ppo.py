@@ -49,14 +49,7 @@ from reference import reference_cost
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import Problem
 from routing_gym.vector_envs import RoutingVectorEnv
-from trainer import (
-    HELD_OUT_SEED,
-    HELD_OUT_STREAM,
-    TRAINING_STREAM,
-    choose_device,
-    literal,
-    stream,
-)
+from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, TRAINING_STREAM, choose_device, settings, stream
 from tuning import fast_precision, keep_freed_memory
 
 
@@ -227,8 +220,7 @@ def gae(
 
 def decoder_inputs(features: Features, observation: dict[str, Tensor], num_lanes: int) -> dict[str, Tensor]:
     """Copy what the decoder reads, (B K, ...) each, to (B, K, ...)."""
-    keys = [*features.context_nodes, *features.context_scalars, *([features.per_step] if features.per_step else [])]
-    inputs = {key: observation[key].unflatten(0, (-1, num_lanes)).clone() for key in keys}
+    inputs = {key: observation[key].unflatten(0, (-1, num_lanes)).clone() for key in features.dynamic_keys}
     return {**inputs, "action_mask": observation["action_mask"].unflatten(0, (-1, num_lanes)).bool()}
 
 
@@ -249,7 +241,7 @@ def collect(
     features, num_lanes = agent.actor.features, args.lanes_per_instance
     instance = select(instance, np.arange(envs.num_envs) // num_lanes)
     observation, _ = envs.reset(options={"instance": instance})
-    static = {key: observation[key][::num_lanes].clone() for key in ("coords", *features.per_node)}
+    static = {key: observation[key][::num_lanes].clone() for key in features.static_keys}
     encoding = agent.actor.encode(static)
     steps = []
     for _ in range(envs.problem.horizon):
@@ -334,10 +326,9 @@ def make_envs(args: Args, device: str) -> RoutingVectorEnv:
     Raises:
         ValueError: A setting that the problem does not have.
     """
-    settings = {key: literal(value) for key, value in args.env_kwargs.items()}
     ours = {"backend": "torch", "device": device, "autoreset_mode": "Disabled", "on_illegal": "raise", "copy": False}
     try:
-        return gym.make_vec(args.env_id, num_envs=args.num_envs, **ours, **settings)
+        return gym.make_vec(args.env_id, num_envs=args.num_envs, **ours, **settings(args.env_kwargs))
     except TypeError as error:
         raise ValueError(f"--env-kwargs: {error}") from error
 
@@ -460,7 +451,7 @@ def main(args: Args) -> Path:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, gym.error.Error, FloatingPointError) as error:
+    except (ValueError, OSError, ImportError, MemoryError, gym.error.Error, FloatingPointError) as error:
         sys.exit(f"ppo: {error}")
     except KeyboardInterrupt:
         sys.exit("ppo: stopped; what the last evaluation saved is sound")

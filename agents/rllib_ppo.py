@@ -27,6 +27,7 @@ from rich.progress import track
 from torch import Tensor
 
 from actor_critic import SMALL, ActorCritic, mean_costs
+from argument_checks import check_at_least, check_positive
 from attention_model import ModelConfig
 from routing_gym.integrations.rllib import make_env
 
@@ -72,6 +73,11 @@ class Args:
     """Sizes of the network."""
     address: str | None = None
     """Of a Ray cluster, such as "auto"; by default Ray starts on this machine for the run."""
+
+    def __post_init__(self) -> None:
+        check_at_least(1, self, "iterations", "num_envs", "batch_size", "minibatch_size", "epochs", "held_out")
+        check_at_least(0, self, "seed", "num_env_runners")
+        check_positive(self, "learning_rate")
 
 
 class AttentionModule(TorchRLModule, ValueFunctionAPI):

@@ -29,12 +29,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from argument_checks import check_at_least
+from argument_checks import check_at_least, check_positive
 from attention_model import ModelConfig
 from routing_gym.data.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
 from routing_gym.problem import Problem
 from routing_gym.rollout import Policy, rollout
+from routing_gym.sampling import sample_actions
 from routing_gym.solvers import NearestNeighbour
 from sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
 from stop_request import StopRequest
@@ -92,6 +93,8 @@ class Args:
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "total_steps", "num_envs", "num_minibatches", "num_epochs", "evaluations", "held_out")
+        check_at_least(0, self, "num_steps", "seed", "threads")
+        check_positive(self, "learning_rate", "max_grad_norm")
         if self.num_envs % self.num_minibatches:
             raise ValueError(f"--num-minibatches {self.num_minibatches} does not divide --num-envs {self.num_envs}")
 
@@ -161,11 +164,6 @@ def greedy(model: MaskablePPO, problem: Problem[Any, Any], instance: Any) -> Pol
         return model.predict({**static, **observation}, deterministic=True, action_masks=mask)[0]
 
     return policy
-
-
-def uniform(rng: np.random.Generator) -> Policy:
-    """Take any legal action."""
-    return lambda observation: np.argmax(rng.random(observation["action_mask"].shape) * observation["action_mask"], 1)
 
 
 def make_model(args: Args, name: str, env: RoutingVecEnv, folder: Path) -> MaskablePPO:
@@ -244,8 +242,9 @@ def main(args: Args) -> Path:
     problem = RoutingVecEnv(args.env_id, num_envs=1).vector_env.problem
     folder = make_folder(args, problem)
     instance = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
+    rng = np.random.default_rng(args.seed)
     costs = {
-        "random": mean_cost(problem, instance, uniform(np.random.default_rng(args.seed))),
+        "random": mean_cost(problem, instance, lambda seen: sample_actions(seen["action_mask"], rng)),
         "nearest neighbour": float(NearestNeighbour().solve(problem, instance).cost.mean()),
     }
     curves: dict[str, list[dict[str, float]]] = {}

@@ -112,7 +112,7 @@ class NodeExtractor(BaseFeaturesExtractor):
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """Decode B observations as Stable-Baselines3 preprocesses them: all float, indices one-hot."""
         features = self.model.features
-        static = {key: observation[key] for key in static_keys(features)}
+        static = {key: observation[key] for key in features.static_keys}
         rows = torch.cat([value.flatten(1) for value in static.values()], dim=1)
         if torch.is_grad_enabled():
             table, instance, place = group_rows(rows)
@@ -121,8 +121,8 @@ class NodeExtractor(BaseFeaturesExtractor):
             instance = torch.arange(len(rows), device=rows.device)
             table, place = instance[:, None], torch.zeros_like(instance)
             encoding = self.recall(rows, static)
-        queries = {key: observation[key] for key in dynamic_keys(features)}
-        queries["action_mask"] = mask = queries["action_mask"].bool()
+        queries = {key: observation[key] for key in features.dynamic_keys}
+        queries["action_mask"] = mask = observation["action_mask"].bool()
         for key in features.context_nodes:  # one-hot (B, A) from environments, (B, 1, A) from buffers
             queries[key] = queries[key].argmax(dim=-1).flatten()
         queries = {key: value[table] for key, value in queries.items()}  # (U, Q, ...)
@@ -217,7 +217,7 @@ def find_features(space: spaces.Space[Any]) -> Features:
     """
     found = set(space) if isinstance(space, spaces.Dict) else set()
     for features in FEATURES.values():
-        if found == {*static_keys(features), *dynamic_keys(features)}:
+        if found == {*features.static_keys, *features.dynamic_keys, "action_mask"}:
             return features
     got = f"the observations {', '.join(sorted(found))}" if found else str(space)
     raise ValueError(
@@ -225,17 +225,6 @@ def find_features(space: spaces.Space[Any]) -> Features:
         f"RoutingVecEnv('routing/TSP-20', num_envs=128); got {got}. "
         "A problem of your own needs a row in FEATURES of agents/embeddings.py"
     )
-
-
-def static_keys(features: Features) -> tuple[str, ...]:
-    """Return what the encoder reads; it does not change within an episode."""
-    return ("coords", *features.per_node)
-
-
-def dynamic_keys(features: Features) -> tuple[str, ...]:
-    """Return what the decoder reads."""
-    per_step = (features.per_step,) if features.per_step else ()
-    return ("action_mask", *features.context_nodes, *features.context_scalars, *per_step)
 
 
 def tensors(encoding: Encoding) -> list[Tensor]:

@@ -20,6 +20,7 @@ import tyro
 from torch import Tensor, nn
 
 from actor_critic import SMALL, ActorCritic, mean_costs
+from argument_checks import check_at_least, check_positive
 from attention_model import ModelConfig
 from routing_gym.integrations.tianshou import MaskedVectorEnv
 
@@ -58,6 +59,14 @@ class Args:
     """Sizes of the network."""
     progress: bool = True
     """Show Tianshou's progress bars."""
+
+    def __post_init__(self) -> None:
+        counts = ("epochs", "epoch_steps", "num_envs", "batch_size", "minibatch_size", "repeats", "held_out")
+        check_at_least(1, self, *counts)
+        check_at_least(0, self, "seed")
+        check_positive(self, "learning_rate")
+        if self.batch_size % self.num_envs:
+            raise ValueError(f"--batch-size {self.batch_size} is not a multiple of --num-envs {self.num_envs}")
 
 
 class Actor(nn.Module):

@@ -26,7 +26,7 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 import routing_gym  # noqa: F401  (registers the ids)
-from argument_checks import check_at_least
+from argument_checks import check_at_least, check_positive
 from attention_model import AttentionModel, ModelConfig
 from embeddings import FEATURES
 from routing_gym.integrations.torchrl import RoutingTensorDictEnv
@@ -61,6 +61,8 @@ class Args:
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "num_envs", "iterations", "epochs", "minibatch", "evaluation")
+        check_at_least(0, self, "seed")
+        check_positive(self, "learning_rate")
 
 
 class Policy(nn.Module):

@@ -39,9 +39,9 @@ def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Gene
     return np.random.default_rng((seed, purpose, index, rank))
 
 
-def settings(args: Args) -> dict[str, Any]:
-    """Return the problem's settings, numbers as numbers."""
-    return {key: literal(value) for key, value in args.env_kwargs.items()}
+def settings(env_kwargs: dict[str, str]) -> dict[str, Any]:
+    """Return the problem's settings, as the command line gives them, with numbers as numbers."""
+    return {key: literal(value) for key, value in env_kwargs.items()}
 
 
 def literal(text: str) -> Any:
@@ -59,7 +59,7 @@ def registered_problem(args: Args) -> Problem[Any, Any]:
         ValueError: Not one of ours, or settings that the problem does not have.
     """
     try:
-        env = gym.make(args.env_id, disable_env_checker=True, **settings(args)).unwrapped
+        env = gym.make(args.env_id, disable_env_checker=True, **settings(args.env_kwargs)).unwrapped
     except TypeError as error:
         raise ValueError(f"--env-kwargs: {error}") from error
     if not isinstance(env, routing_gym.RoutingEnv):
@@ -77,8 +77,8 @@ def choose_device(name: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ValueError(f"--device must be cpu, cuda, cuda:1 etc. or auto, got {name!r}")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"--device {name}: torch finds no CUDA device here; use cpu or auto")
+    if name.startswith("cuda") and int(name[5:] or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {name}: torch finds {torch.cuda.device_count()} CUDA devices here; use cpu or auto")
     return name
 
 
@@ -197,7 +197,7 @@ class Trainer:
         low, high = self.args.sizes
         size = int(stream(self.args.seed, SIZE_STREAM, self.step).integers(low, high + 1))
         own = {field.name for field in dataclasses.fields(self.problem)} - {"num_nodes"}  # others: the environment's
-        given = {name: value for name, value in settings(self.args).items() if name in own}
+        given = {name: value for name, value in settings(self.args.env_kwargs).items() if name in own}
         return make_problem(self.problem.name, size, **given)
 
     def draw(self, problem: Problem[Any, Any]) -> tuple[Any, Choice]:

@@ -69,7 +69,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in published)
         reference = row.get("reference")
         columns = (cell(row.get(key), reference) for key in ("greedy", "multi-start", "symmetries", "sampling"))
-        label = "-" if reference is None else f"{cell(reference)}, {reference['solver'].split()[0]}"
+        label = "-" if reference is None else f"{cell(reference)}, {reference['settings']['solver'].split()[0]}"
         ours.append((name, *columns, label, *known, POMO.get(name, "-")))
         if "original greedy" in row:
             pairs = zip(("original greedy", "original sampling"), known[:2], strict=True)

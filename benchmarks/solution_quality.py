@@ -11,7 +11,8 @@ over all instances of what ran on a few are estimated with the model's costs of 
 shrinks their error.
 
 Each figure is written as soon as it is there, and is not computed again with the same settings and weights: an
-interrupted run goes on where it was.
+interrupted run goes on where it was. A solver's figure stays where only the control variate's weights are new, and
+`--files` are always solved anew.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ class TestSet:
         assert weights is not None
         search_all = self.own and self.of_size(self.args.search_size) >= self.args.size
         control, _ = self.decode(weights, self.search() if search_all else Decoding(), self.args.size)
-        return {**self.figures(solution.cost, float(solution.seconds.mean()), control), "solver": solver.label}
+        return self.figures(solution.cost, float(solution.seconds.mean()), control)
 
     def measurements(self) -> Iterator[tuple[str, dict[str, Any], Any]]:
         """Yield the columns that can be measured: name, settings, and a function that measures."""
@@ -221,7 +222,7 @@ class TestSet:
                 yield "multi-start", search | of, lambda w=weights: self.searched(w, 1)
                 yield "symmetries", search | of, lambda w=weights: self.searched(w, 8)
         if reference_size and (self.own or self.original):
-            yield "reference", {**size, "reference_size": reference_size}, self.reference
+            yield "reference", {**size, "reference_size": reference_size, "solver": self.solver().label}, self.reference
 
 
 @cache

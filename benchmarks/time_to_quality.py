@@ -137,9 +137,10 @@ def measure(args: Args) -> list[Curve]:
     for seed in args.seeds:
         for label, command in commands:
             key = {"label": label, "command": command, "seed": seed, "threads": args.threads, "env_id": args.env_id}
+            key["held_out"] = args.held_out
             path = args.runs / f"{label}, seed {seed}.json"
             curve = json.loads(path.read_text()) if path.exists() else None
-            if curve is None or any(curve[name] != value for name, value in key.items()):
+            if curve is None or any(curve.get(name) != value for name, value in key.items()):
                 ours = not command.startswith("rl4co ")
                 measured = (
                     run_script(args, command, seed) if ours else run_rl4co(args, problem, held_out, reference, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -171,6 +172,7 @@ def test_symmetries_never_hurt(name):
         ({"num_tours": 2}, "2 greedy tours from one start are the same"),
         ({"symmetries": 9}, "symmetries must be 1 to 8, got 9"),
         ({"temperature": 0.0}, "temperature must be positive"),
+        ({"temperature": math.inf}, "temperature must be positive and finite, got inf"),  # would play illegal actions
     ],
 )
 def test_bad_decodings_are_refused(settings, message):
@@ -221,6 +223,18 @@ def test_solve_restores_training_mode_and_leaves_batch_statistics():
     assert model.training
     assert all(module.training for module in model.modules())
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("search", [solve, lambda *args, **options: beam_search(*args, 2, **options)])
+def test_an_interrupted_search_restores_training_mode(search):
+    problem, instance, model = small("TSP")
+
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(model.train(), problem, instance, progress=interrupt)
+    assert model.training
 
 
 def test_sampling_follows_the_probabilities():

@@ -141,6 +141,16 @@ def test_a_run_ends_well_on_a_busy_machine(tmp_path):
     assert process.returncode == 0, output
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_two_processes_do_not_share_a_cuda_device(monkeypatch, device):
+    """NCCL refuses that, from deep inside."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for name, value in {"TORCHELASTIC_RUN_ID": "run", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="each of the 2 processes on this machine needs a CUDA device of its own"):
+        distributed.start(device)
+
+
 def find_second(launcher: int) -> int:
     """Return the process of rank 1 among the children of torchrun."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()

@@ -127,6 +127,8 @@ def test_the_attention_model_learns(capsys, monkeypatch):
     import rllib_ppo
 
     sizes = {"embed_dim": 32, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 32, "normalization": "instance"}
+    with pytest.raises(ValueError, match="--num-env-runners must be at least 0, got -1"):
+        rllib_ppo.Args(num_env_runners=-1)
     args = rllib_ppo.Args(
         num_envs=32,
         batch_size=1280,

@@ -276,6 +276,9 @@ def test_ctrl_c_stops_and_saves(tmp_path, monkeypatch):
     [
         ({"num_envs": 6}, "--num-minibatches 4 does not divide --num-envs 6"),
         ({"total_steps": 0}, "--total-steps must be at least 1, got 0"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"threads": -1}, "--threads must be at least 0, got -1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
     ],
 )
 def test_arguments(changes, message):

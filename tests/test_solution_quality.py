@@ -112,8 +112,7 @@ def test_tables(args, tmp_path):
                 "mean": [-5.0, -5.25, -4.75],
                 "instances": 10,
                 "seconds_per_instance": 2.0,
-                "solver": "milp 600 s",
-                **settings,
+                "settings": {"size": 100, "solver": "milp 600 s"},
             },
         }
     }

@@ -228,6 +228,20 @@ def test_refuses_what_it_cannot_carry(settings, message):
         MaskedVectorEnv(made)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"repeats": 0}, "--repeats must be at least 1, got 0"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
+        ({"batch_size": 100}, "--batch-size 100 is not a multiple of --num-envs 128"),
+    ],
+)
+def test_arguments_of_the_script(changes, message):
+    with pytest.raises(ValueError, match=message):
+        tianshou_ppo.Args(**changes)
+
+
 def test_arguments():
     made = routing_gym.RoutingVectorEnv("TSP", 10, 2, autoreset_mode="Disabled")
     assert MaskedVectorEnv(made).vector_env is made

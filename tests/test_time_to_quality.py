@@ -39,7 +39,7 @@ TINY = "--total-timesteps 320 --num-envs 16 --lanes-per-instance 4 --num-minibat
 
 
 def test_tiny_run_is_kept(tmp_path, monkeypatch):
-    """One curve of two evaluations; asked again, nothing is run; with another seed, it is."""
+    """One curve of two evaluations; asked again, nothing is run; with another seed or other instances, it is."""
     args = script.Args(
         commands=(f"PPO: ppo.py {TINY}",),
         env_id="routing/TSP-10",
@@ -61,8 +61,9 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     assert script.main(args)["curves"] == [curve]
-    with pytest.raises(AssertionError, match="measured twice"):
-        script.main(replace(args, seeds=(2,)))
+    for others in ({"seeds": (2,)}, {"held_out": 9}):
+        with pytest.raises(AssertionError, match="measured twice"):
+            script.main(replace(args, **others))
 
 
 def test_tours_of_the_peer_are_rescored(tmp_path, monkeypatch):

@@ -161,6 +161,19 @@ def test_refuses_what_it_cannot_carry(settings, message):
         RoutingTensorDictEnv(made)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"minibatch": 0}, "--minibatch must be at least 1, got 0"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"learning_rate": -1.0}, "--learning-rate must be positive, got -1.0"),
+    ],
+)
+def test_arguments_of_the_script(changes, message):
+    with pytest.raises(ValueError, match=message):
+        torchrl_ppo.Args(**changes)
+
+
 def test_arguments():
     made = routing_gym.RoutingVectorEnv("TSP", 10, 2, autoreset_mode="Disabled")
     assert RoutingTensorDictEnv(made).batch_size == (2,)
