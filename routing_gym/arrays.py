@@ -131,8 +131,9 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
         raise ValueError(f"device={device!r} cannot be used; torch sees the cpu and {found}") from error
 
     def move(x: Array) -> Array:
-        if isinstance(x, np.ndarray) and not x.flags.writeable:  # torch would warn of a view that may be written to
-            x = x.copy()
+        # torch warns of views that must not be written to, and refuses some layouts that NumPy takes
+        if isinstance(x, np.ndarray) and not (x.flags.behaved and x.dtype.isnative and min(x.strides, default=0) >= 0):
+            x = np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
         return torch.as_tensor(x, device=target)
 
     return move

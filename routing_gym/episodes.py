@@ -174,6 +174,8 @@ class Episodes:
             cost = self.where(illegal, 0.0 * cost, cost)
         self.state, self.illegal = state, illegal
         self.finished = self.problem.done(self.instance, state) | illegal
+        if len(idle):
+            self.finished[self.move(idle)] = True  # until they do start anew
         self.cost = self.cost + cost
         self.history.append(taken)
         self.now += 1

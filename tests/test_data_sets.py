@@ -212,6 +212,15 @@ def test_pickles_cannot_hold_distances(tmp_path):
         data.save_pickle(tmp_path / "x.pkl", TSP(2), instance)
 
 
+@pytest.mark.parametrize("name", ["npz", "pickles"])
+def test_files_too_large_to_be_read_are_not_written(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"routing_gym.data.{name}.MAX_BYTES", 1_000)
+    save = {"npz": data.save_npz, "pickles": data.save_pickle}[name]
+    with pytest.raises(ValueError, match=r"100 instances take .* bytes, and files of more than 1,000 are not read"):
+        save(tmp_path / "x", TSP(2), TSP(2).generate(np.random.default_rng(0), 100))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_npz_round_trip(name, tmp_path):
     problem = SMALL[name]

@@ -2,8 +2,9 @@
 
 import itertools
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from routing_gym import (
     make_problem,
 )
 from routing_gym.arrays import concatenate, normalise, select, to_backend, to_numpy
+from routing_gym.data import load_npz, save_npz
 from routing_gym.problems.cvrp import default_capacity
 from routing_gym.problems.geometry import expected_length
 from routing_gym.testing.exhaustive import legal_sequences
@@ -413,6 +415,7 @@ def test_bad_sizes(name, num_nodes, message):
         ("SDVRP", {"capacity": 20.5}, "SDVRP: capacity must be an integer of at least 9.* got 20.5"),
         ("OP", {"prize": "unit"}, "OP: prize must be one of constant, uniform, distance; got 'unit'"),
         ("OP", {"max_length": 0}, "OP: max_length must be positive and finite, got 0"),
+        ("OP", {"max_length": True}, "OP: max_length must be positive and finite, got True"),
         ("OP", {"max_length": "3"}, "OP: max_length must be positive and finite, got '3'"),
         ("OP", {"max_length": float("nan")}, "OP: max_length must be positive and finite, got nan"),
         ("PCTSP", {"penalty_scale": float("inf")}, "PCTSP: penalty_scale must be positive and finite, got inf"),
@@ -423,9 +426,24 @@ def test_bad_settings(name, settings, message):
         make_problem(name, 10, **settings)
 
 
-def test_settings_may_be_numpy_scalars():
-    assert make_problem("CVRP", np.int64(10), capacity=np.int64(30)).capacity == 30
-    assert make_problem("OP", 10, max_length=np.float32(3)).max_length == 3
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("TSP", {}),
+        ("CVRP", {"capacity": np.int64(30)}),
+        ("SDVRP", {"capacity": np.uint8(30)}),
+        ("OP", {"max_length": np.float32(2.5)}),
+        ("PCTSP", {"penalty_scale": np.float64(2)}),
+        ("SPCTSP", {}),
+    ],
+)
+def test_settings_may_be_numpy_scalars(name, settings, tmp_path):
+    """They become Python's numbers, which go into files, JSON and Gymnasium's spaces."""
+    problem = make_problem(name, np.int64(10), **settings)
+    assert asdict(problem) == asdict(make_problem(name, 10, **{key: value.item() for key, value in settings.items()}))
+    save_npz(tmp_path / "set.npz", problem, problem.generate(np.random.default_rng(0), 2))
+    assert load_npz(tmp_path / "set.npz")[0] == problem
+    gym.make(f"routing/{name}", num_nodes=np.int64(10), **settings).reset()
 
 
 def test_unknown_setting():

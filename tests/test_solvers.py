@@ -36,12 +36,13 @@ from routing_gym.solvers import (
     Solution,
     TwoOpt,
     TwoOptOrOpt,
+    cache,
     make_solver,
 )
 from routing_gym.solvers import local_search as search
 from routing_gym.solvers.milp import relax, solve_integer
 from routing_gym.solvers.milp_program import Program
-from routing_gym.solvers.pool import row_seed
+from routing_gym.solvers.pool import RowResult, row_seed
 from routing_gym.solvers.split_delivery import best_replay, merge_copies, replay, unit_copies
 from routing_gym.testing.exhaustive import check_exhaustively
 
@@ -484,6 +485,8 @@ class Faulty(RowSolver):
             os._exit(7)
         if kind == 4:
             return [0] * problem.num_nodes, "feasible"
+        if kind == 5:
+            return [0.0, 1.5, 2.0, 3.0], "feasible"
         return list(range(problem.num_nodes)), "feasible"
 
 
@@ -514,6 +517,11 @@ def test_a_failing_row_costs_one_row(num_workers):
     np.testing.assert_allclose(
         solution.cost[[0, 5]], problem.objective(select(instance, np.array([0, 5])), solution.actions[[0, 5]])
     )
+
+
+def test_a_tour_of_fractions_fails():
+    solution = Faulty().solve(*faulty_batch(5, 0), num_workers=0)
+    assert solution.status == ("TypeError: faulty returned float64 of shape (4,), expected integers (T,)", "feasible")
 
 
 def test_failing_rows_in_this_process():
@@ -584,6 +592,34 @@ def test_score_marks_infeasible_rows():
     assert solution.cost[0] == pytest.approx(problem.objective(select(instance, [0]), np.array([[0, 1, 2]]))[0])
 
 
+def test_score_takes_failed_rows_for_failed():
+    """A row with one -1 is one; what it says of itself cannot be that it is feasible."""
+    problem, instance = draw("TSP", 3, 3)
+    tours = [[0, 1, -1], [0, 1, 2], [-1, -1, -1]]
+    solution = Solution.score(problem, instance, tours, 0.0)
+    assert solution.failed.tolist() == [True, False, True]
+    assert solution.actions.tolist() == [[-1, -1, -1], [0, 1, 2], [-1, -1, -1]]
+    assert solution.status == ("no tour", "feasible", "no tour")
+    told = Solution.score(problem, instance, tours, 0.0, ["late", "optimal", "dead"])
+    assert told.status == ("late", "optimal", "dead")
+
+
+@pytest.mark.parametrize(
+    ("actions", "settings", "message"),
+    [
+        ([[0.9, 1.2, 2.7]] * 3, {}, r"actions: expected integers of shape \(3, T\), got float64 of shape \(3, 3\)"),
+        ([[0, 1, 2]] * 2, {}, r"actions: expected integers of shape \(3, T\), got int64 of shape \(2, 3\)"),
+        ([0, 1, 2], {}, r"actions: expected integers of shape \(3, T\), got int64 of shape \(3,\)"),
+        ([[0, 1, 2]] * 3, {"seconds": [1.0, 2.0]}, "seconds: expected one for all or 3, got 2"),
+        ([[0, 1, 2]] * 3, {"status": ["feasible"]}, "status: expected one for all or 3, got 1"),
+    ],
+)
+def test_score_refuses_what_does_not_fit(actions, settings, message):
+    problem, instance = draw("TSP", 3, 3)
+    with pytest.raises(ValueError, match=message):
+        Solution.score(problem, instance, actions, **{"seconds": 0.0, **settings})
+
+
 # --- bad input ---------------------------------------------------------------------------------------------
 
 
@@ -629,14 +665,16 @@ def test_malformed_instances_and_arguments_are_refused():
     problem, instance = draw("TSP", 5, 2)
     with pytest.raises(InvalidInstance, match="coords: row 0"):
         NearestNeighbour().solve(problem, TSPInstance(instance.coords * 9))
-    with pytest.raises(ValueError, match="num_workers must be at least 0, got -1"):
-        NearestNeighbour().solve(problem, instance, num_workers=-1)
+    for num_workers in (-1, 1.5, True):
+        with pytest.raises(ValueError, match=f"num_workers must be an integer of at least 0, got {num_workers}"):
+            NearestNeighbour().solve(problem, instance, num_workers=num_workers)
     with pytest.raises(ValueError, match="held-karp takes at most 12 nodes, got 13"):
         HeldKarp().solve(*draw("TSP", 13, 1))
     lengths = np.zeros((2, 5, 5), dtype=np.float32)
-    lengths[:, 0, 1] = 1
-    with pytest.raises(ValueError, match="2-opt needs symmetric distances"):
-        TwoOpt(use_numba=False).solve(problem, replace(instance, distances=lengths))
+    lengths[1, 0, 1] = 1
+    for solver in (TwoOpt(use_numba=False), FastTSP(), ExactMIP()):
+        with pytest.raises(ValueError, match=f"{solver.name} needs symmetric distances, which row 1 has not"):
+            solver.solve(problem, replace(instance, distances=lengths))
 
 
 # --- the cache ---------------------------------------------------------------------------------------------
@@ -684,10 +722,13 @@ def test_a_longer_batch_finds_its_first_rows_solved(counting, tmp_path):
     np.testing.assert_array_equal(whole.actions, counting.solve(problem, instance, num_workers=0).actions)
 
 
-@pytest.mark.parametrize("change", ["seed", "settings", "instance", "place"])
-def test_anything_that_changes_the_result_is_solved_anew(change, counting, tmp_path):
+@pytest.mark.parametrize("change", ["seed", "settings", "instance", "place", "version"])
+def test_anything_that_changes_the_result_is_solved_anew(change, counting, tmp_path, monkeypatch):
     problem, instance = draw("TSP", 6, 2)
+    monkeypatch.setattr(Counting, "packages", ("numpy.linalg",))
     counting.solve(problem, instance, num_workers=0, cache=tmp_path)
+    if change == "version":  # of a package that the solver uses
+        monkeypatch.setattr(cache, "version", lambda package: "0.0")
     if change == "place":
         instance = select(instance, np.array([1, 0]))  # a row's seed depends on its place
     if change == "instance":
@@ -707,6 +748,32 @@ def test_an_interrupted_run_keeps_what_it_had(counting, tmp_path):
     stopped.solve(problem, instance, num_workers=0, cache=tmp_path)
     assert len(done) == 3
     assert Counting.solved == [row_seed(0, 3), row_seed(0, 4)]
+
+
+def test_two_runs_keep_each_others_rows(counting, tmp_path):
+    """Both begin with an empty cache, and each solves a row of its own."""
+    problem, instance = draw("TSP", 6, 2)
+    stores = [cache.Store(tmp_path, counting, problem, instance, 0) for _ in range(2)]
+    for row, store in enumerate(stores):
+        store.add(row, RowResult(np.arange(6), 1.0, "feasible"))
+        store.save()
+    assert cache.Store(tmp_path, counting, problem, instance, 0).known().keys() == {0, 1}
+
+
+def test_settings_of_a_solver_may_be_numpy_scalars(counting, tmp_path):
+    problem, instance = draw("TSP", 6, 2)
+    replace(counting, time_limit=np.float32(1)).solve(problem, instance, num_workers=0, cache=tmp_path)
+    counting.solve(problem, instance, num_workers=0, cache=tmp_path)
+    assert len(Counting.solved) == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_cache_can_be_shared(counting, tmp_path):
+    problem, instance = draw("TSP", 6, 2)
+    counting.solve(problem, instance, num_workers=0, cache=tmp_path / "cache")
+    (tmp_path / "mine").touch()
+    (file,) = (tmp_path / "cache").iterdir()
+    assert file.stat().st_mode == (tmp_path / "mine").stat().st_mode
 
 
 def test_failed_rows_are_tried_again(tmp_path):

@@ -106,6 +106,27 @@ def test_lanes_are_left_out_as_in_dummy_vector_env():
     assert_same(ours.reset()[0], theirs.reset()[0])  # the lanes' generators are where they should be
 
 
+def test_a_step_that_is_refused_leaves_no_lane_out():
+    env = MaskedVectorEnv("routing/TSP-10", 3)
+    env.reset()
+    with pytest.raises(InvalidAction, match="node 99 does not exist"):
+        env.step(np.array([99]), [0])
+    env.step(np.array([0, 1, 2]))
+
+
+def test_attributes_of_lanes():
+    ours, theirs = MaskedVectorEnv("routing/TSP-10", LANES), dummy("routing/TSP-10", flat=True)
+    for env in (ours, theirs):
+        env.seed(1)
+        env.reset()
+        env.step(np.arange(LANES))
+    for key in ("action_space", "tour", "np_random_seed"):
+        assert list(ours.get_env_attr(key)) == list(theirs.get_env_attr(key)), key
+    assert ours.get_env_attr("tour", [2])[0].tolist() == [2]
+    (instance,) = ours.get_env_attr("instance", 3)
+    np.testing.assert_array_equal(instance.coords, theirs.get_env_attr("instance", 3)[0].coords)
+
+
 def test_ended_episodes_must_be_reset():
     env = MaskedVectorEnv("routing/TSP-10", 2)
     env.reset()

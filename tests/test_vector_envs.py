@@ -308,6 +308,32 @@ def mixed(rng, batch_size):
     return instance
 
 
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_a_lane_whose_generator_failed_does_not_play_on(mode):
+    """Lane 0 ends by an illegal action; until an instance can be drawn for it, it stays ended."""
+    problem, broken = TSP(4), False
+
+    def generator(rng, batch_size):
+        if broken:
+            raise OSError("no instances today")
+        return problem.generate(rng, batch_size)
+
+    env = RoutingVectorEnv(problem, num_envs=2, generator=generator, autoreset_mode=mode)
+    env.reset(seed=0)
+    env.step([1, 1])
+    if mode == "NextStep":
+        env.step([1, 2])
+    broken = True
+    for _ in range(2):
+        with pytest.raises(OSError, match="no instances today"):
+            env.step([1, 3])
+    broken = False
+    env.reset(options={"reset_mask": [False, True]})
+    _, rewards, *_ = env.step([2, 2])
+    assert len(env.tour[0]) == 0
+    assert rewards[0] == 0.0 or mode == "SameStep"
+
+
 def test_generator_is_called_per_lane():
     env = RoutingVectorEnv("TSP", 4, num_envs=6, generator=mixed)
     observation, _ = env.reset(seed=0)
@@ -356,13 +382,15 @@ def test_illegal_actions_raise_if_asked_to(backend):
 
 def test_actions_of_either_backend(backend):
     torch = pytest.importorskip("torch")
-    env = RoutingVectorEnv("TSP", 5, num_envs=2, backend=backend)
+    env = RoutingVectorEnv("TSP", 7, num_envs=2, backend=backend)
     env.reset(seed=0)
     env.step(torch.tensor([0, 1]))
     env.step(np.array([1, 2], dtype=np.int32))
     env.step(torch.tensor([2, 3], dtype=torch.uint8))
     env.step(np.broadcast_to(np.int64(4), (2,)))  # read-only: torch would warn
-    assert [tour.tolist() for tour in env.tour] == [[0, 1, 2, 4], [1, 2, 3, 4]]
+    env.step(np.array([6, 5])[::-1])  # torch takes neither negative strides
+    env.step(np.array([6, 5], dtype=">i4"))  # nor other byte orders
+    assert [tour.tolist() for tour in env.tour] == [[0, 1, 2, 4, 5, 6], [1, 2, 3, 4, 6, 5]]
 
 
 def test_actions_are_copied(backend):

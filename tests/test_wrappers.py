@@ -128,6 +128,12 @@ def test_recorded_in_the_spec(name):
     assert_same(play(again, 5), play(env, 5))
 
 
+def test_arguments_are_recorded_in_the_spec():
+    env = wrappers.ScaleReward(gym.make("routing/TSP", num_nodes=6), solver="2-opt", start="nearest-neighbour")
+    again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert again.transform.solver == env.transform.solver == make_solver("2-opt", start="nearest-neighbour")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_masks_stay_within_reach(name):
     """Where sb3-contrib's `get_action_masks` and people look; the vector environment under Gymnasium's wrappers too."""

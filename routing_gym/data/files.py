@@ -87,6 +87,19 @@ def read_lines(path: Path, max_bytes: int) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
+def check_length(data: bytes | memoryview, max_bytes: int, num_instances: int) -> None:
+    """Refuse to write what `read_bytes` would refuse to read.
+
+    Raises:
+        ValueError: It is larger than `max_bytes`.
+    """
+    if len(data) > max_bytes:
+        raise ValueError(
+            f"{num_instances:,} instances take {len(data):,} bytes, and files of more than {max_bytes:,} are not read: "
+            "write several files"
+        )
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that it is there either complete or not at all, whatever happens meanwhile."""
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")

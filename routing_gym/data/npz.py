@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import Array, normalise
-from routing_gym.data.files import InvalidFile, found, read_bytes, write_atomically
+from routing_gym.data.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.problem import Problem
 from routing_gym.problems import PROBLEMS, make_problem
 
@@ -31,7 +31,7 @@ def save_npz(path: str | Path, problem: Problem[Any, Any], instance: Any) -> Non
 
     Raises:
         InvalidInstance: The instance does not fit the problem.
-        ValueError: The problem is not in the registry, so that it could not be read back.
+        ValueError: The problem is not in the registry, or the file too large, so that it could not be read back.
         OSError: The file cannot be written.
     """
     if PROBLEMS.get(problem.name) is not type(problem):
@@ -42,6 +42,7 @@ def save_npz(path: str | Path, problem: Problem[Any, Any], instance: Any) -> Non
     arrays: dict[str, Any] = {key: value for key, value in vars(instance).items() if value is not None}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays, **{HEADER: np.array(json.dumps(header))})
+    check_length(buffer.getbuffer(), MAX_BYTES, len(instance.coords))
     write_atomically(Path(path), buffer.getvalue())
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from routing_gym.arrays import normalise
-from routing_gym.data.files import InvalidFile, found, read_bytes, write_atomically
+from routing_gym.data.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.data.metrics import FloatArray
 from routing_gym.data.paper import Columns, to_instance
 from routing_gym.problem import Problem
@@ -94,7 +94,8 @@ def save_pickle(path: str | Path, problem: Problem[Any, Any], instance: Any) -> 
 
     Raises:
         InvalidInstance: The instance does not fit the problem.
-        ValueError: The instance has distances, for which the layout has no place, or the problem no layout.
+        ValueError: The instance has distances, for which the layout has no place, or the problem no layout; or the
+            file would be larger than `load_pickle` reads.
         OSError: The file cannot be written.
     """
     if problem.name not in LAYOUTS:
@@ -115,7 +116,9 @@ def save_pickle(path: str | Path, problem: Problem[Any, Any], instance: Any) -> 
         skip_depot = axes == ("n",)
         lists.append((columns[key][:, 1:] if skip_depot else columns[key]).tolist())
     rows = lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
-    write_atomically(Path(path), pickle.dumps(rows, protocol=PROTOCOL))
+    data = pickle.dumps(rows, protocol=PROTOCOL)
+    check_length(data, MAX_BYTES, len(rows))
+    write_atomically(Path(path), data)
 
 
 def read_columns(content: object, layout: Mapping[str, tuple[str, ...]], max_numbers: int) -> Columns:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gymnasium as gym
-import numpy as np
 from gymnasium import spaces
 from gymnasium.error import InvalidAction
 from gymnasium.vector import AutoresetMode
 
-from routing_gym.wrappers.transforms import flat_space, flatten
+from routing_gym.wrappers.single import only_row
+from routing_gym.wrappers.transforms import flat_space, flatten, row
 
 Observation = dict[str, Any]
 
@@ -79,9 +79,7 @@ class Layout:
 
     def arrange_one(self, observation: Observation) -> Observation:
         """Arrange the observation of a single environment."""
-        rows = self.arrange({key: np.asarray(value)[None] for key, value in observation.items()})
-        arranged = {key: rows[key][0] for key in rows if self.flat or key == self.library.mask_key}
-        return {self.library.observation_key: observation, **arranged}
+        return {key: row(rows, 0) for key, rows in self.arrange(only_row(observation)).items()}
 
 
 class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):

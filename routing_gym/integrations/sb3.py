@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.error import InvalidAction
 
-from routing_gym.arrays import concatenate, select
+from routing_gym.arrays import concatenate
 from routing_gym.env_arguments import check_options
-from routing_gym.integrations.vector_env import make_vector_env
+from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
 from routing_gym.problems.geometry import match_distances
 from routing_gym.vector_envs import RoutingVectorEnv
 
@@ -27,7 +27,6 @@ Info = dict[str, Any]
 
 METHODS = ("action_masks", "render")  # that env_method calls
 NEEDS = {"backend": "numpy", "autoreset_mode": "SameStep", "copy": True}  # it keeps observations until the next step
-PER_LANE = ("tour", "np_random", "np_random_seed")  # attributes with one entry per lane
 
 
 class RoutingVecEnv(VecEnv):
@@ -132,12 +131,7 @@ class RoutingVecEnv(VecEnv):
         """
         if callable(getattr(RoutingVectorEnv, attr_name, None)):
             raise AttributeError(f"get_attr: {attr_name} is a method; env_method calls {' and '.join(METHODS)}")
-        lanes = list(self._get_indices(indices))
-        single = f"single_{attr_name}" if attr_name in ("observation_space", "action_space") else attr_name
-        value = getattr(self.vector_env, single)
-        if attr_name in ("instance", "state"):
-            return [select(value, [lane]) for lane in lanes]
-        return [value[lane] for lane in lanes] if attr_name in PER_LANE else [value] * len(lanes)
+        return lane_attributes(self.vector_env, attr_name, list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Change `generator`, for the episodes that begin from now on.

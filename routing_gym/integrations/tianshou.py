@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from routing_gym.integrations import masked
 from routing_gym.integrations.masked import Layout, Library, Observation
-from routing_gym.integrations.vector_env import make_vector_env
+from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
 from routing_gym.vector_envs import RoutingVectorEnv
 
 try:
@@ -114,6 +114,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         with TIANSHOU.explain_illegal():
             observations, rewards, terminated, truncated, info = self.vector_env.step(self._fill(action, lanes))
         self._ended = terminated
+        self._left_out |= self._others(lanes)
         picked = (array[lanes] for array in (rewards, terminated, truncated))
         return self._batch(observations, lanes), *picked, split(info, lanes)
 
@@ -125,7 +126,6 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         actions = np.zeros(self.env_num, dtype=given.dtype)
         if len(lanes) < self.env_num:
             others = self._others(lanes)
-            self._left_out |= others
             if self._ended[others].any():
                 again = {"reset_mask": others & self._ended, "instance": self.vector_env.instance}
                 self.vector_env.reset(options=again)
@@ -156,11 +156,10 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
 
     def get_env_attr(self, key: str, id: Lanes = None) -> list[Any]:  # noqa: A002
         """Return an attribute of each lane, such as `action_space`."""
+        lanes = self._lanes(id).tolist()
         if key == "observation_space":
-            value: Any = self.layout.single_space()
-        else:
-            value = getattr(self.vector_env, "single_action_space" if key == "action_space" else key)
-        return [value] * len(self._lanes(id))
+            return [self.layout.single_space()] * len(lanes)
+        return lane_attributes(self.vector_env, key, lanes)
 
     def set_env_attr(self, key: str, value: Any, id: Lanes = None) -> None:  # noqa: A002
         """Refuse: the lanes are one environment.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 
+from routing_gym.arrays import select
 from routing_gym.vector_envs import RoutingVectorEnv
+
+PER_LANE = ("tour", "np_random", "np_random_seed")  # attributes with one entry per lane
 
 
 def make_vector_env(
@@ -50,3 +54,11 @@ def make_vector_env(
         if found != needed:
             raise ValueError(f"{library} needs {name}={needed!r}, got {found!r}; pass {name}={needed!r}")
     return made
+
+
+def lane_attributes(env: RoutingVectorEnv, name: str, lanes: Sequence[int]) -> list[Any]:
+    """Return an attribute of some lanes, as `RoutingEnv` has it."""
+    value = getattr(env, f"single_{name}" if name in ("observation_space", "action_space") else name)
+    if name in ("instance", "state"):
+        return [select(value, [lane]) for lane in lanes]
+    return [value[lane] for lane in lanes] if name in PER_LANE else [value] * len(lanes)

@@ -19,7 +19,7 @@ TOLERANCE = 1e-5  # of `objective` on lengths and prizes, which are sums of floa
 
 
 def check_size(problem: Problem[Any, Any]) -> None:
-    """Refuse a `num_nodes` that is no integer or too small.
+    """Refuse a `num_nodes` that is no integer or too small; keep NumPy's integers as Python's, which go into JSON.
 
     Raises:
         ValueError: With the value and the minimum.
@@ -28,16 +28,24 @@ def check_size(problem: Problem[Any, Any]) -> None:
         raise ValueError(f"{problem.name}: num_nodes must be an integer, got {problem.num_nodes!r}")
     if problem.num_nodes < problem.min_nodes:
         raise ValueError(f"{problem.name}: num_nodes must be at least {problem.min_nodes}, got {problem.num_nodes}")
+    object.__setattr__(problem, "num_nodes", int(problem.num_nodes))
 
 
-def check_positive(owner: str, name: str, value: Any) -> None:
-    """Refuse a setting of a problem or a solver that is no positive, finite number.
+def check_positive(owner: Any, field: str) -> None:
+    """Refuse a setting of a problem or a solver that is no positive, finite number; keep NumPy's as Python's.
+
+    Args:
+        owner: A frozen dataclass with a `name`.
+        field: The setting.
 
     Raises:
         ValueError: With the value.
     """
-    if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
-        raise ValueError(f"{owner}: {name} must be positive and finite, got {value!r}")
+    value = getattr(owner, field)
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (is_number and 0 < value < math.inf):
+        raise ValueError(f"{owner.name}: {field} must be positive and finite, got {value!r}")
+    object.__setattr__(owner, field, value.item() if isinstance(value, np.generic) else value)
 
 
 def check_field(

@@ -89,13 +89,13 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
 
     def __post_init__(self) -> None:
         check_size(self)
-        if self.capacity is None:
-            object.__setattr__(self, "capacity", default_capacity(self.num_nodes))
-        elif not isinstance(self.capacity, int | np.integer) or self.capacity < MAX_DEMAND:
+        capacity = default_capacity(self.num_nodes) if self.capacity is None else self.capacity
+        if not isinstance(capacity, int | np.integer) or capacity < MAX_DEMAND:
             raise ValueError(
                 f"{self.name}: capacity must be an integer of at least {MAX_DEMAND}, "
-                f"the largest demand drawn, got {self.capacity!r}"
+                f"the largest demand drawn, got {capacity!r}"
             )
+        object.__setattr__(self, "capacity", int(capacity))
 
     @property
     def num_uniforms(self) -> int:

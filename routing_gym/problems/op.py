@@ -107,7 +107,7 @@ class OP(Problem[OPInstance, OPState]):
             raise ValueError(f"OP: prize must be one of {', '.join(get_args(PrizeKind))}; got {self.prize!r}")
         if self.max_length is None:
             object.__setattr__(self, "max_length", expected_length(self.num_nodes))
-        check_positive(self.name, "max_length", self.max_length)
+        check_positive(self, "max_length")
 
     @property
     def horizon(self) -> int:

@@ -95,7 +95,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         check_size(self)
         if self.penalty_scale is None:
             object.__setattr__(self, "penalty_scale", expected_length(self.num_nodes))
-        check_positive(self.name, "penalty_scale", self.penalty_scale)
+        check_positive(self, "penalty_scale")
 
     @property
     def horizon(self) -> int:

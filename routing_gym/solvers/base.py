@@ -70,22 +70,36 @@ class Solution:
         Args:
             problem: The problem.
             instance: B instances, on any backend.
-            actions: Integers (B, T).
+            actions: Integers (B, T). A row that holds a -1 is a failed one.
             seconds: (B,), or the time of the whole batch as one number, which is divided evenly.
-            status: Of every row, or one per row. Rows that hold -1 keep theirs.
+            status: Of every row, or one per row; why they failed of those that did.
             is_bound: The tours were made with knowledge that no policy can have.
+
+        Raises:
+            ValueError: Actions that are no integers, or another number of rows than instances.
         """
-        instance, tours = normalise(instance), np.asarray(actions, dtype=np.int64)
-        batch_size = len(tours)
+        instance, tours = normalise(instance), np.asarray(actions)
+        batch_size = len(instance.coords)
+        if tours.ndim != 2 or len(tours) != batch_size or not np.issubdtype(tours.dtype, np.integer):
+            found = f"{tours.dtype} of shape {tours.shape}"
+            raise ValueError(f"actions: expected integers of shape ({batch_size}, T), got {found}")
+        tours = tours.astype(np.int64)  # a copy
         statuses = [status] * batch_size if isinstance(status, str) else list(status)
         spent = np.asarray(seconds, dtype=np.float64)
         spent = np.full(batch_size, spent / batch_size) if spent.ndim == 0 else spent
+        for name, given in (("seconds", spent), ("status", statuses)):
+            if len(given) != batch_size:
+                raise ValueError(f"{name}: expected one for all or {batch_size}, got {len(given)}")
         cost = np.full(batch_size, np.nan)
-        rows = np.flatnonzero((tours != NO_NODE).all(axis=1))
+        failed = (tours == NO_NODE).any(axis=1)
+        tours[failed] = NO_NODE
+        for row in np.flatnonzero(failed):
+            if statuses[row] in (OPTIMAL, FEASIBLE):
+                statuses[row] = "no tour"
+        rows = np.flatnonzero(~failed)
         try:
             cost[rows] = problem.objective(select(instance, rows), tours[rows])
         except InfeasibleTour:
-            tours = tours.copy()
             for row in rows:
                 try:
                     cost[row] = problem.objective(select(instance, slice(row, row + 1)), tours[row : row + 1])[0]
@@ -102,6 +116,7 @@ class Solver(ABC):
     problems: ClassVar[tuple[str, ...]]  # names of those it solves
     packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves
     extra: ClassVar[str] = "solvers"  # which brings the packages
+    needs_symmetry: ClassVar[bool] = False  # the way back must be as long
     is_bound: ClassVar[bool] = False  # uses what no policy can know: its cost is a bound, not an opponent
 
     @property
@@ -136,11 +151,13 @@ class Solver(ABC):
             InvalidInstance: The instances are malformed.
             ImportError: A package is missing; names the extra that brings it.
         """
-        if num_workers < 0:
-            raise ValueError(f"num_workers must be at least 0, got {num_workers}")
+        if isinstance(num_workers, bool) or not isinstance(num_workers, (int, np.integer)) or num_workers < 0:
+            raise ValueError(f"num_workers must be an integer of at least 0, got {num_workers!r}")
         self.check(problem)
         instance = normalise(instance)
         problem.validate(instance)
+        if self.needs_symmetry:
+            self.check_symmetry(instance)
         self.load()
         store = Store(cache, self, problem, instance, seed) if cache is not None else None
         results = store.known() if store else {}
@@ -164,6 +181,21 @@ class Solver(ABC):
         """
         if problem.name not in self.problems:
             raise ValueError(f"{self.name} does not solve {problem.name}; it solves {', '.join(self.problems)}")
+
+    def check_symmetry(self, instance: Any) -> None:
+        """Refuse instances (NumPy) with distances that depend on the direction.
+
+        Raises:
+            ValueError: With the first row that has some.
+        """
+        if instance.distances is None:
+            return
+        asymmetric = (instance.distances != instance.distances.transpose(0, 2, 1)).any(axis=(1, 2))
+        if asymmetric.any():
+            raise ValueError(
+                f"{self.name} needs symmetric distances, which row {int(asymmetric.argmax())} has not; "
+                "held-karp takes any, up to 12 cities"
+            )
 
     def load(self) -> None:
         """Import the packages, so that the first row's time does not hold it.
@@ -233,7 +265,7 @@ class RowSolver(Solver):
     time_limit: float
 
     def __post_init__(self) -> None:
-        check_positive(self.name, "time_limit", self.time_limit)
+        check_positive(self, "time_limit")
 
     @property
     def label(self) -> str:
@@ -301,18 +333,6 @@ def distance_matrix(instance: Any) -> FloatArray:
         return np.asarray(instance.distances.astype(np.float64))
     coords = instance.coords.astype(np.float64)
     return np.asarray(np.linalg.norm(coords[:, :, None] - coords[:, None], axis=-1))
-
-
-def symmetric_distances(solver: Solver, instance: Any) -> FloatArray:
-    """Return the `distance_matrix`, for solvers that need the way back to be as long.
-
-    Raises:
-        ValueError: It is not symmetric.
-    """
-    distances = distance_matrix(instance)
-    if (distances != distances.transpose(0, 2, 1)).any():
-        raise ValueError(f"{solver.name} needs symmetric distances; held-karp takes any, up to 12 cities")
-    return distances
 
 
 def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:

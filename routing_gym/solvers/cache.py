@@ -8,9 +8,8 @@ extended later so finds its first rows solved.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
-import os
-import tempfile
 import zipfile
 from hashlib import sha256
 from importlib.metadata import version
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from routing_gym.data.files import write_atomically
 from routing_gym.problem import Problem
 from routing_gym.solvers.pool import RowResult
 
@@ -116,24 +116,19 @@ def read(path: Path) -> dict[str, RowResult]:
 
 
 def write(path: Path, about: str, rows: dict[str, RowResult]) -> None:
-    """Write a file under a temporary name, then rename it."""
+    """Write a file, complete or not at all."""
     results = list(rows.values())
     length = max(len(result.actions) for result in results)
     actions = np.full((len(results), length), PADDING, dtype=np.int64)
     for line, result in zip(actions, results, strict=True):
         line[: len(result.actions)] = result.actions
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(
-                file,
-                about=np.array(about),
-                key=np.array(list(rows)),
-                actions=actions,
-                seconds=np.array([result.seconds for result in results]),
-                status=np.array([result.status for result in results]),
-            )
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink()
-        raise
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        about=np.array(about),
+        key=np.array(list(rows)),
+        actions=actions,
+        seconds=np.array([result.seconds for result in results]),
+        status=np.array([result.status for result in results]),
+    )
+    write_atomically(path, buffer.getvalue())

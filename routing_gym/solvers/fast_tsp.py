@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from routing_gym.problem import Problem
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, require, symmetric_distances
+from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, require
 
 MAX_DISTANCE = 65535  # fast-tsp computes in unsigned 16-bit integers
 SLOW_EXACT, MOST_EXACT = 16, 20  # sizes that it solves by dynamic programming whatever the time limit: 0.2 s at 20
@@ -28,11 +28,12 @@ class FastTSP(RowSolver):
     name: ClassVar[str] = "fast-tsp"
     problems: ClassVar[tuple[str, ...]] = ("TSP",)
     packages: ClassVar[tuple[str, ...]] = ("fast_tsp",)
+    needs_symmetry: ClassVar[bool] = True
 
     time_limit: float = 0.05
 
     def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        distances = symmetric_distances(self, instance)[0]
+        distances = distance_matrix(instance)[0]
         longest = distances.max()
         if problem.num_nodes <= 3 or longest == 0:  # every order is optimal
             return list(range(problem.num_nodes)), FEASIBLE

@@ -13,9 +13,9 @@ from routing_gym.solvers.base import (
     FloatArray,
     IntArray,
     RowSolver,
+    distance_matrix,
     join_trips,
     require,
-    symmetric_distances,
 )
 from routing_gym.solvers.split_delivery import best_replay, merge_copies, trip_length, unit_copies
 
@@ -37,11 +37,12 @@ class Hygese(RowSolver):
     name: ClassVar[str] = "hygese"
     problems: ClassVar[tuple[str, ...]] = ("CVRP", "SDVRP")
     packages: ClassVar[tuple[str, ...]] = ("hygese",)
+    needs_symmetry: ClassVar[bool] = True
 
     time_limit: float = 0.1
 
     def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        distances = symmetric_distances(self, instance)[0]
+        distances = distance_matrix(instance)[0]
         coords, demand = instance.coords[0].astype(np.float64), instance.demand[0]
         capacity = int(instance.capacity[0])
         if problem.name == "CVRP":

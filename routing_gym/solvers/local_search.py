@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from routing_gym.problem import Problem
-from routing_gym.solvers.base import BatchSolver, FloatArray, IntArray, require, symmetric_distances
+from routing_gym.solvers.base import BatchSolver, FloatArray, IntArray, distance_matrix, require
 from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
 from routing_gym.solvers.nearest_neighbour import NearestNeighbour
 
@@ -40,6 +40,7 @@ class LocalSearch(BatchSolver):
     """
 
     problems: ClassVar[tuple[str, ...]] = ("TSP",)
+    needs_symmetry: ClassVar[bool] = True
     reverses: ClassVar[bool] = False  # 2-opt
     moves_segments: ClassVar[bool] = False  # Or-opt
 
@@ -61,7 +62,7 @@ class LocalSearch(BatchSolver):
             kernel(np.zeros((1, 4), dtype=np.int64), np.zeros((1, 4, 4)), True, True)  # compiles
 
     def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
-        distances = symmetric_distances(self, instance)
+        distances = distance_matrix(instance)
         tours = np.ascontiguousarray(STARTS[self.start].tours(problem, instance, rows, seed))
         if self.compiled:
             require("routing_gym.solvers.local_search_numba").improve_all(

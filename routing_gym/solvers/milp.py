@@ -20,7 +20,7 @@ import numpy as np
 from routing_gym.problem import Problem
 from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
-from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, symmetric_distances
+from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
 from routing_gym.solvers.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
 from routing_gym.solvers.milp_program import Program
 
@@ -40,11 +40,12 @@ class ExactMIP(RowSolver):
     name: ClassVar[str] = "milp"
     problems: ClassVar[tuple[str, ...]] = ("TSP", "OP", "PCTSP")
     packages: ClassVar[tuple[str, ...]] = ("scipy.optimize", "scipy.sparse.csgraph")
+    needs_symmetry: ClassVar[bool] = True
 
     time_limit: float = 600.0
 
     def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        distances = symmetric_distances(self, instance)[0]
+        distances = distance_matrix(instance)[0]
         if problem.name == "TSP" and problem.num_nodes <= 3:  # every order is optimal
             return list(range(problem.num_nodes)), OPTIMAL
         deadline = time.perf_counter() + self.time_limit

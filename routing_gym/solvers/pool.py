@@ -150,7 +150,6 @@ def collect(busy: list[Worker], idle: list[Worker], limit: float) -> Iterator[tu
             result = worker.take()
         elif seconds >= limit:
             result = RowResult.failure(f"timed out: stopped after {seconds:.0f} s", seconds)
-            worker.process.kill()
         else:
             continue
         busy.remove(worker)
@@ -179,7 +178,10 @@ def attempt(solver: RowSolver, problem: Problem[Any, Any], instance: Any, seed: 
     start = time.perf_counter()
     try:
         actions, status = solver.solve_row(problem, instance, seed)
-        return RowResult(np.asarray(actions, dtype=np.int64), time.perf_counter() - start, status)
+        tour = np.asarray(actions)
+        if tour.ndim != 1 or not len(tour) or not np.issubdtype(tour.dtype, np.integer):
+            raise TypeError(f"{solver.name} returned {tour.dtype} of shape {tour.shape}, expected integers (T,)")
+        return RowResult(tour.astype(np.int64), time.perf_counter() - start, status)
     except Exception as error:  # whatever a solver raises costs one row, not the run
         return RowResult.failure(f"{type(error).__name__}: {error}", time.perf_counter() - start)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -42,16 +43,12 @@ def check_exhaustively(problem: AnyProblem, instance: Any, search: bool = True) 
             where, dearest = f"cost_bound, small instance, row {row}", costs.max()
             require(dearest <= bound[row] + TOLERANCE, problem, where, f"{bound[row]} is below a legal {dearest}")
         if search:
-            best_cost, best_tour = min(((costs.min(), tours[costs.argmin()]) for tours, costs in legal), key=first)
+            cheapest = ((costs.min(), tours[costs.argmin()]) for tours, costs in legal)
+            best_cost, best_tour = min(cheapest, key=itemgetter(0))
             found_cost, found_tour = best_of_all(problem, one, max_steps)
             told = f"the best legal sequence {best_tour} costs {best_cost}, but {found_tour} costs {found_cost}"
             same = abs(best_cost - found_cost) <= TOLERANCE * max(1.0, abs(found_cost))
             require(same, problem, f"small instance, row {row}", told)
-
-
-def first(pair: tuple[float, Any]) -> float:
-    """Sort key: the cost."""
-    return pair[0]
 
 
 def legal_sequences(
