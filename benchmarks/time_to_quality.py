@@ -136,8 +136,8 @@ def measure(args: Args) -> list[Curve]:
     curves = []
     for seed in args.seeds:
         for label, command in commands:
-            key = {"label": label, "command": command, "seed": seed, "threads": args.threads, "env_id": args.env_id}
-            key["held_out"] = args.held_out
+            key = {"label": label, "command": command, "seed": seed}
+            key |= {"threads": args.threads, "env_id": args.env_id, "held_out": args.held_out}
             path = args.runs / f"{label}, seed {seed}.json"
             curve = json.loads(path.read_text()) if path.exists() else None
             if curve is None or any(curve.get(name) != value for name, value in key.items()):

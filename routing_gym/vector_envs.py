@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from routing_gym.arrays import Array, select, to_numpy
 from routing_gym.env_arguments import Generator, check_options, check_render_mode, draw_instances, resolve_problem
 from routing_gym.episodes import AnyProblem, Episodes, Lanes, OnIllegal, Reward, Snapshot
+from routing_gym.problems.checks import check_integer
 
 Observation = dict[str, Any]
 Info = dict[str, Any]
@@ -75,9 +76,7 @@ class RoutingVectorEnv(VectorEnv[Observation, Array, Array]):
         **settings: Any,
     ) -> None:
         self.problem = resolve_problem(type(self), problem, num_nodes, settings)
-        if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
-            raise ValueError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
-        self.num_envs = int(num_envs)
+        self.num_envs = check_integer("num_envs", num_envs, 1)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(type(self), render_mode)

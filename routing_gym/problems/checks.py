@@ -31,6 +31,17 @@ def check_size(problem: Problem[Any, Any]) -> None:
     object.__setattr__(problem, "num_nodes", int(problem.num_nodes))
 
 
+def check_integer(name: str, value: Any, minimum: int) -> int:
+    """Return an argument as Python's integer.
+
+    Raises:
+        ValueError: It is no integer, or less than the minimum.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+    return int(value)
+
+
 def check_positive(owner: Any, field: str) -> None:
     """Refuse a setting of a problem or a solver that is no positive, finite number; keep NumPy's as Python's.
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from routing_gym.arrays import normalise, select
 from routing_gym.problem import InfeasibleTour, Problem
-from routing_gym.problems.checks import check_positive
+from routing_gym.problems.checks import check_integer, check_positive
 from routing_gym.solvers.cache import Store
 from routing_gym.solvers.pool import RowResult, solve_rows
 from routing_gym.solvers.progress import show_progress
@@ -151,8 +151,7 @@ class Solver(ABC):
             InvalidInstance: The instances are malformed.
             ImportError: A package is missing; names the extra that brings it.
         """
-        if isinstance(num_workers, bool) or not isinstance(num_workers, (int, np.integer)) or num_workers < 0:
-            raise ValueError(f"num_workers must be an integer of at least 0, got {num_workers!r}")
+        num_workers = check_integer("num_workers", num_workers, 0)
         self.check(problem)
         instance = normalise(instance)
         problem.validate(instance)
