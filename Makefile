@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
 INTEGRATIONS := .venv-integrations
-INTEGRATION_TESTS := tests/test_rllib.py tests/test_tianshou.py $(wildcard tests/test_docs.py)
+INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py $(wildcard tests/test_docs.py)
 
 .PHONY: help train test test-integrations lint wheel clean
 
@@ -32,7 +32,7 @@ lint: $(READY)  ## check style, types and spelling
 wheel: $(READY)  ## build the wheel and import it in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build
-	@! $(BIN)/python -m zipfile --list dist/*.whl | grep -vE '^(File Name|routing_gym/|routing_gym-[^/]*\.dist-info/)'
+	@! $(BIN)/python -m zipfile --list dist/*.whl | grep -vE '^(File Name|routing_gym/|routing_agents/|routing_gym-[^/]*\.dist-info/)'
 	$(BIN)/python -m venv dist/venv
 	dist/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd dist && venv/bin/python -c "import routing_gym, sys; assert 'torch' not in sys.modules; print('routing-gym', routing_gym.__version__)"

@@ -31,16 +31,15 @@ import torch
 import tyro
 from rich.console import Console
 
-import checkpoint
-import distributed
-from argument_checks import check_at_least, check_positive
-from attention_model import ModelConfig
-from reference import reference_cost
-from report import Report, SilentReport
+from routing_agents import checkpoint, distributed
+from routing_agents.argument_checks import check_at_least, check_positive
+from routing_agents.attention.model import ModelConfig
+from routing_agents.reference import reference_cost
+from routing_agents.report import Report, SilentReport
+from routing_agents.stop_request import StopRequest
+from routing_agents.tuning import keep_freed_memory
 from routing_gym.data import save_npz
-from stop_request import StopRequest
 from trainer import Trainer, TrainingDivergedError, choose_device
-from tuning import keep_freed_memory
 
 
 @dataclass(frozen=True)

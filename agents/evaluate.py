@@ -32,9 +32,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from beam_search import beam_search
-from checkpoint import load_model
-from decoding import Decoding, familiar, first_nodes, solve
+from routing_agents.attention.decoding import Decoding, familiar, first_nodes, solve
+from routing_agents.attention.search import beam_search
+from routing_agents.checkpoint import load_model
+from routing_agents.trained import find_weights
+from routing_agents.tuning import keep_freed_memory
 from routing_gym import data
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.npz import load_npz
@@ -44,8 +46,6 @@ from routing_gym.problem import Problem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import SOLVERS, Solution, make_solver
-from trained import find_weights
-from tuning import keep_freed_memory
 
 TRAINED = "trained"
 Method = Callable[[Problem[Any, Any], Any], Solution]

@@ -17,9 +17,9 @@ import torch
 import tyro
 from torch import Tensor
 
-from attention_model import AttentionModel, ModelConfig
-from checkpoint import CheckpointError, describe, prefixed, save
-from embeddings import FEATURES
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.checkpoint import CheckpointError, describe, prefixed, save
 from routing_gym.problems import make_problem
 
 RENAMED = {  # ours: the original's, both without ".weight" / ".bias"

@@ -40,17 +40,17 @@ from rich.progress import track
 from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
-import checkpoint
-from argument_checks import check_at_least, check_positive
-from attention_model import AttentionModel, Encoding, ModelConfig
-from decoding import Choice, sampling_choice, solve
-from embeddings import FEATURES, Features
-from reference import reference_cost
+from routing_agents import checkpoint
+from routing_agents.argument_checks import check_at_least, check_positive
+from routing_agents.attention.decoding import Choice, sampling_choice, solve
+from routing_agents.attention.features import FEATURES, Features
+from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
+from routing_agents.reference import reference_cost
+from routing_agents.tuning import fast_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import Problem
 from routing_gym.vector_envs import RoutingVectorEnv
 from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, TRAINING_STREAM, choose_device, settings, stream
-from tuning import fast_precision, keep_freed_memory
 
 
 @dataclass(frozen=True)

@@ -29,18 +29,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from argument_checks import check_at_least, check_positive
-from attention_model import ModelConfig
+from routing_agents.argument_checks import check_at_least, check_positive
+from routing_agents.attention.model import ModelConfig
+from routing_agents.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
+from routing_agents.stop_request import StopRequest
+from routing_agents.tuning import keep_freed_memory
 from routing_gym.data.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
 from routing_gym.problem import Problem
 from routing_gym.rollout import Policy, rollout
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import NearestNeighbour
-from sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
-from stop_request import StopRequest
 from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream
-from tuning import keep_freed_memory
 
 try:
     from sb3_contrib import MaskablePPO

@@ -22,14 +22,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from attention_model import AttentionModel
-from checkpoint import load_model
-from decoding import GREEDY, Decoding, familiar, solve
+from routing_agents.attention.decoding import GREEDY, Decoding, familiar, solve
+from routing_agents.attention.model import AttentionModel
+from routing_agents.checkpoint import load_model
+from routing_agents.trained import find_weights
+from routing_agents.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
-from trained import find_weights
-from tuning import keep_freed_memory
 
 
 @dataclass(frozen=True)

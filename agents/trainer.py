@@ -14,18 +14,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import checkpoint
-import distributed
 import routing_gym
-from attention_model import AttentionModel, Critic
-from baselines import Baseline, CriticBaseline, ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
-from decoding import Choice, decode, log_probability, sampling_choice
-from embeddings import FEATURES
-from optimizers import LEARNING_RATES, make_optimizers
+from routing_agents import checkpoint, distributed
+from routing_agents.attention.baselines import (
+    Baseline,
+    CriticBaseline,
+    ExponentialBaseline,
+    NoBaseline,
+    RolloutBaseline,
+    SharedBaseline,
+)
+from routing_agents.attention.decoding import Choice, decode, log_probability, sampling_choice
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, Critic
+from routing_agents.optimizers import LEARNING_RATES, make_optimizers
+from routing_agents.tuning import fast_precision
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
 from routing_gym.problems import make_problem
-from tuning import fast_precision
 
 if TYPE_CHECKING:
     from am_reinforce import Args

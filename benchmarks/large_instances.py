@@ -23,17 +23,16 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "agents"))
+from hardware import describe_machine
+from routing_agents.attention.decoding import GREEDY, Decoding, solve
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.memory import chunk_size, footprint, value_of
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.tuning import keep_freed_memory
+from routing_gym.arrays import to_backend
+from routing_gym.problems import make_problem
 
-from attention_model import AttentionModel, ModelConfig  # noqa: E402
-from decoding import GREEDY, Decoding, solve  # noqa: E402
-from embeddings import FEATURES  # noqa: E402
-from hardware import describe_machine  # noqa: E402
-from memory import chunk_size, footprint, value_of  # noqa: E402
-from routing_gym.arrays import to_backend  # noqa: E402
-from routing_gym.problems import make_problem  # noqa: E402
-from tuning import keep_freed_memory  # noqa: E402
+ROOT = Path(__file__).parents[1]
 
 STATUS = Path("/proc/self/status")
 

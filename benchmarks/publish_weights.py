@@ -1,6 +1,6 @@
-"""Publish the best weights of a run in agents/weights: in half precision, with a card that says what they are.
+"""Publish the best weights of a run in agents/routing_agents/weights: in half precision, with a card that says what they are.
 
-    python benchmarks/publish_weights.py runs/NAME      # agents/weights/tsp-20.safetensors and .json, say
+    python benchmarks/publish_weights.py runs/NAME      # agents/routing_agents/weights/tsp-20.safetensors and .json, say
 
 `agents/solve.py` and `agents/evaluate.py` find them there by problem and size. The log and the learning curve of
 the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision, or worse than
@@ -19,19 +19,17 @@ from typing import Any
 
 import tyro
 
+from am_reinforce import Args as TrainingArgs
 from hardware import describe_machine
+from routing_agents import checkpoint
+from routing_agents.attention.decoding import solve
+from routing_agents.attention.model import ModelConfig
+from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "agents"))
-
-import checkpoint  # noqa: E402
-from am_reinforce import Args as TrainingArgs  # noqa: E402
-from attention_model import ModelConfig  # noqa: E402
-from decoding import solve  # noqa: E402
-from trained import WEIGHTS  # noqa: E402
 
 TOLERANCE = 1e-3  # of the mean greedy cost, relative
 

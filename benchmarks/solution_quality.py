@@ -1,6 +1,6 @@
 """How good the tours are, on the paper's own test instances: trained weights and classical solvers, beside the paper.
 
-    python benchmarks/solution_quality.py                                   # the weights in agents/weights
+    python benchmarks/solution_quality.py                                   # the weights in agents/routing_agents/weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
     python benchmarks/solution_quality.py --readme README.md                # and writes its tables there
 
@@ -34,24 +34,22 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hardware import describe_machine
+from import_original import load_original
 from quality_tables import PAPER, tables, write_between_markers
+from routing_agents.attention.decoding import Decoding, solve
+from routing_agents.attention.model import AttentionModel
+from routing_agents.checkpoint import load_model
+from routing_agents.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, Solver, make_solver
+from solve import Args as SolveArgs
+from solve import main as solve_files
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "agents"))
-
-from attention_model import AttentionModel  # noqa: E402
-from checkpoint import load_model  # noqa: E402
-from decoding import Decoding, solve  # noqa: E402
-from import_original import load_original  # noqa: E402
-from solve import Args as SolveArgs  # noqa: E402
-from solve import main as solve_files  # noqa: E402
-from tuning import keep_freed_memory  # noqa: E402
 
 FOLDERS = {
     "TSP": "tsp_20",
@@ -232,7 +230,7 @@ def load(name: str, weights: Path) -> AttentionModel:
 
 
 def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
-    """Solve instance files with the weights in agents/weights: one greedy tour, and the best of many."""
+    """Solve instance files with the weights in agents/routing_agents/weights: one greedy tour, and the best of many."""
     figures: dict[str, Any] = {}
     for decoding in ("greedy", "starts"):
         with TemporaryDirectory() as folder:

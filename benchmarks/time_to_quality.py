@@ -29,13 +29,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "agents"))
+from hardware import describe_machine
+from routing_agents.reference import reference_cost
+from routing_gym.arrays import to_backend
+from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream
 
-from hardware import describe_machine  # noqa: E402
-from reference import reference_cost  # noqa: E402
-from routing_gym.arrays import to_backend  # noqa: E402
-from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream  # noqa: E402
+ROOT = Path(__file__).parents[1]
 
 ADAM = "--optimizer adam --decay 0.3333333333333333"
 TARGETS = (0.05, 0.03, 0.02, 0.01)

@@ -38,12 +38,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "agents"))
+from hardware import describe_machine
+from operation_counts import task_operations
+from worker_process import Worker
 
-from hardware import describe_machine  # noqa: E402
-from operation_counts import task_operations  # noqa: E402
-from worker_process import Worker  # noqa: E402
+ROOT = Path(__file__).parents[1]
 
 PEERS = ROOT / "benchmarks" / "peers"
 OURS, RL4CO = "routing-gym", "rl4co"
@@ -83,7 +82,7 @@ class Args:
     memory_problems: tuple[str, ...] = ("TSP-50",)
     """Where the peak memory of training with the rollout baseline is measured, each time in a fresh process."""
     keep_memory: bool = True
-    """Have the allocator of our processes keep freed memory, as am_reinforce.py does; see agents/tuning.py."""
+    """Have the allocator of our processes keep freed memory, as am_reinforce.py does; see agents/routing_agents/tuning.py."""
     rl4co_python: Path | None = None
     """The Python of a virtual environment with rl4co; without it, ours alone is measured."""
     out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"

@@ -19,7 +19,8 @@ LAYERS = (  # each may import from itself and from those before it
     ("evaluate", "wrappers"),
     ("integrations", "testing"),
     ("__init__",),  # the public names
-    ("agents", "benchmarks"),
+    ("routing_agents",),
+    ("agents", "benchmarks"),  # scripts
 )
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 OPTIONAL = (
@@ -28,15 +29,18 @@ OPTIONAL = (
     *("scipy", "fast_tsp", "hygese", "ortools", "pyvrp", "numba"),
 )
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))
-SCRIPTS = sorted([*(ROOT / "agents").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+AGENTS = sorted((ROOT / "agents" / "routing_agents").rglob("*.py"))
+SCRIPTS = sorted([*(ROOT / "agents").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
 
 
 def dotted_name(file: Path) -> str:
     """Return "routing_gym.problems.tsp" for its file, and "routing_gym.problems" for the package's `__init__`."""
-    parts = file.relative_to(ROOT).with_suffix("").parts
+    base = ROOT / "agents" if file in AGENTS else ROOT
+    parts = file.relative_to(base).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+SCRIPT_NAMES = {script.stem for script in SCRIPTS}  # which import their siblings by plain name
 MODULES = {dotted_name(file) for file in PACKAGE}
 
 
@@ -58,6 +62,8 @@ def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
 def part_of(name: str) -> str:
     """Return which part of `LAYERS` a module of ours belongs to."""
     top, *rest = name.split(".")
+    if top in SCRIPT_NAMES:
+        return "agents"
     if top != "routing_gym":
         return top
     return rest[0] if rest else "__init__"
@@ -69,12 +75,12 @@ def breaches(source: str, name: str, package: str) -> list[str]:
     return [
         f"{name}, line {line}: imports {imported}"
         for line, imported in imports(source, package)
-        if imported.split(".")[0] in ("routing_gym", "agents", "benchmarks")
+        if imported.split(".")[0] in ("routing_gym", "routing_agents", "agents", "benchmarks", *SCRIPT_NAMES)
         and LAYER_OF.get(part_of(imported), 0) > own_layer
     ]
 
 
-@pytest.mark.parametrize("file", [*PACKAGE, *SCRIPTS], ids=dotted_name)
+@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS], ids=dotted_name)
 def test_imports_run_one_way(file):
     name = dotted_name(file)
     assert part_of(name) in LAYER_OF, f"say in LAYERS where {name} belongs"
@@ -90,7 +96,8 @@ def test_imports_run_one_way(file):
         ("from .. import envs", "routing_gym.envs"),
         ("def f():\n    import routing_gym.evaluate", "routing_gym.evaluate"),
         ("import routing_gym", "routing_gym"),
-        ("import agents.decoding", "agents.decoding"),
+        ("import routing_agents.checkpoint", "routing_agents.checkpoint"),
+        ("import solve", "solve"),
     ],
 )
 def test_breaches_are_found(source, imported):
@@ -101,8 +108,8 @@ def test_breaches_are_found(source, imported):
 
 @pytest.mark.parametrize("file", PACKAGE, ids=dotted_name)
 def test_the_package_never_imports_an_agent(file):
-    """Agents import their siblings by plain name, so those names count too."""
-    forbidden = {"agents", "benchmarks", "tests", *(script.stem for script in SCRIPTS)}
+    """Scripts import their siblings by plain name, so those names count too."""
+    forbidden = {"routing_agents", "agents", "benchmarks", "tests", *SCRIPT_NAMES}
     found = {imported.split(".")[0] for _, imported in imports(file.read_text(), dotted_name(file))}
     assert not found & forbidden
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2] / folder) for folder in ("", "agents")]
+import am_reinforce  # isort: skip  (first: it sets how threads wait, which is read when torch is loaded)
 
-import am_reinforce  # noqa: E402, I001  (first: it sets how threads wait, which is read when torch is loaded)
-from decoding import solve  # noqa: E402
-from timing_worker import Job, serve  # noqa: E402
-from trainer import Trainer  # noqa: E402
-from tuning import keep_freed_memory  # noqa: E402
+from timing_worker import Job, serve
+
+from routing_agents.attention.decoding import solve
+from routing_agents.tuning import keep_freed_memory
+from trainer import Trainer
 
 
 def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""Neural networks that solve routing problems, and what the training scripts share."""

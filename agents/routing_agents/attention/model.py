@@ -1,0 +1,327 @@
+"""The attention model of Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", section 3.
+
+It knows no problem: `Features` says which observations it reads. The encoder runs once per instance
+(`encode`), the decoder any number of queries per instance (`logits`), so that one function serves a
+single step, all starts at once, and the scoring of whole tours.
+
+B = instances, A = nodes, Q = queries per instance, d = embedding size, H = heads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from routing_agents.attention.features import Features
+
+NORMALIZATIONS = ("batch", "instance", "layer", "none")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of the network.
+
+    Attributes:
+        embed_dim: Size d of the embeddings.
+        num_heads: Attention heads H; divides `embed_dim`.
+        num_layers: Encoder layers N.
+        feed_forward_dim: Hidden size of the encoder's feed-forward sublayers.
+        tanh_clipping: C, the range of the logits.
+        normalization: After each sublayer: "batch" (the paper's), "instance", "layer" or "none".
+    """
+
+    embed_dim: int = 128
+    num_heads: int = 8
+    num_layers: int = 3
+    feed_forward_dim: int = 512
+    tanh_clipping: float = 10.0
+    normalization: str = "batch"
+
+    def __post_init__(self) -> None:
+        for size in ("embed_dim", "num_heads", "num_layers", "feed_forward_dim"):
+            if type(value := getattr(self, size)) is not int or value < 1:
+                raise ValueError(f"{size} must be an integer of at least 1, got {value!r}")
+        if type(self.tanh_clipping) not in (int, float) or not 0 < self.tanh_clipping < math.inf:
+            raise ValueError(f"tanh_clipping must be a positive number, got {self.tanh_clipping!r}")
+        if self.embed_dim % self.num_heads:
+            raise ValueError(f"embed_dim {self.embed_dim} is not a multiple of num_heads {self.num_heads}")
+        if self.normalization not in NORMALIZATIONS:
+            raise ValueError(f"normalization must be one of {', '.join(NORMALIZATIONS)}; got {self.normalization!r}")
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What the decoder needs of B encoded instances; nothing of it is copied or projected again."""
+
+    fixed_query: Tensor  # (B, 1, d), from the mean embedding
+    node_queries: tuple[Tensor, ...]  # (B, A, d) each, one per context node; (B, A + 1, d) with a placeholder
+    keys: Tensor  # (B, H, A, d/H), of the glimpse
+    values: Tensor  # (B, H, A, d/H), of the glimpse
+    logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied
+
+    def map(self, function) -> Encoding:
+        """Apply a function to every tensor."""
+        changed = (getattr(self, field.name) for field in fields(self))
+        return Encoding(*(tuple(map(function, x)) if isinstance(x, tuple) else function(x) for x in changed))
+
+    def detach(self) -> Encoding:
+        """Cut the graph: the same numbers, without gradients."""
+        return self.map(Tensor.detach)
+
+
+class Normalization(nn.Module):
+    """Normalise (B, A, d): per feature over the batch or the instance, or per node."""
+
+    def __init__(self, kind: str, embed_dim: int) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "batch":
+            self.norm = nn.BatchNorm1d(embed_dim)
+        elif kind == "instance":
+            self.norm = nn.InstanceNorm1d(embed_dim, affine=True)
+        elif kind == "layer":
+            self.norm = nn.LayerNorm(embed_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "batch":
+            return self.norm(x.flatten(0, 1)).view_as(x)
+        if self.kind == "instance":
+            return self.norm(x.transpose(1, 2)).transpose(1, 2)
+        return self.norm(x) if self.kind == "layer" else x
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward sublayers, each with a skip connection and normalisation."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        d = config.embed_dim
+        self.num_heads = config.num_heads
+        self.bfloat16 = False  # see `Encoder.multiply_in`
+        self.project_qkv = nn.Linear(d, 3 * d, bias=False)
+        self.project_out = nn.Linear(d, d, bias=False)
+        self.attention_norm = Normalization(config.normalization, d)
+        self.expand = nn.Linear(d, config.feed_forward_dim)
+        self.contract = nn.Linear(config.feed_forward_dim, d)
+        self.feed_forward_norm = Normalization(config.normalization, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with products(x, self.bfloat16):
+            projected = self.project_qkv(x)
+        query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
+        attended = merge_heads(F.scaled_dot_product_attention(query, key, value))
+        with products(x, self.bfloat16):
+            attended = self.project_out(attended)
+        x = self.attention_norm(x + attended)
+        with products(x, self.bfloat16):
+            transformed = self.contract(F.relu(self.expand(x)))
+        return self.feed_forward_norm(x + transformed)
+
+
+class Encoder(nn.Module):
+    """Encoder of Kool et al. (2019), section 3.1: node embeddings from the static observation.
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig) -> None:
+        super().__init__()
+        self.features = features
+        self.config = config
+        self.bfloat16 = False  # see `multiply_in`
+        self.embed_node = nn.Linear(2 + len(features.per_node), config.embed_dim)
+        if features.depot:
+            self.embed_depot = nn.Linear(2, config.embed_dim)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator | None) -> None:
+        """Draw every parameter but the normalisations' from U(-1/sqrt(fan-in), 1/sqrt(fan-in))."""
+        for name, parameter in self.named_parameters():
+            if "norm" in name:
+                continue
+            layer = self.get_submodule(name.rpartition(".")[0])
+            fan_in = layer.in_features if isinstance(layer, nn.Linear) else self.config.embed_dim
+            parameter.uniform_(-1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=generator)
+
+    def multiply_in(self, dtype: torch.dtype) -> None:
+        """Choose the precision of the encoder's matrix products: float32 or bfloat16.
+
+        They are most of the arithmetic; the projections of the nodes for the decoder are among them. Attention,
+        normalisation, sums and the decoder stay in float32: with attention in bfloat16 too a training step took
+        twice as long on the CPU it was tried on.
+
+        Raises:
+            ValueError: Another dtype.
+        """
+        if dtype not in (torch.float32, torch.bfloat16):
+            raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
+        for module in (self, *self.layers):
+            module.bfloat16 = dtype == torch.bfloat16
+
+    def embed(self, observation: dict[str, Tensor]) -> Tensor:
+        """Embed the nodes of the static observation, each on its own: (B, A, d)."""
+        columns = [observation["coords"], *(observation[key][..., None] for key in self.features.per_node)]
+        if not self.features.depot:
+            return self.embed_node(torch.cat(columns, dim=-1))
+        customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
+        return torch.cat([self.embed_depot(observation["coords"][:, :1]), customers], dim=1)
+
+    def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
+        """Embed the nodes of the static observation in the light of each other: (B, A, d)."""
+        x = self.embed(observation)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class AttentionModel(Encoder):
+    """Encoder and decoder of Kool et al. (2019), section 3.
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(features, config)
+        d = config.embed_dim
+        if not features.depot:  # the context before the first action, when there is no first and last node (eq. 4)
+            self.placeholder = nn.Parameter(torch.empty(len(features.context_nodes) * d))
+        self.project_nodes = nn.Linear(d, 3 * d, bias=False)  # glimpse keys, glimpse values, logit keys
+        self.project_mean = nn.Linear(d, d, bias=False)
+        context_dim = len(features.context_nodes) * d + len(features.context_scalars)
+        self.project_context = nn.Linear(context_dim, d, bias=False)
+        self.project_glimpse = nn.Linear(d, d, bias=False)
+        if features.per_step:
+            self.project_step = nn.Linear(1, 3 * d, bias=False)
+        self.initialise(generator)
+
+    def encode(self, observation: dict[str, Tensor]) -> Encoding:
+        """Encode B instances from their static observation.
+
+        One matrix product yields all that the decoder reads per node. The projections of the context
+        nodes and of the glimpse's output are linear, so they are applied to nodes here, once, rather
+        than to queries later: W_c [h_first; h_last] = W_c1 h_first + W_c2 h_last, and
+        (W_o g) . (W_l h) = g . (W_o' W_l h).
+        """
+        x = self.encode_nodes(observation)
+        d, heads = self.config.embed_dim, self.config.num_heads
+        key_weight, value_weight, logit_weight = self.project_nodes.weight.chunk(3)
+        context_weights = self.project_context.weight[:, : len(self.features.context_nodes) * d].split(d, dim=1)
+        logit_weight = self.project_glimpse.weight.T @ logit_weight
+        with products(x, self.bfloat16):
+            projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
+        keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
+        if not self.features.depot:  # node A stands for the placeholder
+            placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
+            node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
+        return Encoding(
+            fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
+            node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),
+            keys=split_heads(keys, heads).contiguous().to(x.dtype),
+            values=split_heads(values, heads).contiguous().to(x.dtype),
+            logit_keys=logit_keys.contiguous().to(x.dtype),
+        )
+
+    def query(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Build the decoder's queries from the context: (B, Q, d)."""
+        nodes = [observation[key] for key in self.features.context_nodes]
+        if not self.features.depot:
+            not_started = observation["action_mask"].all(dim=-1)
+            nodes = [node.masked_fill(not_started, observation["action_mask"].shape[-1]) for node in nodes]
+        query = encoding.fixed_query
+        for projected, node in zip(encoding.node_queries, nodes, strict=True):
+            query = query + take_nodes(projected, node)
+        for index, key in enumerate(self.features.context_scalars):
+            column = len(self.features.context_nodes) * self.config.embed_dim + index
+            query = query + observation[key] * self.project_context.weight[:, column]
+        return query
+
+    def logits(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Score the actions of Q queries per instance (eqs. 5 to 8).
+
+        Args:
+            encoding: B instances.
+            observation: The changing observations, (B, Q, ...) each, "action_mask" (B, Q, A) as bool.
+
+        Returns:
+            float32 (B, Q, A), -inf where illegal.
+        """
+        mask = observation["action_mask"]
+        query = self.query(encoding, observation)
+        if self.features.per_step:
+            logits = self.dynamic_scores(encoding, query, mask, observation[self.features.per_step])
+        else:
+            heads = split_heads(query, self.config.num_heads)
+            glimpse = F.scaled_dot_product_attention(heads, encoding.keys, encoding.values, attn_mask=mask[:, None])
+            logits = merge_heads(glimpse) @ encoding.logit_keys.transpose(1, 2)
+        logits = self.config.tanh_clipping * torch.tanh(logits / math.sqrt(self.config.embed_dim))
+        return logits.float().masked_fill(~mask, -math.inf)
+
+    def dynamic_scores(self, encoding: Encoding, query: Tensor, mask: Tensor, remaining: Tensor) -> Tensor:
+        """Unclipped logits where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
+
+        The shift of a node is remaining * w, of rank one: q . (k + r w) = q . k + r (q . w), so the
+        shifted keys are never built.
+        """
+        shift_key, shift_value, shift_logit = self.project_step.weight[:, 0].chunk(3)
+        shift_logit = self.project_glimpse.weight.T @ shift_logit
+        num_heads = self.config.num_heads
+        heads = split_heads(query, num_heads)
+        remaining = remaining[:, None]  # (B, 1, Q, A)
+        by_head = heads * shift_key.view(num_heads, 1, -1)
+        scores = heads @ encoding.keys.transpose(2, 3) + remaining * by_head.sum(dim=-1, keepdim=True)
+        scores = (scores / math.sqrt(heads.shape[-1])).masked_fill(~mask[:, None], -math.inf)
+        weights = scores.softmax(dim=-1)
+        shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
+        glimpse = merge_heads(weights @ encoding.values + shift)
+        return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
+
+
+class Critic(Encoder):
+    """Predicts the cost of an instance from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(features, config)
+        self.hidden = nn.Linear(config.embed_dim, config.embed_dim)
+        self.value = nn.Linear(config.embed_dim, 1)
+        self.initialise(generator)
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return the predicted cost: (B, 1)."""
+        return self.value(F.relu(self.hidden(self.encode_nodes(observation).mean(dim=1))))
+
+
+def products(x: Tensor, bfloat16: bool) -> torch.autocast:
+    """Return the context in which matrix products take the chosen precision."""
+    return torch.autocast(x.device.type, torch.bfloat16, enabled=bfloat16)
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """(B, Q, d) -> (B, H, Q, d/H)."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, H, Q, d/H) -> (B, Q, d)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def take_nodes(x: Tensor, index: Tensor) -> Tensor:
+    """Pick nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
+    starts = torch.arange(0, x.shape[0] * x.shape[1], x.shape[1], device=x.device)[:, None]
+    return F.embedding(index + starts, x.flatten(0, 1))  # copies rows: ten times as fast as gather on a CPU

@@ -1,0 +1,182 @@
+"""Checkpoints: one safetensors file, tensors and a JSON header, written whole or not at all.
+
+Nothing is ever unpickled, so a file from a stranger can at worst be refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_gym.problem import Problem
+from routing_gym.problems import make_problem
+
+FORMAT = "routing-gym attention model 1"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be read, or is not what was asked for."""
+
+
+def save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write a checkpoint to a temporary file beside `path`, then rename it.
+
+    Args:
+        path: Where to.
+        tensors: By name, groups separated by dots ("model.", "optimizer.", "baseline.").
+        header: Anything JSON can hold.
+
+    Raises:
+        OSError: It cannot be written; what was at `path` is still there.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    try:
+        save_file(contiguous, temporary, metadata={"format": FORMAT, "header": json.dumps(header)})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, SafetensorError):  # how safetensors reports a full or read-only disk
+            raise OSError(f"{path}: cannot write the checkpoint: {error}") from error
+        raise
+
+
+def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read the tensors and the header of a checkpoint.
+
+    Raises:
+        CheckpointError: The file is missing, damaged, or of another kind.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file; give a checkpoint such as runs/NAME/best.safetensors")
+    try:
+        with safe_open(path, framework="pt", device=device) as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise CheckpointError(
+                    f"{path}: written by something else (format {metadata.get('format')!r}); expected {FORMAT!r}"
+                )
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["header"])  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError, KeyError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path}: not a whole safetensors file ({error}); it is damaged or of another format; "
+            "weights of the original code (.pt) go through import_original.py"
+        ) from error
+
+
+def describe(problem: Problem[Any, Any], model: AttentionModel) -> dict[str, Any]:
+    """Return the part of the header from which `load_model` rebuilds problem and model."""
+    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
+
+
+def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, Problem[Any, Any], dict[str, Any]]:
+    """Rebuild the model of a checkpoint, in evaluation mode, and the problem it was trained on.
+
+    Args:
+        path: A checkpoint, or the folder of a run (then its best).
+        device: Where to put the model.
+
+    Returns:
+        The model, the problem, and the whole header.
+
+    Raises:
+        CheckpointError: The file cannot be read or does not fit the model it describes.
+    """
+    if path.is_dir():
+        path = path / "best.safetensors"
+    tensors, header = load(path, device)
+    try:
+        problem = make_problem(header["problem"], **header["settings"])
+        model = AttentionModel(FEATURES[header["problem"]], ModelConfig(**header["model"])).to(device)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: too large for the memory
+        raise CheckpointError(f"{path}: its header does not describe a known problem and model ({error})") from error
+    load_weights(model, group(tensors, "model"), path)
+    return model.eval(), problem, header
+
+
+def load_weights(model: AttentionModel, weights: dict[str, Tensor], path: Path) -> None:
+    """Copy weights into a model, all or none.
+
+    Raises:
+        CheckpointError: Names or shapes differ, or values are no numbers; lists them all.
+    """
+    expected = model.state_dict()
+    faults = [f"missing {name}" for name in expected.keys() - weights.keys()]
+    faults += [f"unexpected {name}" for name in weights.keys() - expected.keys()]
+    for name in expected.keys() & weights.keys():
+        found, wanted = weights[name], expected[name]
+        if found.shape != wanted.shape:
+            faults.append(f"{name} has shape {tuple(found.shape)}, expected {tuple(wanted.shape)}")
+        elif found.is_floating_point() != wanted.is_floating_point() or found.is_complex():
+            faults.append(f"{name} holds {found.dtype}, expected {wanted.dtype}")
+        elif not found.isfinite().all():
+            faults.append(f"{name} is not finite")
+    if faults:
+        raise CheckpointError(f"{path}: the weights do not fit the model: {'; '.join(sorted(faults))}")
+    model.load_state_dict(weights)
+
+
+def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Begin with the weights of another run, of any problem and size, wherever they fit.
+
+    Args:
+        model: Gets the weights whose name and shape it shares; the others stay as they are.
+        path: A checkpoint, or the folder of a run (then its best).
+
+    Returns:
+        What was kept and what is new, in a sentence; and of each run that led to these weights, the first one
+        first, what its checkpoint says of arguments, metrics and seconds.
+
+    Raises:
+        CheckpointError: The file cannot be read, or its network has other sizes.
+    """
+    if path.is_dir():
+        path = path / "best.safetensors"
+    tensors, header = load(path)
+    if header.get("model") != asdict(model.config):
+        raise CheckpointError(f"{path}: a network of {header.get('model')}; asked for is {asdict(model.config)}")
+    weights, expected = group(tensors, "model"), model.state_dict()
+    kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
+    new = [name for name in expected if name not in kept]
+    load_weights(model, {**expected, **kept}, path)
+    origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
+    last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
+    history = [*header.get("history", []), last]
+    return f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}", history
+
+
+def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Return the tensors of one group, their names without it."""
+    prefix = name + "."
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def prefixed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Put tensors into a group: the inverse of `group`."""
+    return {f"{name}.{key}": value for key, value in tensors.items()}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Flatten the state of an optimiser: "index.key"."""
+    return {f"{i}.{key}": value for i, state in optimizer.state_dict()["state"].items() for key, value in state.items()}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Restore what `optimizer_tensors` flattened."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, key = name.split(".")
+        state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,547 @@
+"""Training: exact resumes, stopping, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import am_reinforce
+import solve as solve_script
+from am_reinforce import Args
+from helpers import AGENTS, SMALL, SQUARE, TINY, logged, start, wait_for_epoch
+from routing_agents import checkpoint
+from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
+from routing_agents.attention.model import ModelConfig
+from routing_gym.data import load_npz
+from routing_gym.problems import PROBLEMS
+from trainer import Trainer, TrainingDivergedError, choose_device
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return replace(TINY, runs=tmp_path)
+
+
+def stop_after(monkeypatch, steps: int) -> None:
+    """Have the process interrupted, as by Ctrl-C, in the middle of a step."""
+    update = Trainer.update
+
+    def interrupted_update(trainer):
+        update(trainer)
+        if trainer.step == steps:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "update", interrupted_update)
+
+
+@pytest.mark.parametrize("steps", [6, 7])
+@pytest.mark.parametrize(
+    ("baseline", "precision"),
+    [
+        ("rollout", "float32"),
+        ("rollout", "bfloat16"),
+        ("exponential", "float32"),
+        ("critic", "float32"),
+        ("shared", "float32"),
+        ("none", "float32"),
+    ],
+)
+def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps, precision):
+    """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
+    whole = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        parts = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="parts"))
+    assert checkpoint.load(parts / "last.safetensors")[1]["step"] == steps
+    am_reinforce.main(Args(resume=parts))
+    for file in ("last.safetensors", "best.safetensors"):
+        expected, _ = checkpoint.load(whole / file)
+        found, _ = checkpoint.load(parts / file)
+        assert expected.keys() == found.keys()
+        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+    assert logged(whole) == logged(parts)
+    assert len(logged(whole)) == 4
+    curves = [EventAccumulator(str(folder / "tensorboard")).Reload() for folder in (whole, parts)]
+    assert [[point.step for point in curve.Scalars("eval/greedy_cost")] for curve in curves] == [[24, 48, 72, 96]] * 2
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_training_lowers_the_cost_of_every_problem(tiny, name):
+    """Sixty steps with ten-node instances: the last epoch samples cheaper tours than the first."""
+    args = replace(
+        tiny, env_id=f"routing/{name}-10", epochs=3, steps_per_epoch=20, batch_size=32, baseline="shared", num_starts=8
+    )
+    folder = am_reinforce.main(args)
+    first, *_, last = logged(folder)
+    assert last["cost"] < first["cost"]
+    for file in ("args.json", "best.safetensors", "curve.png", "solution.png", "tensorboard"):
+        assert (folder / file).exists(), file
+
+
+def test_same_seed_same_weights_other_seed_other_weights(tiny):
+    weights = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        folder = am_reinforce.main(replace(tiny, epochs=1, name=name, seed=seed))
+        weights.append(checkpoint.load(folder / "best.safetensors")[0]["model.embed_node.weight"])
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_rollout_baseline_is_replaced_only_by_a_better_policy(tiny):
+    """The t-test of a policy against itself finds no difference; against a trained one it does."""
+    trainer = Trainer(replace(tiny, baseline="rollout"))
+    baseline = trainer.baseline
+    assert isinstance(baseline, RolloutBaseline)
+    assert baseline.end_epoch(trainer.model) == {"baseline_p_value": 1.0, "baseline_replaced": 0.0}
+    shared = Trainer(replace(tiny, baseline="shared", steps_per_epoch=40, batch_size=32))
+    for _ in range(60):
+        shared.update()
+    before = baseline.frozen_cost.mean()
+    metrics = baseline.end_epoch(shared.model)
+    assert metrics["baseline_replaced"] == 1.0
+    assert metrics["baseline_p_value"] < 0.05
+    assert baseline.frozen_cost.mean() < before
+    assert baseline.redraws == 1
+    assert shared.model.training
+
+
+def test_baseline_values_by_hand():
+    """Costs (1, 2, 6) of one instance: the others' means are 4, 3.5 and 1.5. The average starts at the
+    first batch mean 3 and moves to 0.8 x 3 + 0.2 x 8 = 4 after a batch of mean 8."""
+    cost = torch.tensor([[1.0, 2.0, 6.0]])
+    shared = SharedBaseline(PROBLEMS["OP"](5), 3)
+    assert shared.value(None, None, cost).tolist() == [[4.0, 3.5, 1.5]]
+    assert not SharedBaseline(PROBLEMS["OP"](5), 3, force_starts=True).force_starts
+    assert SharedBaseline(PROBLEMS["TSP"](5), 3, force_starts=True).force_starts
+    average = ExponentialBaseline()
+    assert average.value(None, None, cost).item() == pytest.approx(3.0)
+    assert average.value(None, None, torch.tensor([[8.0]])).item() == pytest.approx(4.0)
+    assert NoBaseline().value(None, None, cost).tolist() == [[0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path, number):
+    """Ctrl-C on the real process: exit status 0, a checkpoint, and the command that resumes."""
+    command = [sys.executable, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "100000", "--runs", tmp_path]
+    with start(command) as process:
+        wait_for_epoch(process, 2)
+        process.send_signal(number)
+        rest = process.stdout.read()
+    assert process.returncode == 0, rest
+    assert f"--resume {tmp_path / 'run'}" in rest
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] >= 10
+
+
+def test_existing_run_is_left_alone(tiny):
+    folder = am_reinforce.main(replace(tiny, epochs=1, name="mine"))
+    before = (folder / "best.safetensors").read_bytes()
+    with pytest.raises(FileExistsError, match="--resume .*mine, or choose another --name"):
+        am_reinforce.main(replace(tiny, name="mine"))
+    assert (folder / "best.safetensors").read_bytes() == before
+
+
+def test_folder_that_cannot_be_made(tiny, tmp_path):
+    """A file where the runs' folder should be: refused before any training."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(NotADirectoryError, match="file/run"):
+        am_reinforce.main(replace(tiny, runs=tmp_path / "file", name="run"))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
+    """A learning rate of 1e30 throws the weights out of the range of float32 in the first step."""
+    folder = am_reinforce.main(replace(tiny, epochs=1, name="sound"))
+    before = (folder / "last.safetensors").read_bytes()
+    diverging = replace(tiny, learning_rate=1e30, name="diverging")
+    with pytest.raises(TrainingDivergedError, match="gradient of step 1 is not finite"):
+        am_reinforce.run(Trainer(diverging), folder)
+    assert (folder / "last.safetensors").read_bytes() == before
+    with pytest.raises(TrainingDivergedError, match=r"batch is in .*diverged-0.npz. .* lower --learning-rate"):
+        am_reinforce.main(diverging)
+    _, batch = load_npz(tiny.runs / "diverging" / "diverged-0.npz")
+    trainer = Trainer(diverging)
+    trainer.step = 1
+    assert np.array_equal(batch.coords, trainer.draw(trainer.problem)[0].coords)
+
+
+def test_log_cut_short_by_a_kill(tiny, monkeypatch):
+    """Half a line at the end of the log is dropped; the resumed run writes that epoch anew."""
+    with monkeypatch.context() as patch:
+        stop_after(patch, 6)
+        folder = am_reinforce.main(tiny)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 3, "inst')
+    am_reinforce.main(Args(resume=folder))
+    assert [row["epoch"] for row in logged(folder)] == [1, 2, 3, 4]
+
+
+def kill_fifty_times(args: Args, seconds: float) -> None:
+    """Start a run, kill it after up to so many seconds, resume it, kill it...; print where it began each time."""
+    importlib.import_module("torch._dynamo")  # two seconds, which each child would spend when it makes its Adam
+    folder, rng = args.runs / args.name, np.random.default_rng(1)
+    for _ in range(50):
+        if (folder / "last.safetensors").exists():
+            print("began at step", checkpoint.load(folder / "last.safetensors")[1]["step"], flush=True)
+            args = Args(resume=folder)
+        else:  # killed between making the folder and writing into it
+            shutil.rmtree(folder, ignore_errors=True)
+        process = multiprocessing.get_context("fork").Process(target=am_reinforce.main, args=(args,))
+        process.start()
+        process.join(rng.uniform(0, seconds))
+        process.kill()
+        process.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes that have imported torch, fifty times")
+def test_fifty_kills_change_nothing(tiny):
+    """Killed at fifty random moments and resumed each time, a run ends with the weights of an undisturbed one."""
+    args = replace(tiny, env_id="routing/CVRP-10", epochs=40, steps_per_epoch=2)
+    started = time.perf_counter()
+    whole = am_reinforce.main(replace(args, name="whole"))
+    seconds = (time.perf_counter() - started) / 6
+    call = f"from test_am_reinforce import *; from pathlib import *; kill_fifty_times({replace(args, name='killed')}, "
+    call += f"{seconds})"
+    paths = os.pathsep.join(
+        [str(AGENTS), str(AGENTS.parent), str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert killed.returncode == 0, killed.stderr
+    began = {line for line in killed.stdout.splitlines() if line.startswith("began")}
+    assert len(began) > 5, killed.stdout  # it did get on between the kills
+    am_reinforce.main(Args(resume=tiny.runs / "killed"))
+    for file in ("last.safetensors", "best.safetensors"):
+        expected, found = (checkpoint.load(tiny.runs / name / file)[0] for name in ("whole", "killed"))
+        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+    assert logged(whole) == logged(tiny.runs / "killed")
+
+
+def test_warm_start_keeps_what_fits(tiny, capsys):
+    """TSP-10 to TSP-12 keeps all; CVRP to SDVRP adds the projection of what is left; other sizes are refused."""
+    small = replace(tiny, epochs=1, baseline="none")
+    tsp = am_reinforce.main(replace(small, name="tsp"))
+    cvrp = am_reinforce.main(replace(small, env_id="routing/CVRP-10", name="cvrp"))
+    same = Trainer(replace(tiny, env_id="routing/TSP", env_kwargs={"num_nodes": "12"}, init_from=tsp))
+    assert same.started_from.endswith("of TSP with 10 nodes; new: none")
+    weights = checkpoint.group(checkpoint.load(tsp / "best.safetensors")[0], "model")
+    assert all(torch.equal(value, weights[name]) for name, value in same.model.state_dict().items())
+    (origin,) = same.history
+    assert origin["args"]["env_id"] == tiny.env_id
+    assert origin["seconds"] > 0
+    am_reinforce.main(replace(small, env_id="routing/SDVRP-10", init_from=cvrp / "best.safetensors", name="sdvrp"))
+    assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
+    with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
+        Trainer(replace(tiny, init_from=tsp, model=ModelConfig(embed_dim=32)))
+
+
+def test_range_of_sizes(tiny):
+    """Batches of 5 to 8 nodes, each size drawn; the problem's own rules, such as capacities, follow the size."""
+    trainer = Trainer(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8)))
+    drawn = []
+    for trainer.step in range(40):
+        problem = trainer.batch_problem()
+        assert problem == PROBLEMS["CVRP"](problem.num_nodes)
+        drawn.append(problem.num_nodes)
+    assert set(drawn) == {5, 6, 7, 8}
+    kwargs = {"num_nodes": "10", "capacity": "12", "on_illegal": "raise"}  # the first and the last are not for batches
+    trainer = Trainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
+    assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
+    folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
+    assert checkpoint.load_model(folder)[1].num_nodes == 10
+
+
+def test_profile(tiny):
+    folder = am_reinforce.main(replace(tiny, profile=True))
+    assert "traceEvents" in json.loads((folder / "trace.json").read_text())
+
+
+def test_resume_refuses_other_arguments(tiny):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    with pytest.raises(ValueError, match="leave out --epochs, --learning-rate"):
+        am_reinforce.main(Args(resume=folder, epochs=9, learning_rate=1.0))
+
+
+def test_resume_of_a_finished_run_changes_nothing(tiny):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    before = [(folder / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")]
+    am_reinforce.main(Args(resume=folder))
+    assert [(folder / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")] == before
+
+
+def test_resume_without_its_log(tiny, capsys):
+    """The best checkpoint knows its own figures; a log that is damaged is named, with the line."""
+    folder = am_reinforce.main(tiny)
+    best = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Best greedy cost")]
+    (folder / "metrics.jsonl").write_text('{"epoch": 1}\n?\n')
+    with pytest.raises(ValueError, match=r"metrics.jsonl:2: not a line of the log; mend or delete it"):
+        am_reinforce.main(Args(resume=folder))
+    (folder / "metrics.jsonl").unlink()
+    am_reinforce.main(Args(resume=folder))
+    assert best[0] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors, header: tensors.pop("sums"), "lacks 'sums'"),
+        (lambda tensors, header: header.pop("best_cost"), "lacks 'best_cost'"),
+        (
+            lambda tensors, header: [tensors.pop(key) for key in list(tensors) if key.startswith("muon.")],
+            "lacks 'the state of muon'",
+        ),
+        (
+            lambda tensors, header: header["args"].update(magic=1),
+            "its arguments are not those of this version: .*magic",
+        ),
+    ],
+)
+def test_resume_of_an_incomplete_checkpoint(tiny, change, message):
+    path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
+    tensors, header = checkpoint.load(path)
+    change(tensors, header)
+    checkpoint.save(path, tensors, header)
+    with pytest.raises(checkpoint.CheckpointError, match=message):
+        am_reinforce.main(Args(resume=path.parent))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "--epochs must be at least 1, got 0"),
+        ({"batch_size": -1}, "--batch-size must be at least 1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be positive"),
+        ({"max_grad_norm": -1.0}, "--max-grad-norm must be positive, got -1"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"threads": -1}, "--threads must be at least 1, or 0 for a choice, got -1"),
+        ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
+        ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest number of nodes, got \(20, 10\)"),
+        ({"sizes": (3, 10), "force_starts": True}, "4 forced starts, but --sizes goes down to 3"),
+    ],
+)
+def test_bad_arguments(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(TINY, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
+        ({"device": "cpu:foo"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'cpu:foo'"),
+        ({"env_id": "CartPole-v1"}, "--env-id CartPole-v1 is no routing problem"),
+        ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
+        ({"env_kwargs": {"reward": "rich"}}, "reward must be one of dense, sparse"),
+    ],
+)
+def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        am_reinforce.main(replace(tiny, **changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert choose_device("auto") == "cpu"
+    with pytest.raises(ValueError, match="--device cuda: torch finds 0 CUDA devices here; use cpu or auto"):
+        choose_device("cuda")
+
+
+def test_the_second_of_one_cuda_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert choose_device("cuda:0") == "cuda:0"
+    with pytest.raises(ValueError, match="--device cuda:1: torch finds 1 CUDA devices here"):
+        choose_device("cuda:1")
+
+
+def test_resume_takes_a_run(tmp_path):
+    with pytest.raises(ValueError, match="--resume takes the folder of a run"):
+        am_reinforce.main(Args(resume=tmp_path))
+
+
+def test_shared_baseline_needs_two_tours(tiny):
+    with pytest.raises(ValueError, match="num_starts >= 2, got 1"):
+        am_reinforce.main(replace(tiny, baseline="shared", num_starts=1))
+
+
+def test_problem_settings_from_the_command_line(tiny):
+    trainer = Trainer(replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"}))
+    assert trainer.problem == PROBLEMS["OP"](10, prize="uniform", max_length=1.5)
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch exploded",)
+
+
+def test_checkpoints_that_are_none(tiny, tmp_path, monkeypatch):
+    """Missing, a pickle that would run code, cut short, somebody else's, and weights without a run."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "bad.safetensors"
+    with pytest.raises(checkpoint.CheckpointError, match="no such file"):
+        checkpoint.load_model(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
+        checkpoint.load_model(path)
+    assert not (tmp_path / "exploded").exists()
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    whole = (folder / "best.safetensors").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
+        checkpoint.load_model(path)
+    from safetensors.numpy import save_file
+
+    save_file({"x": np.zeros(3)}, path)
+    with pytest.raises(checkpoint.CheckpointError, match="written by something else"):
+        checkpoint.load_model(path)
+    (folder / "last.safetensors").write_bytes(whole)
+    with pytest.raises(checkpoint.CheckpointError, match="holds weights only"):
+        am_reinforce.main(Args(resume=folder))
+
+
+def test_weights_that_do_not_fit_are_listed(tiny, tmp_path):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    tensors, header = checkpoint.load(folder / "best.safetensors")
+    tensors["model.extra"] = torch.zeros(1)
+    tensors["model.project_mean.weight"] = torch.zeros(2, 2)
+    del tensors["model.placeholder"]
+    checkpoint.save(tmp_path / "odd.safetensors", tensors, header)
+    with pytest.raises(
+        checkpoint.CheckpointError,
+        match=r"missing placeholder; project_mean.weight has shape \(2, 2\), expected \(16, 16\); unexpected extra",
+    ):
+        checkpoint.load_model(tmp_path / "odd.safetensors")
+
+
+@pytest.mark.parametrize("value", [torch.full((16,), torch.nan), torch.ones(16, dtype=torch.complex64)])
+def test_weights_that_are_no_numbers(tiny, tmp_path, value):
+    path = am_reinforce.main(replace(tiny, epochs=1)) / "best.safetensors"
+    tensors, header = checkpoint.load(path)
+    name = next(name for name in tensors if name.endswith("contract.bias"))
+    checkpoint.save(path, {**tensors, name: value}, header)
+    for read in (checkpoint.load_model, lambda path: Trainer(replace(tiny, init_from=path))):
+        with pytest.raises(checkpoint.CheckpointError, match=r"contract.bias (is not finite|holds .*complex64)"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"num_heads": 0}, "num_heads must be an integer of at least 1, got 0"),
+        ({"embed_dim": -8}, "embed_dim must be an integer of at least 1, got -8"),
+        ({"num_layers": 1.5}, "num_layers must be an integer of at least 1, got 1.5"),
+        ({"tanh_clipping": "ten"}, "tanh_clipping must be a positive number, got 'ten'"),
+        ({"embed_dim": 8 * 10**15}, "does not describe a known problem and model"),
+    ],
+)
+def test_header_that_describes_no_model(tiny, tmp_path, sizes, message):
+    tensors, header = checkpoint.load(am_reinforce.main(replace(tiny, epochs=1)) / "best.safetensors")
+    header["model"] |= sizes
+    checkpoint.save(tmp_path / "odd.safetensors", tensors, header)
+    with pytest.raises(checkpoint.CheckpointError, match=message):
+        checkpoint.load_model(tmp_path / "odd.safetensors")
+
+
+def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
+    """The disk fills up while writing: the old file stays, and nothing half-written is left."""
+    path = tmp_path / "last.safetensors"
+    checkpoint.save(path, {"x": torch.ones(2)}, {"step": 1})
+
+    def full_disk(tensors, file, metadata):
+        Path(file).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(path, {"x": torch.zeros(2)}, {"step": 2})
+    assert checkpoint.load(path)[1] == {"step": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
+
+
+@pytest.fixture
+def square(tmp_path):
+    path = tmp_path / "square.tsp"
+    path.write_text(SQUARE)
+    (tmp_path / "solutions").write_text("square : 40\n")
+    return path
+
+
+def test_solve_a_file(tiny, square, tmp_path):
+    """A square of side 10: from some start and symmetry the model goes round, 4 x 10 = 40; crossing costs 48."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    args = solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out")
+    (solved,) = solve_script.main(args)
+    assert solved.cost in (40, 48)
+    assert solved.gap == (solved.cost - 40) / 40
+    assert (tmp_path / "out" / "square.png").stat().st_size > 0
+    assert sorted((tmp_path / "out" / "square.tour").read_text().split()[-6:-2]) == ["1", "2", "3", "4"]
+    with pytest.raises(FileExistsError, match="square.tour exists; choose another --out"):
+        solve_script.main(args)
+
+
+def test_solve_refuses_results_under_one_name(tiny, square, tmp_path):
+    """Nothing is solved before all names are known to differ, also from that of a best known tour."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    other = tmp_path / "other" / "square.tsp"
+    other.parent.mkdir()
+    other.write_text(SQUARE)
+    args = solve_script.Args(files=(square, other), checkpoint=folder, out=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"the results of .*/square.tsp and .*other/square.tsp would both be .*\.tour"):
+        solve_script.main(args)
+    with pytest.raises(ValueError, match=r"square.tour would pass for the best known tour of .*; choose another --out"):
+        solve_script.main(replace(args, files=(square,), out=tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_solve_shows_odd_names_and_gaps(tiny, tmp_path, capsys):
+    """A name with a terminal's markup and a plot's mathematics; a best known cost of zero, which has no gap."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    path = tmp_path / "point[old].tsp"
+    path.write_text(SQUARE.replace("10", "0").replace("NAME : square", "NAME : a[/b]$_$c"))
+    (tmp_path / "solutions").write_text("point[old] : 0\n")
+    (solved,) = solve_script.main(solve_script.Args((path,), folder, out=tmp_path / "[out]"))
+    assert (solved.cost, solved.gap) == (0, None)
+    assert (tmp_path / "[out]" / "point[old].png").exists()
+    shown = capsys.readouterr().out
+    assert "a[/b]$_$c" in shown
+    assert "[out]" in shown
+
+
+def test_solve_needs_a_file(tiny, tmp_path):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    with pytest.raises(ValueError, match="name at least one"):
+        solve_script.main(solve_script.Args(files=(), checkpoint=folder, out=tmp_path / "out"))
+
+
+def test_solve_refuses_another_problem(tiny, square, tmp_path):
+    folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", epochs=1))
+    with pytest.raises(ValueError, match=r"square.tsp is a TSP, but .* was trained on CVRP"):
+        solve_script.main(solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out"))
+
+
+@pytest.mark.parametrize("script", ["am_reinforce.py", "solve.py"])
+def test_help_and_errors_are_no_tracebacks(script, tmp_path):
+    shown = subprocess.run([sys.executable, AGENTS / script, "--help"], capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert "usage:" in shown.stdout
+    arguments = {"am_reinforce.py": ["--env-id", "routing/TSP-21"], "solve.py": ["--checkpoint", "none", "none.tsp"]}
+    failed = subprocess.run([sys.executable, AGENTS / script, *arguments[script]], capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith(script.removesuffix(".py") + ": ")
+    assert "Traceback" not in failed.stderr

@@ -1,0 +1,272 @@
+"""The attention model: what it computes, apart from how fast."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from routing_agents.attention.decoding import (
+    Decoding,
+    decode,
+    greedy_choice,
+    log_probability,
+    mirror,
+    sampling_choice,
+    solve,
+)
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.attention.search import beam_search, branch
+from routing_gym.arrays import select, to_backend
+from routing_gym.problems import PROBLEMS, make_problem
+
+SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
+
+
+def small(name: str, num_nodes: int = 7, batch_size: int = 6, **changes):
+    """A problem, instances of it and a small model with weights away from symmetry."""
+    problem = make_problem(name, num_nodes)
+    instance = to_backend(problem.generate(np.random.default_rng(3), batch_size), "torch")
+    model = AttentionModel(FEATURES[name], replace(SMALL, **changes), torch.Generator().manual_seed(5))
+    return problem, instance, model
+
+
+def generator(seed: int = 11) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def play(problem, instance, encoding, model, num_tours=1, force_starts=False):
+    return decode(
+        model, problem, instance, encoding, sampling_choice(generator()), num_tours, force_starts, record=True
+    )
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("num_tours", [1, 3])
+def test_one_parallel_pass_scores_as_step_by_step(name, num_tours):
+    """The probability of a tour is the product of the probabilities its steps had when played."""
+    problem, instance, model = small(name)
+    encoding = model.eval().encode(problem.observe_static(instance))
+    stepwise = []
+
+    def choose(logits):
+        action = sampling_choice(generator(len(stepwise)))(logits)
+        stepwise.append(logits.log_softmax(-1).gather(-1, action[..., None])[..., 0])
+        return action
+
+    played = decode(model, problem, instance, encoding, choose, num_tours, record=True)
+    torch.testing.assert_close(log_probability(model, encoding, played), sum(stepwise), rtol=1e-5, atol=1e-5)
+
+
+def original_logits(model: AttentionModel, observation: dict, context: torch.Tensor, embeddings: torch.Tensor):
+    """One decoding step written out as in the paper, without any of our rearrangements."""
+    d, num_heads = model.config.embed_dim, model.config.num_heads
+    keys, values, logit_keys = model.project_nodes(embeddings).chunk(3, dim=-1)
+    if model.features.per_step:
+        shifts = model.project_step(observation[model.features.per_step][..., None]).chunk(3, dim=-1)
+        keys, values, logit_keys = keys + shifts[0], values + shifts[1], logit_keys + shifts[2]
+    query = model.project_mean(embeddings.mean(dim=1)) + model.project_context(context)
+    mask = observation["action_mask"]
+    heads = []
+    for h in range(num_heads):
+        part = slice(h * d // num_heads, (h + 1) * d // num_heads)
+        scores = (keys[..., part] @ query[:, part, None])[..., 0] / (d / num_heads) ** 0.5
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+        heads.append((weights[:, None] @ values[..., part])[:, 0])
+    glimpse = model.project_glimpse(torch.cat(heads, dim=-1))
+    logits = (logit_keys @ glimpse[..., None])[..., 0] / d**0.5
+    return (model.config.tanh_clipping * logits.tanh()).masked_fill(~mask, -torch.inf)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_decoder_equals_the_paper_equations(name):
+    """Folding projections into the encoder and the rank-one shifts of SDVRP change nothing."""
+    problem, instance, model = small(name)
+    static = problem.observe_static(instance)
+    embeddings = model.eval().embed(static)
+    for layer in model.layers:
+        embeddings = layer(embeddings)
+    state = problem.initial(instance)
+    rows = torch.arange(len(embeddings))
+    for step in range(5):
+        observation = {
+            **static,
+            **problem.observe_dynamic(instance, state),
+            "action_mask": problem.action_mask(instance, state),
+        }
+        nodes = [embeddings[rows, observation[key]] for key in model.features.context_nodes]
+        scalars = [observation[key] for key in model.features.context_scalars]
+        context = torch.cat([*nodes, *scalars], dim=-1)
+        if step == 0 and not model.features.depot:
+            context = model.placeholder.expand(len(embeddings), -1)
+        queries = {key: value[:, None] for key, value in observation.items() if key not in static}
+        ours = model.logits(model.encode(static), queries)[:, 0]
+        torch.testing.assert_close(ours, original_logits(model, observation, context, embeddings))
+        state, _ = problem.step(instance, state, ours.argmax(-1))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_parameter_has_a_gradient(name):
+    problem, instance, model = small(name)
+    encoding = model.encode(problem.observe_static(instance))
+    log_probability(model, encoding, play(problem, instance, encoding.detach(), model)).sum().backward()
+    missing = [key for key, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_instances_do_not_see_each_other(name):
+    """In evaluation mode a row decodes the same alone as in company."""
+    problem, instance, model = small(name)
+    together = solve(model, problem, instance)
+    alone = solve(model, problem, select(instance, slice(2, 3)))
+    torch.testing.assert_close(alone.cost[0], together.cost[2])
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("num_tours", [1, 4])
+def test_tours_are_feasible_and_cost_what_objective_says(name, num_tours):
+    problem, instance, model = small(name)
+    found = solve(model, problem, instance, Decoding(num_tours, sample=True), generator(), batch_size=8)
+    np.testing.assert_allclose(problem.objective(instance, found.actions), found.cost, atol=1e-5)
+
+
+def test_best_of_more_samples_is_never_worse_than_its_own_first():
+    """The first tour of k is among the k: the minimum over k cannot exceed the cost of any."""
+    problem, instance, model = small("TSP")
+    encoding = model.eval().encode(problem.observe_static(instance))
+    played = play(problem, instance, encoding, model, num_tours=5)
+    best = solve(model, problem, instance, Decoding(5, sample=True), generator())
+    assert torch.equal(best.cost, played.cost.view(-1, 5).min(dim=1).values)
+
+
+@pytest.mark.parametrize("name", ["TSP", "CVRP"])
+def test_forced_starts(name):
+    """Tour k starts at the k-th node that is no depot."""
+    problem, instance, model = small(name)
+    encoding = model.encode(problem.observe_static(instance))
+    played = play(problem, instance, encoding.detach(), model, num_tours=4, force_starts=True)
+    first = [0, 1, 2, 3] if name == "TSP" else [1, 2, 3, 4]
+    assert played.actions[:, 0].view(-1, 4).tolist() == [first] * 6
+    with pytest.raises(ValueError, match="8 starts asked of 7 nodes"):
+        decode(model, problem, instance, encoding, greedy_choice, 8, force_starts=True)
+
+
+def test_eight_symmetries_of_the_square():
+    """The corner (0, 0) goes to each corner twice, and (0.1, 0.4) to eight different points."""
+    corners = [tuple(mirror(torch.tensor([0.0, 0.0]), k).tolist()) for k in range(8)]
+    assert sorted(corners) == sorted([(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)] * 2)
+    assert len({tuple(mirror(torch.tensor([0.1, 0.4]), k).tolist()) for k in range(8)}) == 8
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_symmetries_never_hurt(name):
+    """The identity is the first of the eight, so the best of eight costs at most what greedy does."""
+    problem, instance, model = small(name)
+    eight = solve(model, problem, instance, Decoding(symmetries=8))
+    assert (eight.cost <= solve(model, problem, instance).cost).all()
+    np.testing.assert_allclose(problem.objective(instance, eight.actions), eight.cost, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_tours": 0}, "num_tours must be at least 1, got 0"),
+        ({"num_tours": 2}, "2 greedy tours from one start are the same"),
+        ({"symmetries": 9}, "symmetries must be 1 to 8, got 9"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"temperature": math.inf}, "temperature must be positive and finite, got inf"),  # would play illegal actions
+    ],
+)
+def test_bad_decodings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Decoding(**settings)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_beam_of_width_one_is_greedy(name):
+    problem, instance, model = small(name)
+    greedy, beam = solve(model, problem, instance), beam_search(model, problem, instance, 1, batch_size=4)
+    assert torch.equal(beam.actions, greedy.actions)
+    torch.testing.assert_close(beam.cost, greedy.cost)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_wide_beam_holds_every_tour(name):
+    """With two nodes there are fewer tours than beams, so the beam finds the optimum of all samples."""
+    problem, instance, model = small(name, num_nodes=2)
+    beam = beam_search(model, problem, instance, 40)
+    np.testing.assert_allclose(problem.objective(instance, beam.actions), beam.cost, atol=1e-5)
+    samples = solve(model, problem, instance, Decoding(200, sample=True), generator())
+    assert (beam.cost <= samples.cost + 1e-6).all()
+
+
+def test_branching_by_hand():
+    """Beams of probability 0.6 and 0.4; continuations (0.5, 0.5, 0) and (0.9, 0, 0.1): the best two of
+    0.3, 0.3, 0, 0.36, 0, 0.04 are beam 1 with action 0 (0.36) and one of beam 0's (0.3)."""
+    score = torch.tensor([[0.6, 0.4]]).log()
+    steps = torch.tensor([[[0.5, 0.5, 0.0], [0.9, 0.0, 0.1]]]).log()
+    best, beam, action = branch(score, steps)
+    torch.testing.assert_close(best.exp(), torch.tensor([[0.36, 0.3]]))
+    assert beam.tolist() == [[1, 0]]
+    assert action[0, 0] == 0
+    assert action[0, 1] in (0, 1)
+
+
+def test_sampling_asks_for_a_generator():
+    problem, instance, model = small("TSP")
+    with pytest.raises(ValueError, match="pass a generator"):
+        solve(model, problem, instance, Decoding(sample=True))
+
+
+def test_solve_restores_training_mode_and_leaves_batch_statistics():
+    problem, instance, model = small("TSP")
+    before = copy.deepcopy(model.state_dict())
+    solve(model.train(), problem, instance)
+    assert model.training
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("search", [solve, lambda *args, **options: beam_search(*args, 2, **options)])
+def test_an_interrupted_search_restores_training_mode(search):
+    problem, instance, model = small("TSP")
+
+    def interrupt(done):
+        raise InterruptedError("enough")
+
+    with pytest.raises(InterruptedError, match="enough"):
+        search(model.train(), problem, instance, progress=interrupt)
+    assert model.training
+
+
+def test_sampling_follows_the_probabilities():
+    """p = (0.1, 0.2, 0.7): of 30,000 draws each share lies within 5 standard deviations, 5 x 0.0027."""
+    logits = torch.tensor([0.1, 0.2, 0.7]).log().expand(30_000, 3)
+    shares = torch.bincount(sampling_choice(generator())(logits), minlength=3) / 30_000
+    torch.testing.assert_close(shares, torch.tensor([0.1, 0.2, 0.7]), atol=5 * 0.0027, rtol=0)
+
+
+@pytest.mark.parametrize("normalization", ["batch", "instance", "layer", "none"])
+def test_normalizations(normalization):
+    problem, instance, model = small("CVRP", normalization=normalization)
+    assert solve(model, problem, instance).cost.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"embed_dim": 10}, "not a multiple of num_heads"), ({"normalization": "group"}, "must be one of batch")],
+)
+def test_bad_sizes_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ModelConfig(**settings)
+
+
+def test_same_generator_same_weights():
+    first, second = (small("OP")[2].state_dict() for _ in range(2))
+    assert all(torch.equal(first[key], second[key]) for key in first)

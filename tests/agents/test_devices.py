@@ -1,0 +1,58 @@
+"""What runs on a GPU, without one: torch's meta device computes nothing, but its tensors do not mix with the CPU's."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import routing_agents.attention.model as attention_model
+from routing_agents.attention import memory
+from routing_agents.attention.baselines import SharedBaseline
+from routing_agents.attention.decoding import Decoding, greedy_choice, solve
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.optimizers import make_optimizers
+from routing_gym.arrays import map_arrays
+from routing_gym.problems import PROBLEMS, make_problem
+from trainer import Reinforce
+
+TINY = ModelConfig(embed_dim=16, num_heads=2, num_layers=1, feed_forward_dim=16)
+
+
+class RefusesToMix(TorchDispatchMode):
+    """Raises where an operation gets tensors of two devices; scalars may come from the CPU, as with CUDA."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.ndim]
+        assert len({tensor.device for tensor in tensors}) <= 1, function
+        return function(*args, **(kwargs or {}))
+
+
+def test_mixing_is_noticed():
+    """Torch itself takes an index on the CPU, and on a GPU waits for it."""
+    with RefusesToMix(), pytest.raises(AssertionError, match="aten.index"):
+        torch.zeros(2, device="meta")[torch.arange(2)]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_training_and_decoding_stay_on_one_device(name, monkeypatch):
+    problem = make_problem(name, 5)
+    monkeypatch.setattr(type(problem), "fixed_length", True)  # whether all are done cannot be asked there
+    monkeypatch.setattr(memory, "free_memory", lambda *_: 10**9)
+    monkeypatch.setattr(attention_model, "products", lambda *_: nullcontext())
+    instance = map_arrays(lambda x: torch.as_tensor(x).to("meta"), problem.generate(np.random.default_rng(0), 3))
+    model = AttentionModel(FEATURES[name], TINY).to("meta")
+    optimizers = make_optimizers(model, "muon", 1e-3)
+    with RefusesToMix():
+        loss, _ = Reinforce(model, SharedBaseline(problem, 2))(problem, instance, greedy_choice)
+        loss.backward()
+        for optimizer in optimizers.values():
+            optimizer.step()
+        several = Decoding(2, force_starts=True) if problem.any_first_node else Decoding(symmetries=2)
+        found = solve(model, problem, instance, several)
+    assert found.actions.device.type == "meta"

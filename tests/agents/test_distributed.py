@@ -1,0 +1,156 @@
+"""Two processes on one machine, as torchrun starts them, against one process with both halves of each batch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import am_reinforce
+from am_reinforce import Args
+from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
+from routing_agents import checkpoint, distributed
+from routing_agents.attention.model import ModelConfig
+from routing_gym.arrays import concatenate
+from trainer import Trainer
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+
+class BothHalves(Trainer):
+    """Plays the parts of two processes in one."""
+
+    def draw(self, problem):
+        halves = []
+        for rank in (0, 1):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(distributed, "rank", lambda rank=rank: rank)
+                patch.setattr(distributed, "world_size", lambda: 2)
+                halves.append(super().draw(problem))
+        instances, choices = zip(*halves, strict=True)
+
+        def choose(logits):
+            parts = zip(choices, logits.chunk(2), strict=True)
+            return torch.cat([choice(part) for choice, part in parts])
+
+        return concatenate(list(instances)), choose
+
+
+@pytest.mark.parametrize("baseline", ["rollout", "critic"])
+def test_two_processes_equal_one_with_both_halves(tmp_path, monkeypatch, baseline):
+    """Three epochs with instance normalisation, which does not look across instances."""
+    model = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16, normalization="instance")
+    args = replace(
+        TINY,
+        env_id="routing/CVRP-10",
+        baseline=baseline,
+        model=model,
+        learning_rate=1e-3,
+        precision="float32",
+        epochs=3,
+        batch_size=16,
+    )
+    monkeypatch.setattr(am_reinforce, "Trainer", BothHalves)
+    one = am_reinforce.main(replace(args, runs=tmp_path, name="one"))
+    command = [*TORCHRUN, AGENTS / "am_reinforce.py", "--env-id", args.env_id, "--baseline", baseline, "--epochs", "3"]
+    command += ["--steps-per-epoch", "3", "--batch-size", "16", "--learning-rate", "1e-3", "--baseline-size", "32"]
+    command += ["--held-out", "16", "--precision", "float32", "--normalization", "instance", "--num-layers", "1"]
+    command += [
+        "--embed-dim",
+        "16",
+        "--num-heads",
+        "4",
+        "--feed-forward-dim",
+        "16",
+        "--runs",
+        tmp_path,
+        "--name",
+        "two",
+    ]
+    with start(command) as process:
+        output = process.stdout.read()
+    assert process.returncode == 0, output
+    expected, _ = checkpoint.load(one / "last.safetensors")
+    found, header = checkpoint.load(tmp_path / "two" / "last.safetensors")
+    assert header["processes"] == 2
+    assert expected.keys() == found.keys()
+    for key in expected:
+        # Instance normalisation cancels a bias: its gradient is rounding noise, which Adam blows up, as it does
+        # some of the critic's; what the critic predicts is in the log.
+        if key.endswith("contract.bias") or key.startswith(("baseline.critic", "baseline.optimizer")):
+            continue
+        torch.testing.assert_close(
+            found[key], expected[key], rtol=0, atol=5e-4, msg=lambda text, key=key: f"{key}: {text}"
+        )
+    for row, other in zip(logged(one), logged(tmp_path / "two"), strict=True):
+        assert other == pytest.approx(row, rel=1e-4)
+    with pytest.raises(checkpoint.CheckpointError, match="2 processes, resumed with 1; start it by torchrun"):
+        am_reinforce.main(Args(resume=tmp_path / "two"))
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the second process in /proc, which is Linux's")
+def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
+    command = [*TORCHRUN, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "40", "--runs", tmp_path]
+    with start(command) as process:
+        wait_for_epoch(process, 2)
+        os.kill(find_second(process.pid), signal.SIGKILL)
+        rest = process.stdout.read()
+    assert process.returncode != 0
+    assert "another process of the run is gone; the checkpoint of epoch" in rest
+    assert f"Go on with: python agents/am_reinforce.py --resume {tmp_path / 'run'}" in rest
+    with start([sys.executable, AGENTS / "am_reinforce.py", "--resume", tmp_path / "run"]) as process:
+        rest = process.stdout.read()
+    assert process.returncode == 0, rest
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 200
+
+
+STARVED = """
+# Starves the threads of the connection, so that they still hold a tensor when the process ends.
+import os, runpy, sys
+from pathlib import Path
+from routing_agents import distributed
+any_of = distributed.any_of
+def starve(flag):
+    core = {min(os.sched_getaffinity(0))}
+    for thread in map(int, os.listdir("/proc/self/task")):
+        os.sched_setaffinity(thread, core)
+        if thread != os.getpid():
+            os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    return any_of(flag)
+if os.environ["RANK"] == "1":  # which has nothing to report at the end
+    distributed.any_of = starve
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="starves threads by Linux's SCHED_IDLE")
+def test_a_run_ends_well_on_a_busy_machine(tmp_path):
+    """PyTorch aborts a process whose connection lets go of a tensor while Python shuts down."""
+    script = tmp_path / "starved.py"
+    script.write_text(STARVED)
+    with start([*TORCHRUN, script, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "1", "--runs", tmp_path]) as process:
+        output = process.stdout.read()
+    assert process.returncode == 0, output
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_two_processes_do_not_share_a_cuda_device(monkeypatch, device):
+    """NCCL refuses that, from deep inside."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for name, value in {"TORCHELASTIC_RUN_ID": "run", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="each of the 2 processes on this machine needs a CUDA device of its own"):
+        distributed.start(device)
+
+
+def find_second(launcher: int) -> int:
+    """Return the process of rank 1 among the children of torchrun."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    (second,) = [child for child in children if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()]
+    return int(second)

@@ -1,0 +1,187 @@
+"""The evaluation command: what it compares, writes and refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import evaluate
+import solve
+from evaluate import Args
+from helpers import SQUARE
+from routing_agents import checkpoint
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_gym.data import save_npz
+from routing_gym.problems import TSP, make_problem
+from routing_gym.solvers import HeldKarp
+
+ORIENTEERING = """NAME : ring
+TYPE : OP
+DIMENSION : 6
+COST_LIMIT : 250
+EDGE_WEIGHT_TYPE : EUC_2D
+NODE_COORD_SECTION
+1 0 0
+2 50 0
+3 100 20
+4 80 70
+5 40 90
+6 10 40
+NODE_SCORE_SECTION
+1 0
+2 300
+3 500
+4 200
+5 400
+6 100
+DEPOT_SECTION
+1
+-1
+EOF
+"""
+
+
+@pytest.fixture
+def model_path(tmp_path):
+    """A small untrained model for TSP."""
+    model = AttentionModel(
+        FEATURES["TSP"],
+        ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
+        torch.Generator().manual_seed(1),
+    )
+    path = tmp_path / "tsp.safetensors"
+    checkpoint.save(path, checkpoint.prefixed("model", model.state_dict()), checkpoint.describe(TSP(8), model))
+    return path
+
+
+@pytest.fixture
+def args(tmp_path, model_path):
+    methods = ("held-karp", "nearest-neighbour", f"{model_path}:num_tours=20,sample=true", f"{model_path}:beam=3")
+    return Args("random/TSP-8", methods, size=12, seed=3, workers=1, cache=tmp_path / "cache", out=tmp_path / "out")
+
+
+def test_one_table_of_solvers_and_models(args):
+    """The optimum has gap 0 and wins everywhere; its mean is that of the solver called by hand; nothing beats it."""
+    table = evaluate.main(args)
+    problem = make_problem("TSP", 8)
+    optimum = HeldKarp().solve(problem, problem.generate(np.random.default_rng(3), 12)).cost.mean()
+    names = ["held-karp", "nearest-neighbour", "tsp:num_tours=20,sample=true", "tsp:beam=3"]
+    assert [row.method for row in table.rows] == names
+    assert table.rows[0].mean.value == pytest.approx(optimum)
+    assert table.rows[0].gap.value == 0
+    assert table.rows[0].wins == 12
+    assert all(row.gap.value >= 0 for row in table.rows)
+    with (args.out / "table.csv").open() as file:
+        assert [row["method"] for row in csv.DictReader(file)] == names
+    assert json.loads((args.out / "table.json").read_text())["about"]["instances"] == "random/TSP-8"
+    assert "| held-karp |" in (args.out / "table.md").read_text()
+    assert (args.out / "gap.png").stat().st_size > 0
+
+
+def test_labels():
+    """Paths shrink to the names of runs and files, unless two would then be called the same."""
+    methods = ("fast-tsp:time_limit=1", "runs/a/best.safetensors", "runs/a:beam=2", "runs/b", "old/b")
+    assert evaluate.labels(methods) == ["fast-tsp:time_limit=1", "a", "a:beam=2", "runs/b", "old/b"]
+
+
+def test_same_seed_same_table(args):
+    first, second = ([row.mean for row in evaluate.main(args).rows] for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("source", ["npz", "paper", "file"])
+def test_sources_of_instances(tmp_path, source):
+    if source == "npz":
+        problem = make_problem("TSP", 6)
+        save_npz(tmp_path / "six.npz", problem, problem.generate(np.random.default_rng(0), 5))
+        name, expected = str(tmp_path / "six.npz"), 4
+    elif source == "paper":
+        name, expected = "paper/TSP-20", 4
+    else:
+        triangle = (
+            "TYPE : TSP\nDIMENSION : 3\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 3 0\n3 0 4\nEOF\n"
+        )
+        (tmp_path / "triangle.tsp").write_text(triangle)
+        name, expected = str(tmp_path / "triangle.tsp"), 1
+    table = evaluate.main(Args(name, ("nearest-neighbour",), size=4, cache=tmp_path / "cache"))
+    assert table.num_instances == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": ()}, "name at least one method"),
+        ({"size": 0}, "--size must be at least 1, got 0"),
+        ({"instances": "TSP-8"}, "no file TSP-8; for a test set write paper/ID or random/ID"),
+        ({"methods": ("magic",)}, "'magic' is neither a solver .* nor a checkpoint's path"),
+        ({"methods": ("held-karp",), "reference": "other"}, "--reference 'other' must be one of the methods"),
+        ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20"),
+        ({"instances": "paper/TSP-21"}, "20, 50 or 100"),
+        ({"instances": "random/XYZ-8"}, "unknown problem 'XYZ'"),
+        ({"instances": "random/CVRP-8", "methods": ("fast-tsp",)}, "fast-tsp does not solve CVRP"),
+        ({"methods": ("{model}:beam",)}, "'beam' has no value"),
+        ({"methods": ("{model}:width=3",)}, "no setting width; a model has num_tours"),
+        ({"methods": ("{model}:num_tours=3",)}, "greedy tours from one start are the same"),
+        ({"methods": ("{model}:sample=False",)}, "sample=False': sample must be true or false, got 'False'"),
+        ({"methods": ("{model}:num_tours=many",)}, "num_tours must be an integer, got 'many'"),
+        ({"methods": ("{model}:symmetries=true",)}, "symmetries must be an integer, got True"),
+        ({"methods": ("{model}:sample=true,temperature=warm",)}, "temperature must be a number, got 'warm'"),
+        ({"methods": ("{model}:beam=1.5",)}, "beam must be an integer of at least 1, got 1.5"),
+        ({"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")}, "9 starts asked of 8 nodes"),
+        (
+            {"instances": "random/OP-8", "methods": ("trained:num_tours=2,force_starts=true",)},
+            "force_starts: the first node of a tour matters in OP; sample instead",
+        ),
+        ({"instances": "random/CVRP-8", "methods": ("{model}",)}, "was trained on TSP; the instances are CVRP"),
+    ],
+)
+def test_refused_before_any_work(args, model_path, changes, message):
+    if "methods" in changes:
+        changes["methods"] = tuple(text.replace("{model}", str(model_path)) for text in changes["methods"])
+    with pytest.raises(ValueError, match=message):
+        evaluate.main(Args(**{**vars(args), **changes}))
+    assert not Path(args.out).exists()
+
+
+def test_prizes_of_files_are_scaled_for_the_model(tmp_path):
+    """Both scripts show the model of OP prizes of at most 1, as in training, and so find the same tour."""
+    (tmp_path / "ring.oplib").write_text(ORIENTEERING)
+    table = evaluate.main(Args(str(tmp_path / "ring.oplib"), ("trained",)))
+    (solved,) = solve.main(solve.Args((tmp_path / "ring.oplib",), decoding="greedy", out=tmp_path / "out"))
+    assert table.rows[0].mean.value == solved.cost > 0
+    assert "depot's score, not counted 0" in table.title
+
+
+def test_the_unit_of_lengths_is_named(tmp_path):
+    """The box around a square of 10 x 10; solve.py gives the file's own integers."""
+    (tmp_path / "square.tsp").write_text(SQUARE)
+    table = evaluate.main(Args(str(tmp_path / "square.tsp"), ("trained",)))
+    (solved,) = solve.main(solve.Args((tmp_path / "square.tsp",), decoding="greedy", out=tmp_path / "out"))
+    assert "unit of length 10" in table.title
+    assert table.rows[0].mean.value * 10 == solved.cost
+
+
+def test_a_choice_among_tours_is_a_bound_where_prizes_show_on_the_way():
+    methods = ("trained", "trained:num_tours=3,sample=true", "trained:symmetries=2", "trained:beam=2", "trained:beam=1")
+    for name, bounds in (("PCTSP", 0), ("SPCTSP", 3)):
+        rows = evaluate.main(Args(f"random/{name}-10", methods, size=4)).rows
+        assert [row.is_bound for row in rows] == [False, *[bounds > 0] * 3, False]
+
+
+def test_names_with_markup(args, model_path):
+    """A terminal's markup and a plot's mathematics in names are shown as they are."""
+    path = model_path.with_name("a[b]$_$c.safetensors")
+    model_path.rename(path)
+    table = evaluate.main(Args(**{**vars(args), "methods": ("held-karp", str(path))}))
+    assert "a[b]$_$c" in table.text()
+
+
+def test_unknown_setting_of_a_solver(args):
+    with pytest.raises(TypeError, match="fast-tsp has no setting speed; it has time_limit"):
+        evaluate.main(Args(**{**vars(args), "methods": ("fast-tsp:speed=9",)}))

@@ -1,0 +1,292 @@
+"""Decoding in chunks: the same tours, in the memory that is free, or a clear error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import large_instances
+from large_instances import Case
+from routing_agents.attention import decoding, memory
+from routing_agents.attention.decoding import GREEDY, Decoding, solve
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.memory import HEAP, WORKSPACE, Footprint, chunk_size, footprint, free_memory
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.attention.search import beam_search
+from routing_gym.arrays import to_backend
+from routing_gym.problems import PROBLEMS, TSPInstance, make_problem
+
+CPU = torch.device("cpu")
+SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
+on_linux = pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="reads /proc")
+
+
+def small(name: str, num_nodes: int = 7, batch_size: int = 6):
+    problem = make_problem(name, num_nodes)
+    instance = to_backend(problem.generate(np.random.default_rng(3), batch_size), "torch")
+    return problem, instance, AttentionModel(FEATURES[name], SMALL, torch.Generator().manual_seed(5))
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """Return a function that says how many bytes there seem to be free."""
+    return lambda number: monkeypatch.setattr(memory, "free_memory", lambda device: number)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("batch_size", [1, 3, 9])
+def test_chunks_change_nothing(name, batch_size):
+    """Chunks of one tour, of a part of an instance's five tours, and of one instance with all five."""
+    problem, instance, model = small(name)
+    ways = [GREEDY, Decoding(symmetries=8)]
+    if problem.any_first_node:
+        ways += [Decoding(5, force_starts=True), Decoding(5, force_starts=True, symmetries=2)]
+    for way in ways:
+        whole = solve(model, problem, instance, way, batch_size=1000)
+        chunked = solve(model, problem, instance, way, batch_size=batch_size)
+        torch.testing.assert_close(chunked.cost, whole.cost)
+        assert torch.equal(chunked.actions, whole.actions)
+
+
+def test_tours_decoded_apart_share_one_encoding(monkeypatch):
+    """Seven tours of each of six instances, three at a time: 3, 3 and 1 of them from each of six encodings."""
+    problem, instance, model = small("TSP")
+    decode, encode, encodings, played = decoding.decode, model.encode, [], []
+
+    def encode_once_more(observation):
+        encodings.append(encode(observation))
+        return encodings[-1]
+
+    def decode_part(model, problem, instance, encoding, choose, num_tours, *args, **settings):
+        played.append(([one is encoding for one in encodings].index(True), num_tours))
+        return decode(model, problem, instance, encoding, choose, num_tours, *args, **settings)
+
+    monkeypatch.setattr(model, "encode", encode_once_more)
+    monkeypatch.setattr(decoding, "decode", decode_part)
+    solve(model, problem, instance, Decoding(7, sample=True), torch.Generator().manual_seed(1), batch_size=3)
+    assert played == [(row, num_tours) for row in range(6) for num_tours in (3, 3, 1)]
+
+
+def test_footprint_by_hand():
+    """TSP-7 with d = 16, hidden 32 and two context nodes, in numbers of 4 bytes.
+
+    Encoder: per node the larger of 6 x 16 + 2 x 32 = 160 in a layer and (1 + 2 x 5) x 16 = 176 after it.
+    Encoding: five projections, 7 x 5 x 16. A tour: two states (three int64 and seven bool: 31 bytes
+    each), six numbers per node, eight of size d, and seven int64 actions. A copy: seven points.
+    """
+    problem, instance, model = small("TSP")
+    expected = Footprint(
+        encoder=4 * 7 * 176, encoding=4 * 7 * 80, tour=2 * 31 + 4 * 7 * 6 + 4 * 8 * 16 + 8 * 7, copy=56
+    )
+    assert footprint(model, problem, instance) == expected
+    assert expected.peak(2, 1) == WORKSPACE + HEAP * 2 * 4 * 7 * 176
+    assert expected.peak(2, 10) == WORKSPACE + HEAP * 2 * (4 * 7 * 80 + 10 * (798 + 56))
+
+
+def test_distances_count_where_they_are_copied():
+    """(7, 7) float32 distances: 196 bytes for each of several tours; a single tour copies nothing."""
+    problem, instance, model = small("TSP")
+    exact = TSPInstance(instance.coords, torch.zeros(6, 7, 7))
+    with_distances, without = footprint(model, problem, exact), footprint(model, problem, instance)
+    assert with_distances == replace(without, copy=without.copy + 196)
+    assert with_distances.peak(3, 1) == without.peak(3, 1)
+
+
+@pytest.mark.parametrize(
+    ("num_tours", "budget", "expected"),
+    [
+        (1, 140, (6, 1)),  # 20 + 2 x 6 x 10
+        (1, 139, (5, 1)),
+        (1, 20, (1, 1)),  # needs 40, more than half of what is free but not more than all
+        (5, 76, (2, 5)),  # 20 + 2 x 2 x (4 + 5 x 2)
+        (5, 75, (1, 5)),
+        (5, 47, (1, 4)),  # a part of the tours: 20 + 2 x (4 + 4 x 2) = 44
+        (5, 20, (1, 1)),
+    ],
+)
+def test_as_many_as_fit_into_half_of_what_is_free(free, monkeypatch, num_tours, budget, expected):
+    """Millions of bytes: an instance 10 while encoded, then 4, and 2 for each of several tours."""
+    monkeypatch.setattr(memory, "footprint", lambda *args: Footprint(10**7, 4 * 10**6, 10**6, 10**6))
+    free(2 * budget * 10**6)
+    problem, instance, model = small("TSP")
+    assert chunk_size(model, problem, instance, num_tours, None) == expected
+
+
+def test_never_more_than_1024_tours(free):
+    free(10**15)
+    problem, instance, model = small("TSP", batch_size=2000)
+    assert chunk_size(model, problem, instance, 1, None) == (1024, 1)
+    assert chunk_size(model, problem, instance, 100, None) == (10, 100)
+    assert chunk_size(model, problem, instance, 1280, None) == (1, 1024)
+    assert chunk_size(model, problem, instance, 1280, None, together=True) == (1, 1280)
+
+
+def test_too_little_memory_is_said_before_any_work(free):
+    problem, instance, model = small("TSP")
+    model.encode = None  # any use would raise TypeError
+    free(WORKSPACE)
+    with pytest.raises(MemoryError, match="TSP with 7 nodes: decoding 1 tour .* 0.02 GB .* set the batch size to 1"):
+        solve(model, problem, instance)
+    with pytest.raises(MemoryError, match="decoding 3 tours at a time"):
+        beam_search(model, problem, instance, 3)
+
+
+def test_a_batch_size_overrides_the_choice(free):
+    problem, instance, model = small("TSP")
+    free(0)
+    assert solve(model, problem, instance, batch_size=2).cost.isfinite().all()
+    assert beam_search(model, problem, instance, 3, batch_size=2).cost.isfinite().all()
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        solve(model, problem, instance, batch_size=0)
+
+
+def fake_system(root: Path, files: dict[str, str]) -> Path:
+    """Lay out a Linux with 8 GB available; `files` adds to it or replaces parts."""
+    standard = {
+        "proc/meminfo": "MemTotal: 9000000 kB\nMemAvailable:    8000000 kB\n",
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/statm": "1000 500 0 0 0 0 0\n",
+    }
+    for name, text in {**standard, **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_free_memory_of_a_plain_system(tmp_path):
+    """8,000,000 kB of 1,024 bytes."""
+    assert free_memory(CPU, fake_system(tmp_path, {})) == 8_192_000_000
+
+
+def test_free_memory_in_a_group_of_version_2(tmp_path):
+    """The parent's limit 2 GB, of which 1.5 are used and 0.4 of these are cached files: 0.9 are left."""
+    group = "sys/fs/cgroup/batch"
+    files = {
+        "proc/self/cgroup": "0::/batch/job\n",
+        f"{group}/memory.max": "2000000000\n",
+        f"{group}/memory.current": "1500000000\n",
+        f"{group}/memory.stat": "anon 1\ninactive_file 400000000\n",
+        f"{group}/job/memory.max": "max\n",
+    }
+    assert free_memory(CPU, fake_system(tmp_path, files)) == 900_000_000
+
+
+def test_free_memory_in_a_container_of_version_1(tmp_path):
+    """The group's path is the host's; the container sees its own group at the top."""
+    group = "sys/fs/cgroup/memory"
+    files = {
+        "proc/self/cgroup": "9:name=systemd:/\n4:cpu,memory:/docker/12ab\n0::/\n",
+        f"{group}/memory.limit_in_bytes": "1000000000\n",
+        f"{group}/memory.usage_in_bytes": "300000000\n",
+        f"{group}/memory.stat": "inactive_file 7\ntotal_inactive_file 100000000\n",
+    }
+    assert free_memory(CPU, fake_system(tmp_path, files)) == 800_000_000
+
+
+@on_linux
+def test_free_memory_under_ulimit(tmp_path, monkeypatch):
+    """`ulimit -v` of 64 MB, of which 1,000 pages are taken."""
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (64_000_000, resource.RLIM_INFINITY))
+    assert free_memory(CPU, fake_system(tmp_path, {})) == 64_000_000 - 1000 * resource.getpagesize()
+
+
+def test_free_memory_elsewhere(tmp_path):
+    assert free_memory(CPU, tmp_path) == 4 * 10**9
+
+
+def test_free_memory_of_a_gpu(monkeypatch):
+    """1 GB that nobody has, and 2 of the 5 GB that torch holds."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 8 * 10**9))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 5 * 10**9)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 3 * 10**9)
+    assert free_memory(torch.device("cuda")) == 3 * 10**9
+
+
+@on_linux
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("TSP", 50, 256),  # encoding takes most
+        Case("SDVRP", 50, 256),
+        Case("OP", 200, decoding=Decoding(1000, sample=True)),  # the tours take most
+    ],
+    ids=lambda case: f"{case.problem}-{case.decoding.num_tours}",
+)
+def test_estimate_is_above_the_measured_peak(case):
+    """A refusal must be right, and a chunk that is chosen must fit; see `Footprint.peak`."""
+    row = large_instances.measure_apart(case)
+    used = row["peak_bytes"] - row["before_bytes"]
+    assert used < row["estimated_bytes"] < 2.5 * used
+
+
+@on_linux
+@pytest.mark.parametrize("case", [Case("TSP", 2000), Case("TSP", 300, decoding=Decoding(300, force_starts=True))])
+def test_memory_grows_with_the_nodes_not_with_their_square(case):
+    """At most 60 MB. The scores of all pairs of 2,000 nodes would take 8 heads x 4 bytes x A^2 = 128 MB; logits of
+    300 tours and nodes, kept at each of 300 steps, 4 x 300^3 bytes = 108 MB."""
+    row = large_instances.measure_apart(case)
+    assert row["peak_bytes"] - row["before_bytes"] < 60 * 10**6
+
+
+@on_linux
+def test_figures(tmp_path):
+    args = large_instances.Args(
+        ("TSP",), (5,), batch=3, batch_nodes=5, out=tmp_path / "figures.json", plot=tmp_path / "plot.png"
+    )
+    rows = large_instances.main(args)
+    assert json.loads(args.out.read_text())["rows"] == rows
+    assert [(row["num_nodes"], row["num_instances"], row["steps"]) for row in rows] == [
+        (5, 1, 5),
+        (5, 3, 5),
+    ]
+    assert args.plot.read_bytes().startswith(b"\x89PNG")
+
+
+UNDER_ULIMIT = """
+import resource
+import numpy as np, torch
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.memory import chunk_size
+from routing_gym.arrays import to_backend
+from routing_gym.problems import make_problem
+
+torch.set_num_threads(1)
+problem = make_problem("TSP", 500)
+instance = to_backend(problem.generate(np.random.default_rng(1), 256), "torch")
+model = AttentionModel(FEATURES["TSP"], ModelConfig(num_layers=1), torch.Generator().manual_seed(1)).eval()
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 400 * 10**6
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+with torch.no_grad():
+    try:
+        model.encode(problem.observe_static(instance))
+    except RuntimeError as error:
+        print("all at once:", "allocate memory" in str(error))
+    chunk = chunk_size(model, problem, instance, 1, None)[0]
+    model.encode(problem.observe_static(problem.instance_type(instance.coords[:chunk])))
+    print("chunk:", 1 <= chunk < 64)
+"""
+
+
+@on_linux
+def test_a_chunk_fits_where_the_whole_does_not():
+    """256 instances of 500 nodes take 0.9 GB; under a limit of 0.4 GB more than the process has, a chunk does."""
+    found = subprocess.run(
+        [sys.executable, "-c", UNDER_ULIMIT],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.splitlines() == ["all at once: True", "chunk: True"]

@@ -1,0 +1,77 @@
+"""What several test modules share: folders, a run of seconds, processes, instance files."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from am_reinforce import Args
+from routing_agents.attention.model import ModelConfig
+
+ROOT = Path(__file__).parents[1]
+AGENTS, BENCHMARKS = ROOT / "agents", ROOT / "benchmarks"
+SHARED = ROOT.parent / "shared"  # real instance files and the original weights, where a session has them
+
+TINY = Args(
+    env_id="routing/TSP-10",
+    epochs=4,
+    steps_per_epoch=3,
+    batch_size=8,
+    learning_rate=1e-2,
+    baseline_size=32,
+    held_out=16,
+    num_starts=4,
+    model=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
+    threads=1,
+)
+TIMING = {"instances_per_second"}  # the one thing in the log that no two runs share
+SMALL = ["--env-id", "routing/TSP-10", "--batch-size", "8", "--steps-per-epoch", "5", "--held-out", "8"]
+SMALL += ["--baseline-size", "8", "--embed-dim", "16", "--threads", "1", "--name", "run"]  # for a process of its own
+
+SQUARE = """NAME : square
+TYPE : TSP
+DIMENSION : 4
+EDGE_WEIGHT_TYPE : EUC_2D
+NODE_COORD_SECTION
+1 0 0
+2 10 0
+3 10 10
+4 0 10
+EOF
+"""
+# A rectangle of 30 x 40 (diagonal 50) in an odd layout: depot 3, nodes out of order, tabs, blanks, CRLF, no EOF.
+CVRP_TEXT = (
+    "NAME :\tsquare\t\r\nCOMMENT: one\r\nCOMMENT : two\r\n  TYPE : CVRP\r\nDIMENSION: 4\r\n"
+    "EDGE_WEIGHT_TYPE : EUC_2D \r\nCAPACITY : 5\r\nNODE_COORD_SECTION\t\r\n2\t0\t4.0e1\r\n 1 0 0\r\n"
+    "3 30 40.0\r\n4 3e+01 0\r\n\r\nDEMAND_SECTION\r\n1 2\r\n2 3\r\n3 0\r\n4 5 \r\nDEPOT_SECTION\r\n\t3\r\n -1\r\n"
+)
+OP_TEXT = (
+    "NAME : line\nTYPE : OP\nDIMENSION : 3\nCOST_LIMIT : 20\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
+    "1 0 0\n2 10 0\n3 11 0\nNODE_SCORE_SECTION\n1 7\n2 5\n3 6\nDEPOT_SECTION\n1\n-1\nEOF\n"
+)
+TSP_TEXT = (
+    "NAME : square\nTYPE : TSP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
+    "1 0 0\n2 3 4\n3 0 4\n4 3 0\nEOF\n"
+)
+TOUR = "TYPE : TOUR\nDIMENSION : 4\nTOUR_SECTION\n1 2\n3\n4\n-1\n-1\nEOF\n"
+ROUTES = "Route #1: 0 1\nroute 2 : 3\n\ncost 200\n"
+SEQUENCE = "TYPE : OP\nROUTE_NODES : 2\nROUTE_SCORE : 12\nROUTE_COST : 20\nNODE_SEQUENCE_SECTION\n1\n2\n-1\nEOF\n"
+
+
+def start(command: list) -> subprocess.Popen:
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def wait_for_epoch(process: subprocess.Popen, epoch: int) -> None:
+    for line in process.stdout:
+        if line.split()[:1] == [str(epoch)]:  # its row of the table
+            return
+    pytest.fail(f"the run ended with status {process.wait()} before epoch {epoch}")
+
+
+def logged(folder: Path) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key not in TIMING} for line in lines]
