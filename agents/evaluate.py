@@ -7,7 +7,7 @@
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB,
 CVRPLIB or OPLib file or an .npz. Costs are the environment's: lengths of a file are in a unit that the table names
 (solve.py gives the file's own integers). Methods: the name of a classical solver, the path of a run or checkpoint, or
-`trained` for the weights in agents/weights, each with settings after a colon. Gaps refer to the first method, or
+`trained` for the weights in agents/routing_agents/weights, each with settings after a colon. Gaps refer to the first method, or
 to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes. Solved
 instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
 """
@@ -59,7 +59,7 @@ class Args:
     """paper/ID, random/ID with an ID such as TSP-20, or a file."""
     methods: tyro.conf.Positional[tuple[str, ...]] = (TRAINED,)
     """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; `trained`
-    stands for the weights in agents/weights for the problem and the nearest size."""
+    stands for the weights in agents/routing_agents/weights for the problem and the nearest size."""
     reference: str = ""
     """The method that gaps refer to; by default the first."""
     size: int = 1000

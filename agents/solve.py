@@ -1,6 +1,6 @@
 """Solve instances from files with a trained model.
 
-    python agents/solve.py berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib      # with the weights in agents/weights
+    python agents/solve.py berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib      # with the weights in agents/routing_agents/weights
     python agents/solve.py --checkpoint runs/NAME berlin52.tsp
 
 Prints the cost in the file's own integers, the best known one where it lies beside the file, and the
@@ -39,7 +39,7 @@ class Args:
     files: tyro.conf.Positional[tuple[Path, ...]]
     """TSPLIB .tsp, CVRPLIB .vrp or OPLib .oplib files."""
     checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
-    """The folder of a run, or a checkpoint in it; by default the weights in agents/weights for the file's problem
+    """The folder of a run, or a checkpoint in it; by default the weights in agents/routing_agents/weights for the file's problem
     and the nearest size."""
     decoding: Literal["greedy", "starts", "sampling"] = "starts"
     """One greedy tour; greedy tours from many first nodes (sampled tours where the first node matters);
