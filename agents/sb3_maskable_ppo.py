@@ -29,10 +29,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from routing_agents.argument_checks import check_at_least, check_positive
 from routing_agents.attention.model import ModelConfig
 from routing_agents.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
-from routing_agents.stop_request import StopRequest
+from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, StopRequest, check_at_least, check_positive, stream
 from routing_agents.tuning import keep_freed_memory
 from routing_gym.data.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -40,7 +39,6 @@ from routing_gym.problem import Problem
 from routing_gym.rollout import Policy, rollout
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import NearestNeighbour
-from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream
 
 try:
     from sb3_contrib import MaskablePPO

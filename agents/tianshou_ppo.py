@@ -19,9 +19,9 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from routing_agents.argument_checks import check_at_least, check_positive
 from routing_agents.attention.actor_critic import SMALL, ActorCritic, mean_costs
 from routing_agents.attention.model import ModelConfig
+from routing_agents.runs import check_at_least, check_positive
 from routing_gym.integrations.tianshou import MaskedVectorEnv
 
 from tianshou.algorithm import PPO  # isort: skip  # the line above says what to install where it is missing

@@ -26,9 +26,9 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 import routing_gym  # noqa: F401  (registers the ids)
-from routing_agents.argument_checks import check_at_least, check_positive
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.runs import check_at_least, check_positive
 from routing_gym.integrations.torchrl import RoutingTensorDictEnv
 
 MODEL = ModelConfig(  # small, and without batch norm, which would see another batch when it plays than when it learns

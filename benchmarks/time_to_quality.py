@@ -30,9 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hardware import describe_machine
-from routing_agents.reference import reference_cost
+from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, reference_cost, stream
 from routing_gym.arrays import to_backend
-from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream
 
 ROOT = Path(__file__).parents[1]
 

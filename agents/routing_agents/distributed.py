@@ -19,6 +19,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main as torchrun
 
+from routing_agents import checkpoint, runs
 from routing_agents.attention.decoding import solve
 from routing_agents.attention.model import AttentionModel
 from routing_gym.arrays import select
@@ -34,6 +35,25 @@ class ProcessLostError(RuntimeError):
 def launched() -> bool:
     """Say whether `torchrun` started this process."""
     return dist.is_torchelastic_launched()
+
+
+def choose_processes(args: Any) -> int:
+    """Return how many processes to start: as many as the run had that is resumed, or as `--processes` says.
+
+    Raises:
+        CheckpointError: The run's checkpoint is damaged.
+    """
+    if args.resume is not None:
+        path = args.resume / runs.LAST
+        processes = checkpoint.load(path)[1].get("processes", 1) if path.is_file() else 1
+        if type(processes) is not int or not 1 <= processes <= runs.MOST_THREADS:
+            raise checkpoint.CheckpointError(
+                f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}"
+            )
+        return processes
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    several = runs.choose_device(args.device) == "cpu" and cores > 1 and args.batch_size % 2 == 0
+    return args.processes or (2 if several else 1)
 
 
 def launch(processes: int, script: str, arguments: list[str]) -> int:

@@ -11,7 +11,6 @@ from timing_worker import Job, serve
 
 from routing_agents.attention.decoding import solve
 from routing_agents.tuning import keep_freed_memory
-from trainer import Trainer
 
 
 def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
@@ -24,13 +23,13 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
         baseline="none" if greedy else job["task"],
         optimizer="adam",  # the paper's, and rl4co's
         precision=job["precision"],
-        num_starts=job["num_starts"],
+        num_tours=job["num_starts"],
         batch_size=batch_size,
         baseline_size=batch_size,
         held_out=batch_size,
         device=job["device"],
     )
-    trainer = Trainer(settings)
+    trainer = am_reinforce.Trainer(settings)
     trainer.baseline.end_epoch(trainer.model)  # ends the warm-up of the rollout baseline
 
     def decode() -> Any:

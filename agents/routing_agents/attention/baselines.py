@@ -21,10 +21,9 @@ from routing_agents import checkpoint, distributed
 from routing_agents.attention.decoding import solve
 from routing_agents.attention.memory import MOST_TOURS
 from routing_agents.attention.model import AttentionModel, Critic
+from routing_agents.runs import EVALUATION_STREAM, stream
 from routing_gym.arrays import to_backend
 from routing_gym.problem import Problem
-
-EVALUATION_STREAM = 2  # see trainer.stream
 
 
 class Baseline(ABC):
@@ -118,7 +117,7 @@ class RolloutBaseline(Baseline):
         self.frozen_cost = self.evaluate(self.frozen)
 
     def draw(self) -> None:
-        rng = np.random.default_rng((self.seed, EVALUATION_STREAM, self.redraws))
+        rng = stream(self.seed, EVALUATION_STREAM, self.redraws)
         device = next(self.frozen.parameters()).device
         self.instance = to_backend(self.problem.generate(rng, self.size), "torch", str(device))
 
@@ -201,7 +200,7 @@ class SharedBaseline(Baseline):
 
     def __init__(self, problem: Problem[Any, Any], num_tours: int, force_starts: bool = False) -> None:
         if num_tours < 2:
-            raise ValueError(f"the shared baseline compares tours of one instance: num_starts >= 2, got {num_tours}")
+            raise ValueError(f"the shared baseline compares tours of one instance: num_tours >= 2, got {num_tours}")
         self.num_tours = num_tours
         self.force_starts = force_starts and problem.any_first_node
         if self.force_starts and num_tours > problem.num_nodes:
