@@ -83,6 +83,29 @@ def map_arrays(function: Callable[..., Array], first: Batch, *others: Batch) -> 
     return dataclasses.replace(first, **changes)  # type: ignore[type-var]
 
 
+def any_array(batch: Any) -> Array:
+    """Return the first array of a dataclass, which tells the backend, device and batch size of all of them.
+
+    Raises:
+        ValueError: No field holds an array.
+    """
+    for field in dataclasses.fields(batch):
+        value = getattr(batch, field.name)
+        if value is not None:
+            return value
+    raise ValueError(f"{type(batch).__name__} holds no array; give at least one")
+
+
+def batch_size(batch: Any) -> int:
+    """Return the number of rows of a dataclass of arrays, such as an instance or a state."""
+    return int(any_array(batch).shape[0])
+
+
+def device_of(batch: Any) -> Any:
+    """Return the device of a dataclass of arrays: "cpu" for NumPy, a `torch.device` for torch."""
+    return device(any_array(batch))
+
+
 def select(batch: Batch, rows: Array) -> Batch:
     """Return the given rows (an index array or a slice) of every array of a dataclass."""
     return map_arrays(lambda x: x[rows], batch)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import concatenate, normalise, to_numpy
+from routing_gym.arrays import batch_size, concatenate, normalise, to_numpy
 from routing_gym.episodes import AnyProblem
 from routing_gym.problem import Problem
 from routing_gym.problems import PROBLEMS, make_problem
@@ -109,16 +109,15 @@ def check_instance(problem: AnyProblem, instance: Any, num_rows: int, source: st
     """
     if type(instance) is not problem.instance_type:
         expected, found = problem.instance_type.__name__, type(instance).__name__
-        fields = ", ".join(
-            field.name for field in dataclasses.fields(problem.instance_type) if field.name != "distances"
-        )
+        required = (f for f in dataclasses.fields(problem.instance_type) if f.default is dataclasses.MISSING)
+        fields = ", ".join(field.name for field in required)
         raise TypeError(
             f"{source}: expected a {expected}, got {found}; make one as routing_gym.{expected}({fields}), "
             "each array with a leading axis for the instances"
         )
     instance = normalise(instance)
     problem.validate(instance)
-    found_rows = len(instance.coords)
+    found_rows = batch_size(instance)
     if found_rows != num_rows:
         raise ValueError(f"{source}: expected exactly {num_rows} row{'s' * (num_rows > 1)}, got {found_rows}")
     return instance

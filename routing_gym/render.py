@@ -6,7 +6,8 @@ Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the
 customer that several trips serve has the first one's colour inside and the last one's around it.
 
 Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
-no line here. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
+no line here. Nodes without coordinates stand on a circle, in order; then only their neighbours tell a tale,
+no length does. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import Array, euclidean, map_arrays, to_numpy
+from routing_gym.arrays import Array, batch_size, euclidean, map_arrays, to_numpy
 from routing_gym.data.files import write_atomically
 from routing_gym.problem import Problem
 from routing_gym.problems.checks import as_tours
@@ -69,9 +70,9 @@ def draw(
     trips = split_trips(problem, actions, done)
     if axes is None:
         axes = new_figure().add_axes(AXES_BOX)
-    coords = instance.coords[0]
+    coords = positions(problem, instance)
     draw_trips(axes, coords, trips, problem.has_depot)
-    draw_nodes(axes, problem, instance, trips)
+    draw_nodes(axes, problem, instance, coords, trips)
     if not done and (actions or problem.has_depot):
         node = actions[-1] if actions else 0
         axes.plot(*coords[node], "o", ms=16, mfc="none", mec=DARK, ls="none", label="current", zorder=5)
@@ -157,9 +158,18 @@ def one_row(instance: Any) -> Any:
     Raises:
         ValueError: With the number of rows.
     """
-    if len(instance.coords) != 1:
-        raise ValueError(f"instance: expected one row, got {len(instance.coords)}; pick one with `select`")
+    num_rows = batch_size(instance)
+    if num_rows != 1:
+        raise ValueError(f"instance: expected one row, got {num_rows}; pick one with `select`")
     return map_arrays(to_numpy, instance)
+
+
+def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
+    """Say where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
+    if getattr(instance, "coords", None) is not None:
+        return np.asarray(instance.coords[0])
+    angle = np.linspace(0, 2 * np.pi, problem.num_actions, endpoint=False)
+    return (0.5 + 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
 
 
 def replay(problem: AnyProblem, instance: Any, tour: Array) -> tuple[list[int], float, bool]:
@@ -274,9 +284,10 @@ def draw_trips(axes: Axes, coords: Array, trips: list[Trip], has_depot: bool) ->
         axes.add_collection(LineCollection(parts, linewidths=widths, colors=colour, linestyles=[style], zorder=2))
 
 
-def draw_nodes(axes: Axes, problem: AnyProblem, instance: Any, trips: list[Trip]) -> None:
+def draw_nodes(
+    axes: Axes, problem: AnyProblem, instance: Any, coords: npt.NDArray[np.float32], trips: list[Trip]
+) -> None:
     """Draw the depot and the customers, sized by their demand or prize and coloured by their trips."""
-    coords = instance.coords[0]
     first_trip = np.full(len(coords), -1)
     last_trip = first_trip.copy()
     for number, trip in enumerate(trips):
@@ -287,7 +298,7 @@ def draw_nodes(axes: Axes, problem: AnyProblem, instance: Any, trips: list[Trip]
     inside, around = (np.array(COLOURS)[trip[visited] % len(COLOURS)] for trip in (first_trip, last_trip))
     if problem.has_depot:
         axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
-    sizes = node_sizes(axes, instance)
+    sizes = node_sizes(axes, instance, len(coords))
     edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
     x, y = coords[visited].T
     axes.scatter(x, y, s=sizes[visited], c=inside, edgecolors=around, linewidths=edge, zorder=3)
@@ -296,9 +307,8 @@ def draw_nodes(axes: Axes, problem: AnyProblem, instance: Any, trips: list[Trip]
         axes.scatter(x, y, s=sizes[unvisited], c="white", edgecolors=GREY, linewidths=edge, zorder=3, label="unvisited")
 
 
-def node_sizes(axes: Axes, instance: Any) -> npt.NDArray[np.float64]:
+def node_sizes(axes: Axes, instance: Any, num_nodes: int) -> npt.NDArray[np.float64]:
     """Return the marker area of every node in square points; where they differ, add examples to the legend."""
-    num_nodes = instance.coords.shape[1]
     largest = min(max(6000 / num_nodes, 12.0), 150.0)
     field = next((name for name in NODE_VALUES if hasattr(instance, name)), None)
     if field is None or len(np.unique(getattr(instance, field)[0, 1:])) < 2:

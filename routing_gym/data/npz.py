@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import Array, normalise
+from routing_gym.arrays import Array, batch_size, normalise
 from routing_gym.data.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.problem import Problem
 from routing_gym.problems import PROBLEMS, make_problem
@@ -42,7 +42,7 @@ def save_npz(path: str | Path, problem: Problem[Any, Any], instance: Any) -> Non
     arrays: dict[str, Any] = {key: value for key, value in vars(instance).items() if value is not None}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays, **{HEADER: np.array(json.dumps(header))})
-    check_length(buffer.getbuffer(), MAX_BYTES, len(instance.coords))
+    check_length(buffer.getbuffer(), MAX_BYTES, batch_size(instance))
     write_atomically(Path(path), buffer.getvalue())
 
 

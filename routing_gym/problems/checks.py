@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from routing_gym.arrays import Array, to_numpy
+from routing_gym.arrays import Array, any_array, device_of, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems.geometry import MAX_FLOAT
 
@@ -95,8 +95,8 @@ def check_field(
         raise InvalidInstance(f"{field}: {where} is {values[place]}, expected {bounds}{hint}")
 
 
-def check_nodes(instance: Any, num_actions: int) -> int:
-    """Check coordinates and, where given, distances; return the batch size.
+def check_nodes(instance: Any, num_actions: int) -> None:
+    """Check coordinates and, where given, distances.
 
     Raises:
         InvalidInstance: As `check_field`.
@@ -105,10 +105,18 @@ def check_nodes(instance: Any, num_actions: int) -> int:
         instance, "coords", (num_actions, 2), np.float32, 0.0, 1.0, "scale both axes into the unit square by one factor"
     )
     if instance.distances is not None:
-        check_field(instance, "distances", (num_actions, num_actions), np.float32, 0.0, MAX_FLOAT)
-        if np.diagonal(instance.distances, axis1=1, axis2=2).any():
-            raise InvalidInstance("distances: the way from a node to itself must be 0")
-    return int(instance.coords.shape[0])
+        check_distances(instance, num_actions)
+
+
+def check_distances(instance: Any, num_actions: int) -> None:
+    """Check the field `distances`; the way back may be of another length.
+
+    Raises:
+        InvalidInstance: As `check_field`, or a node that is away from itself.
+    """
+    check_field(instance, "distances", (num_actions, num_actions), np.float32, 0.0, MAX_FLOAT)
+    if np.diagonal(instance.distances, axis1=1, axis2=2).any():
+        raise InvalidInstance("distances: the way from a node to itself must be 0")
 
 
 def check_batch(instance: Any) -> None:
@@ -227,5 +235,4 @@ def tour_length(instance: Any, tours: IntArray, closed_at_depot: bool) -> npt.ND
 
 def like(values: npt.NDArray[np.float64], instance: Any) -> Array:
     """Bring a NumPy result to the backend and device of an instance."""
-    xp = array_namespace(instance.coords)
-    return xp.asarray(values, device=instance.coords.device)
+    return array_namespace(any_array(instance)).asarray(values, device=device_of(instance))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, gather, scatter, to_numpy
+from routing_gym.arrays import Array, batch_size, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems.checks import (
     IntArray,
@@ -162,7 +162,7 @@ class CVRP(VehicleRouting[CVRPState]):
         return 2 * self.num_nodes
 
     def initial(self, instance: CVRPInstance) -> CVRPState:
-        xp = array_namespace(instance.coords)
+        xp = array_namespace(instance.capacity)
         zero = xp.zeros_like(instance.capacity)
         return CVRPState(zero, zero, zero, xp.zeros(instance.demand.shape, dtype=xp.bool, device=device(zero)))
 
@@ -206,7 +206,7 @@ class CVRP(VehicleRouting[CVRPState]):
         return {"current_node": state.node, "free_capacity": free[:, None]}
 
     def objective(self, instance: CVRPInstance, actions: Array) -> Array:
-        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_loads(instance, tours)
         visited = check_each_once(tours, self.num_actions, depot=True)

@@ -42,10 +42,9 @@ def lengths_from(instance: Any, origin: Array) -> Array:
 
 def longest_leg(instance: Any) -> Array:
     """Bound every leg from above: the diagonal of the unit square, or the largest given distance."""
-    xp = array_namespace(instance.coords)
     if instance.distances is not None:
-        return xp.max(instance.distances, axis=(1, 2))
-    return xp.full_like(instance.coords[:, 0, 0], 2**0.5)
+        return array_namespace(instance.distances).max(instance.distances, axis=(1, 2))
+    return array_namespace(instance.coords).full_like(instance.coords[:, 0, 0], 2**0.5)
 
 
 def match_distances(batches: Sequence[Any]) -> list[Any]:

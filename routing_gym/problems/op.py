@@ -11,10 +11,10 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, gather, scatter, to_numpy
+from routing_gym.arrays import Array, any_array, batch_size, device_of, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -139,14 +139,12 @@ class OP(Problem[OPInstance, OPState]):
         check_depot_values(instance, "prize")
 
     def initial(self, instance: OPInstance) -> OPState:
-        xp = array_namespace(instance.coords)
-        where = device(instance.coords)
-        batch_size = instance.coords.shape[0]
-        depot = xp.zeros(batch_size, dtype=xp.int64, device=where)
+        xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
+        depot = xp.zeros(num_rows, dtype=xp.int64, device=where)
         return OPState(
             node=depot,
-            length=xp.zeros(batch_size, dtype=xp.float64, device=where),
-            returned=xp.zeros(batch_size, dtype=xp.bool, device=where),
+            length=xp.zeros(num_rows, dtype=xp.float64, device=where),
+            returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.prize.shape, dtype=xp.bool, device=where),
             to_depot=lengths_from(instance, depot) if instance.distances is None else instance.distances[:, :, 0],
         )
@@ -205,7 +203,7 @@ class OP(Problem[OPInstance, OPState]):
         return array_namespace(instance.max_length).zeros_like(instance.max_length)
 
     def objective(self, instance: OPInstance, actions: Array) -> Array:
-        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_single_trip(tours)
         check_each_once(tours, self.num_actions, depot=True)

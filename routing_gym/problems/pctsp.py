@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, gather, scatter, to_numpy
+from routing_gym.arrays import Array, any_array, batch_size, device_of, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -127,15 +127,14 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         check_depot_values(instance, "expected_prize", "penalty")
 
     def initial(self, instance: PCTSPInstance) -> PCTSPState:
-        xp = array_namespace(instance.coords)
-        batch_size, where = instance.coords.shape[0], device(instance.coords)
-        zero = xp.zeros(batch_size, dtype=xp.int64, device=where)
+        xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
+        zero = xp.zeros(num_rows, dtype=xp.int64, device=where)
         return PCTSPState(
             node=zero,
             num_visited=zero,
-            collected=xp.zeros(batch_size, dtype=xp.float64, device=where),
+            collected=xp.zeros(num_rows, dtype=xp.float64, device=where),
             unpaid=xp.sum(xp.astype(instance.penalty, xp.float64), axis=1),
-            returned=xp.zeros(batch_size, dtype=xp.bool, device=where),
+            returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.penalty.shape, dtype=xp.bool, device=where),
         )
 
@@ -197,7 +196,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         return longest_leg(instance) * self.num_actions + xp.sum(instance.penalty, axis=1)
 
     def objective(self, instance: PCTSPInstance, actions: Array) -> Array:
-        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_single_trip(tours)
         visited = check_each_once(tours, self.num_actions, depot=True)[:, 1:]

@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, gather, scatter, to_numpy
+from routing_gym.arrays import Array, batch_size, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import IntArray, as_tours, check_returns, like, tour_length
 from routing_gym.problems.cvrp import CVRPInstance, VehicleRouting, share
@@ -51,7 +51,7 @@ class SDVRP(VehicleRouting[SDVRPState]):
         return 2 * (self.num_nodes + self.num_nodes)
 
     def initial(self, instance: CVRPInstance) -> SDVRPState:
-        xp = array_namespace(instance.coords)
+        xp = array_namespace(instance.capacity)
         zero = xp.zeros_like(instance.capacity)
         return SDVRPState(zero, zero, xp.sum(instance.demand, axis=1), instance.demand)
 
@@ -103,7 +103,7 @@ class SDVRP(VehicleRouting[SDVRPState]):
         return spaces.Dict({**super().observation_space().spaces, "remaining_demand": remaining})
 
     def objective(self, instance: CVRPInstance, actions: Array) -> Array:
-        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_deliveries(instance, tours)
         return like(tour_length(instance, tours, closed_at_depot=True), instance)

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, scatter
+from routing_gym.arrays import Array, any_array, batch_size, device_of, scatter
 from routing_gym.problem import Problem
 from routing_gym.problems.checks import (
     as_tours,
@@ -82,10 +82,9 @@ class TSP(Problem[TSPInstance, TSPState]):
         check_batch(instance)
 
     def initial(self, instance: TSPInstance) -> TSPState:
-        xp = array_namespace(instance.coords)
-        batch_size, where = instance.coords.shape[0], device(instance.coords)
-        zero = xp.zeros(batch_size, dtype=xp.int64, device=where)
-        return TSPState(zero, zero, zero, xp.ones((batch_size, self.num_nodes), dtype=xp.bool, device=where))
+        xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
+        zero = xp.zeros(num_rows, dtype=xp.int64, device=where)
+        return TSPState(zero, zero, zero, xp.ones((num_rows, self.num_nodes), dtype=xp.bool, device=where))
 
     def action_mask(self, instance: TSPInstance, state: TSPState) -> Array:
         return state.selectable
@@ -125,7 +124,7 @@ class TSP(Problem[TSPInstance, TSPState]):
         return longest_leg(instance) * self.num_nodes
 
     def objective(self, instance: TSPInstance, actions: Array) -> Array:
-        tours = as_tours(actions, instance.coords.shape[0], self.num_actions)
+        tours = as_tours(actions, batch_size(instance), self.num_actions)
         visited = check_each_once(tours, self.num_actions, depot=False)
         check_all_visited(visited, first_node=0, num_steps=tours.shape[1])
         return like(tour_length(instance, tours, closed_at_depot=False), instance)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import normalise, select
+from routing_gym.arrays import batch_size, normalise, select
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import check_integer, check_positive
 from routing_gym.solvers.cache import Store
@@ -79,18 +79,18 @@ class Solution:
             ValueError: Actions that are no integers, or another number of rows than instances.
         """
         instance, tours = normalise(instance), np.asarray(actions)
-        batch_size = len(instance.coords)
-        if tours.ndim != 2 or len(tours) != batch_size or not np.issubdtype(tours.dtype, np.integer):
+        num_rows = batch_size(instance)
+        if tours.ndim != 2 or len(tours) != num_rows or not np.issubdtype(tours.dtype, np.integer):
             found = f"{tours.dtype} of shape {tours.shape}"
-            raise ValueError(f"actions: expected integers of shape ({batch_size}, T), got {found}")
+            raise ValueError(f"actions: expected integers of shape ({num_rows}, T), got {found}")
         tours = tours.astype(np.int64)  # a copy
-        statuses = [status] * batch_size if isinstance(status, str) else list(status)
+        statuses = [status] * num_rows if isinstance(status, str) else list(status)
         spent = np.asarray(seconds, dtype=np.float64)
-        spent = np.full(batch_size, spent / batch_size) if spent.ndim == 0 else spent
+        spent = np.full(num_rows, spent / num_rows) if spent.ndim == 0 else spent
         for name, given in (("seconds", spent), ("status", statuses)):
-            if len(given) != batch_size:
-                raise ValueError(f"{name}: expected one for all or {batch_size}, got {len(given)}")
-        cost = np.full(batch_size, np.nan)
+            if len(given) != num_rows:
+                raise ValueError(f"{name}: expected one for all or {num_rows}, got {len(given)}")
+        cost = np.full(num_rows, np.nan)
         failed = (tours == NO_NODE).any(axis=1)
         tours[failed] = NO_NODE
         for row in np.flatnonzero(failed):
@@ -113,7 +113,7 @@ class Solver(ABC):
     """One way to solve some problems. Subclasses are frozen dataclasses of validated settings."""
 
     name: ClassVar[str]
-    problems: ClassVar[tuple[str, ...]]  # names of those it solves
+    problems: ClassVar[tuple[str, ...] | None]  # names of those it solves; None: every problem
     packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves
     extra: ClassVar[str] = "solvers"  # which brings the packages
     needs_symmetry: ClassVar[bool] = False  # the way back must be as long
@@ -160,7 +160,7 @@ class Solver(ABC):
         self.load()
         store = Store(cache, self, problem, instance, seed) if cache is not None else None
         results = store.known() if store else {}
-        todo = [row for row in range(len(instance.coords)) if row not in results]
+        todo = [row for row in range(batch_size(instance)) if row not in results]
         try:
             with closing(self.run(problem, instance, todo, seed, num_workers)) as finished:
                 for row, result in show_progress(finished, len(todo), f"{self.label} {problem.name}", progress):
@@ -178,7 +178,7 @@ class Solver(ABC):
         Raises:
             ValueError: Naming the supported ones.
         """
-        if problem.name not in self.problems:
+        if self.problems is not None and problem.name not in self.problems:
             raise ValueError(f"{self.name} does not solve {problem.name}; it solves {', '.join(self.problems)}")
 
     def check_symmetry(self, instance: Any) -> None:

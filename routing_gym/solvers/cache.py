@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from routing_gym.arrays import batch_size
 from routing_gym.data.files import write_atomically
 from routing_gym.problem import Problem
 from routing_gym.solvers.pool import RowResult
@@ -92,7 +93,7 @@ def row_keys(instance: Any) -> list[str]:
         sha256(
             b"".join([f"{row} {layout}".encode(), *(values[row].tobytes() for values in arrays.values())])
         ).hexdigest()
-        for row in range(len(instance.coords))
+        for row in range(batch_size(instance))
     ]
 
 

@@ -9,19 +9,20 @@ import numpy as np
 
 from routing_gym.problem import Problem
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from
+from routing_gym.problems.pctsp import PCTSP
 from routing_gym.solvers.base import BatchSolver, IntArray
 
 
 @dataclass(frozen=True)
 class NearestNeighbour(BatchSolver):
-    """Nearest neighbour, for every problem, by its own mask and step.
+    """Nearest neighbour, for every problem with coordinates or distances, by its own mask and step.
 
     The TSP tour starts at city 0. With a depot, the vehicle returns when no customer is legal; in PCTSP
     and SPCTSP, which would otherwise visit everyone, as soon as it may.
     """
 
     name: ClassVar[str] = "nearest-neighbour"
-    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")
+    problems: ClassVar[None] = None
 
     def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
         state = problem.initial(instance)
@@ -30,7 +31,7 @@ class NearestNeighbour(BatchSolver):
         if not problem.has_depot:
             state, _ = problem.step(instance, state, node)
             steps.append(node)
-        returns_early = problem.name in ("PCTSP", "SPCTSP")
+        returns_early = isinstance(problem, PCTSP)
         while not problem.done(instance, state).all():
             mask = problem.action_mask(instance, state)
             length = lengths_from(instance, node)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import converter, select, to_numpy
+from routing_gym.arrays import any_array, converter, device_of, select, to_numpy
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.testing.compare import require
 
@@ -64,7 +64,8 @@ def legal_sequences(
     Returns:
         Per number of steps T: the sequences (N, T) that end an episode, and the sums of their step costs (N,).
     """
-    move = converter("numpy") if isinstance(one.coords, np.ndarray) else converter("torch", str(one.coords.device))
+    is_numpy = isinstance(any_array(one), np.ndarray)
+    move = converter("numpy") if is_numpy else converter("torch", str(device_of(one)))
     state, tours, costs, complete = problem.initial(one), np.zeros((1, 0), dtype=np.int64), np.zeros(1), []
     for _ in range(max_steps):
         many = select(one, move(np.zeros(len(tours), dtype=np.int64)))

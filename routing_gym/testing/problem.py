@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import device as device_of
+from array_api_compat import device as device_of_array
 
-from routing_gym.arrays import Array, concatenate, converter, select, to_backend, to_numpy
+from routing_gym.arrays import Array, concatenate, converter, device_of, select, to_backend, to_numpy
 from routing_gym.envs import RoutingEnv
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.testing.compare import difference, require
@@ -253,7 +253,7 @@ def check_backends_agree(problem: AnyProblem, instance: Any, played: Played, dev
     for step, expected_state in enumerate(played.states):
         where = f"step {step}"
         mask = call(problem, "action_mask", moved, state)
-        require(device_of(mask) == device_of(moved.coords), problem, where, "the mask is on another device")
+        require(device_of_array(mask) == device_of(moved), problem, where, "the mask is on another device")
         disputed = to_numpy(mask) != played.masks[step]
         if disputed.any():
             disputed &= ~near_limit(problem, instance, expected_state)

@@ -60,7 +60,7 @@ class Transform:
 
 
 class FlattenObservation(Transform):
-    needs = ("coords",)
+    needs = ("action_mask",)
 
     def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
         super().__init__(env, inner_space, num_lanes)
@@ -174,8 +174,8 @@ def flat_space(space: spaces.Space[Any]) -> spaces.Box:
 
 def flatten(observation: Observation, space: Any) -> Array:
     """Join the entries of B lanes in the order of their `spaces.Dict`, nodes one-hot: float32 (B, features)."""
-    coords = observation["coords"]
-    xp, where, num_lanes = array_namespace(coords), device(coords), coords.shape[0]
+    mask = observation["action_mask"]
+    xp, where, num_lanes = array_namespace(mask), device(mask), mask.shape[0]
     vectors = xp.empty((num_lanes, spaces.flatdim(space)), dtype=xp.float32, device=where)
     end = 0
     for key, part in space.items():

@@ -70,7 +70,7 @@ class RoutingVectorWrapper(VectorWrapper):  # not generic before Gymnasium 1.3
         """Change the last observations of the episodes that ended in some lanes; `final` is object (B,)."""
         if not self.transform.needs:
             return final
-        xp = array_namespace(final[lanes[0]]["coords"])
+        xp = array_namespace(final[lanes[0]]["action_mask"])
         rows = {key: xp.stack([final[lane][key] for lane in lanes]) for key in final[lanes[0]]}
         changed, observed = np.full_like(final, None), self.transform.observe(rows, lanes)
         for place, lane in enumerate(lanes):

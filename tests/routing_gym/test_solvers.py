@@ -15,7 +15,7 @@ import pytest
 from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.data.file_instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
-from routing_gym.problems import OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
+from routing_gym.problems import PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
 from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.solvers import (
     REFERENCES,
@@ -47,7 +47,7 @@ from routing_gym.solvers.split_delivery import best_replay, merge_copies, replay
 from routing_gym.testing.exhaustive import check_exhaustively
 
 QUICK = 0.03  # seconds; enough for these sizes
-PAIRS = [(solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems]
+PAIRS = [(solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems or PROBLEMS]
 
 
 def draw(name, num_nodes, batch_size, seed=0):

@@ -312,7 +312,7 @@ def test_a_solver_without_a_tour_is_named(monkeypatch):
 @pytest.mark.parametrize("name", ["RescaleCoordinates", "RelativeCoordinates", "RandomSymmetry", "FlattenObservation"])
 @pytest.mark.parametrize("build", [make, make_vector])
 def test_flattened_observations_cannot_be_changed(build, name):
-    with pytest.raises(TypeError, match=f"{name} needs coords.*Box.*before FlattenObservation"):
+    with pytest.raises(TypeError, match=f"{name} needs (coords|action_mask).*Box.*before FlattenObservation"):
         build("TSP", "FlattenObservation", name)
 
 

@@ -1,0 +1,137 @@
+"""A problem whose instances are matrices, without coordinates, in everything that serves all problems."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from routing_gym import TSP, InvalidInstance, RoutingEnv, RoutingVectorEnv, render, wrappers
+from routing_gym.arrays import Array, batch_size, device_of, to_backend
+from routing_gym.problems.checks import check_distances
+from routing_gym.problems.geometry import MAX_FLOAT
+from routing_gym.rollout import rollout
+from routing_gym.sampling import sample_actions
+from routing_gym.solvers import HeldKarp, NearestNeighbour
+from routing_gym.testing import check_problem, check_vector_env
+
+
+@dataclass(frozen=True)
+class MatrixInstance:
+    distances: Array  # float32 (B, A, A), from each node (row) to each node
+
+
+@dataclass(frozen=True)
+class ATSP(TSP):
+    """As the TSP, but the way back may be of another length."""
+
+    name: ClassVar[str] = "ATSP"
+    instance_type: ClassVar[type] = MatrixInstance
+
+    @property
+    def num_uniforms(self):
+        return self.num_nodes**2
+
+    def from_uniforms(self, uniforms):
+        distances = uniforms.reshape(-1, self.num_nodes, self.num_nodes) * (1 - np.eye(self.num_nodes))
+        return MatrixInstance(distances.astype(np.float32))
+
+    def validate(self, instance):
+        check_distances(instance, self.num_actions)
+
+    def observe_static(self, instance):
+        return {"distances": instance.distances}
+
+    def observation_space(self):
+        others = {key: space for key, space in super().observation_space().items() if key != "coords"}
+        matrix = spaces.Box(0.0, MAX_FLOAT, (self.num_actions, self.num_actions), np.float32)
+        return spaces.Dict({**others, "distances": matrix})
+
+
+ONE_WAY = np.array([[[0, 1, 9], [9, 0, 2], [3, 9, 0]]], dtype=np.float32)  # 0 -> 1 -> 2 -> 0 is 6, backwards 27
+
+
+@pytest.mark.filterwarnings("ignore:check_problem. torch is not installed:UserWarning")
+def test_the_contract_suite_needs_no_coordinates():
+    check_problem(ATSP(7))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_vector_envs_take_a_problem_that_is_in_no_registry(backend):
+    if backend == "torch":
+        pytest.importorskip("torch")
+    gym.register(
+        "test/ATSP-v0",
+        "routing_gym.envs:RoutingEnv",
+        vector_entry_point="routing_gym.envs:RoutingVectorEnv",
+        kwargs={"problem": ATSP(5)},
+    )
+    try:
+        check_vector_env("test/ATSP-v0", backend=backend, tolerance=1e-5)
+    finally:
+        del gym.registry["test/ATSP-v0"]
+
+
+def test_episodes_by_hand():
+    """The tour 0, 1, 2 costs 1 + 2 + 3 = 6 and the other way round 9 + 9 + 9 = 27; no tour more than 3 x 9."""
+    env = RoutingEnv(ATSP(3))
+    observation, _ = env.reset(options={"instance": MatrixInstance(ONE_WAY)})
+    np.testing.assert_array_equal(observation["distances"], ONE_WAY[0])
+    assert [env.step(node)[1] for node in (0, 1, 2)] == [0.0, -1.0, -5.0]
+    problem, both = ATSP(3), MatrixInstance(np.concatenate([ONE_WAY, ONE_WAY]))
+    assert problem.objective(both, np.array([[0, 1, 2], [2, 1, 0]])).tolist() == [6.0, 27.0]
+    assert problem.cost_bound(both).tolist() == [27.0, 27.0]
+
+
+def test_instances_of_another_class_or_number_are_refused():
+    envs = RoutingVectorEnv(ATSP(3), num_envs=2)
+    with pytest.raises(TypeError, match=r"make one as routing_gym.MatrixInstance\(distances\)"):
+        envs.reset(options={"instance": TSP(3).generate(np.random.default_rng(0), 2)})
+    with pytest.raises(ValueError, match="expected exactly 2 rows, got 1"):
+        envs.reset(options={"instance": MatrixInstance(ONE_WAY)})
+    with pytest.raises(InvalidInstance, match="distances: the way from a node to itself must be 0"):
+        envs.reset(options={"instance": MatrixInstance(np.ones((2, 3, 3), np.float32))})
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_rollout_and_its_size_and_device(backend):
+    if backend == "torch":
+        pytest.importorskip("torch")
+    problem = ATSP(6)
+    instance = to_backend(problem.generate(np.random.default_rng(0), 4), backend)
+    assert (batch_size(instance), str(device_of(instance))) == (4, "cpu")
+    rng = np.random.default_rng(1)
+    played = rollout(problem, instance, lambda seen: sample_actions(seen["action_mask"], rng))
+    np.testing.assert_allclose(played.cost, problem.objective(instance, played.actions), atol=1e-5)
+
+
+def test_solvers_for_every_problem_and_their_cache(tmp_path):
+    """Nearest neighbour: 0, 1 (1), 2 (2), back (3)."""
+    solution = NearestNeighbour().solve(ATSP(3), MatrixInstance(ONE_WAY), cache=tmp_path)
+    assert (solution.actions.tolist(), solution.cost.tolist()) == ([[0, 1, 2]], [6.0])
+    with pytest.raises(ValueError, match="held-karp does not solve ATSP"):
+        HeldKarp().solve(ATSP(3), MatrixInstance(ONE_WAY))
+
+
+def test_nodes_without_coordinates_are_drawn_on_a_circle():
+    """Four nodes: at the right, above, at the left and below of the middle of the unit square."""
+    pytest.importorskip("matplotlib")
+    problem = ATSP(4)
+    instance = problem.generate(np.random.default_rng(0), 1)
+    np.testing.assert_allclose(render.positions(problem, instance), [[1, 0.5], [0.5, 1], [0, 0.5], [0.5, 0]], atol=1e-6)
+    assert render.to_rgb_array(problem, instance, [0, 2, 1, 3]).shape == (660, 600, 3)
+    expected = "ATSP-3: cost 6.000, steps 3, complete\ntrip 1: 0 -> 1 -> 2 -> 0; length 6.000"
+    assert render.to_text(ATSP(3), MatrixInstance(ONE_WAY), [0, 1, 2]) == expected
+
+
+def test_wrappers_need_coordinates_only_where_they_change_them():
+    env = wrappers.FlattenObservation(RoutingEnv(ATSP(4)))
+    flat, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(flat, spaces.flatten(env.unwrapped.observation_space, env.unwrapped.reset(seed=0)[0]))
+    assert wrappers.ScaleReward(RoutingEnv(ATSP(4))).reset(seed=0)
+    for wrapper in (wrappers.RescaleCoordinates, wrappers.RandomSymmetry, wrappers.RelativeCoordinates):
+        with pytest.raises(TypeError, match=f"{wrapper.__name__} needs coords"):
+            wrapper(RoutingEnv(ATSP(4)))
