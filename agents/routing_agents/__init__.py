@@ -1,11 +1,11 @@
 """Networks that solve routing problems: trained ones, ready to use, and what the training scripts share.
 
-    import routing_agents
+import routing_agents
 
-    model = routing_agents.load("CVRP-50")
-    solution = model.solve(coords, demand=demand, capacity=30)   # your own units; row 0 is the depot
-    print(solution.routes, solution.cost)
-    solution.save("routes.png")
+model = routing_agents.load("CVRP-50")
+solution = model.solve(coords, demand=demand, capacity=30)   # your own units; row 0 is the depot
+print(solution.routes, solution.cost)
+solution.save("routes.png")
 """
 
 try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import load_model
 from routing_gym import render
 from routing_gym.arrays import batch_size, normalise, to_backend
-from routing_gym.data.table import COLUMNS, OwnInstance, from_columns
-from routing_gym.problem import Problem
+from routing_gym.data.table import OwnInstance, from_columns
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.rollout import Rollout
 
@@ -37,7 +38,7 @@ class SolvedInstance:
         cost: In the owner's units: the length, with PCTSP's penalties; or OP's prize.
     """
 
-    problem: Problem[Any, Any]
+    problem: AnyProblem
     instance: Any
     actions: np.ndarray
     cost: float
@@ -63,7 +64,7 @@ class SolvedInstance:
         return [[0, *trip, 0] for trip in trips if trip]
 
     def save(self, path: str | Path, title: str | None = None) -> None:
-        """Draw the tour into a picture: .png, .svg or .pdf."""
+        """Draw the tour into a .png file."""
         render.save(path, self.problem, self.instance, self.actions, title=title or self.title)
 
     @property
@@ -73,7 +74,9 @@ class SolvedInstance:
 
     def _repr_png_(self) -> bytes:
         """Let notebooks show the picture."""
-        return render.to_png(self.problem, self.instance, self.actions, title=self.title)
+        picture = io.BytesIO()
+        render.draw(self.problem, self.instance, self.actions, title=self.title).savefig(picture, format="png")
+        return picture.getvalue()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +90,7 @@ class TrainedModel:
     """
 
     network: AttentionModel
-    problem: Problem[Any, Any]
+    problem: AnyProblem
     path: Path
 
     def __repr__(self) -> str:
@@ -163,7 +166,7 @@ class TrainedModel:
 
     def solve_batch(
         self,
-        problem: Problem[Any, Any],
+        problem: AnyProblem,
         instance: Any,
         decoding: Decoding = GREEDY,
         seed: int = 1,
@@ -187,12 +190,12 @@ class TrainedModel:
         if problem.name != self.problem.name:
             raise ValueError(f"{self.path} was trained on {self.problem.name}; the instances are {problem.name}")
         device = next(self.network.parameters()).device
-        instance = to_backend(problem.normalised(instance), "torch", str(device))
+        instance = to_backend(problem.familiar(normalise(instance)), "torch", str(device))
         generator = torch.Generator(device).manual_seed(seed)
         return solve(self.network, problem, instance, decoding, generator, tours_at_once, progress)
 
 
-def choose_decoding(decoding: str | Decoding, problem: Problem[Any, Any], tours: int = 128) -> Decoding:
+def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:
     """Turn a name into a way of decoding that the problem allows.
 
     Raises:

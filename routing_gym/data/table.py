@@ -1,8 +1,8 @@
 """Instances from a user's own arrays or CSV file, in the user's units.
 
-    own = from_columns("CVRP", {"x": x, "y": y, "demand": demand}, capacity=30)
-    own.problem, own.instance        # what the model sees: coordinates in the unit square
-    own.cost(actions)                # in the user's units
+own = from_columns("CVRP", {"x": x, "y": y, "demand": demand}, capacity=30)
+own.problem, own.instance        # what the model sees: coordinates in the unit square
+own.cost(actions)                # in the user's units
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from routing_gym.problems.op import LENGTH_MARGIN
 
 COLUMNS = ("x", "y", "demand", "prize", "penalty")
 MAX_BYTES = 2**26
+LENGTH_SLACK = 1e-6  # relative; float32 sums of legs that reach the limit exactly may exceed it by as much
 MAX_INTEGER = 2**53  # beyond it floats, as tables hold them, skip integers
 
 
@@ -86,7 +87,7 @@ def from_columns(
         columns: Numbers (A,) each: "x" and "y"; "demand" (CVRP, SDVRP; integers), "prize" (OP, PCTSP) and "penalty"
             (PCTSP). Row 0 is the depot, but for the TSP; its demand, prize and penalty must be 0.
         capacity: CVRP, SDVRP: of a vehicle, in the unit of the demands.
-        max_length: OP: of the tour, in the unit of the coordinates.
+        max_length: OP: of the tour, in the unit of the coordinates; kept to 1 in a million.
         required_prize: PCTSP: the least prize to collect.
         name: For tables and pictures.
 
@@ -145,10 +146,12 @@ def build(
     if issubclass(kind, TSP):
         return rules, kind.instance_type(coords)
     if issubclass(kind, VehicleRouting):
-        return rules, kind.instance_type(coords, integers("demand", values["demand"])[None], whole(settings["capacity"]))
+        return rules, kind.instance_type(
+            coords, integers("demand", values["demand"])[None], whole(settings["capacity"])
+        )
     prize = values["prize"]
     if issubclass(kind, OP):
-        most = positive("max_length", settings["max_length"]) / scale + LENGTH_MARGIN
+        most = positive("max_length", settings["max_length"]) / scale * (1 + LENGTH_SLACK) + LENGTH_MARGIN
         return rules, kind.instance_type(coords, row(prize), np.full(1, most, dtype=np.float32))
     share = prize / positive("required_prize", settings["required_prize"])
     return rules, kind.instance_type(coords, row(share), row(values["penalty"] / scale))
@@ -228,7 +231,9 @@ def read_csv(path: Path) -> dict[str, FloatArray]:
     names = [cell.strip().lower() for cell in split(first, separator)]
     if all(is_number(cell, separator) for cell in names):
         if len(names) != 2:
-            raise InvalidFile(path, lines[0][0], f"found {len(names)} columns without names; start with a line such as x,y")
+            raise InvalidFile(
+                path, lines[0][0], f"found {len(names)} columns without names; start with a line such as x,y"
+            )
         names = ["x", "y"]
     else:
         lines = lines[1:]
