@@ -411,7 +411,8 @@ def test_checkpoints_hold_no_path(tiny):
 def test_one_process_at_a_time(tiny):
     """While another process holds the lock of a run's folder, nobody else trains in it."""
     folder = am_reinforce.main(replace(tiny, epochs=1))
-    hold = "import sys, filelock; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print('held', flush=True); sys.stdin.read()"
+    hold = "import sys, filelock; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); "
+    hold += "print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", hold, folder / "lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
