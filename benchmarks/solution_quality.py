@@ -1,6 +1,6 @@
 """How good the tours are, on the paper's own test instances: trained weights and classical solvers, beside the paper.
 
-    python benchmarks/solution_quality.py                                   # the weights in agents/routing_agents/weights
+    python benchmarks/solution_quality.py                                   # the published weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
     python benchmarks/doc_tables.py                                         # then writes the tables of README and docs
 
@@ -235,12 +235,12 @@ def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
         with TemporaryDirectory() as folder:
             for one in solve_files(SolveArgs(files, decoding=decoding, out=Path(folder))):
                 known = {
-                    "problem": one.file.problem.name,
-                    "best known": one.file.best_known,
+                    "problem": one.problem.name,
+                    "best known": one.best_known,
                     "weights": one.weights.stem,
                 }
-                row = figures.setdefault(one.file.path.stem, known)
-                row[decoding] = {"cost": one.cost, "gap": one.gap, "seconds": one.seconds}
+                row = figures.setdefault(one.written.stem, known)
+                row[decoding] = {"cost": int(one.cost), "gap": one.gap, "seconds": one.seconds}
     return figures
 
 

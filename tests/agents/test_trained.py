@@ -75,13 +75,12 @@ def test_publish_find_and_solve(run, tmp_path, monkeypatch, capsys):
     tensors, header = checkpoint.load(path)
     assert {value.dtype for value in tensors.values() if value.is_floating_point()} == {torch.float16}
     card = json.loads((out / "tsp-20.json").read_text())
-    assert "--learning-rate 0.01 --num-starts 4 --force-starts" in card["commands"][0]
+    assert "--learning-rate 0.01 --num-tours 4 --force-starts" in card["commands"][0]
     assert "--seed 2 " in card["commands"][1]
     assert card["instances"] in (48, 72, 96)  # one epoch of 24, or two, of each run: up to the best
     costs = {"greedy": path, "greedy_in_float32": run / "best.safetensors"}
     assert card["paper_test_set"] == {"instances": 50, **{k: greedy_cost(file, 50) for k, file in costs.items()}}
     assert str(tmp_path) not in json.dumps([card, header])
-    assert card["arguments"]["init_from"] == "first"
     assert sorted(file.name for file in logs.iterdir()) == ["tsp-20-step-2.jsonl", "tsp-20-step-2.png"]
 
     monkeypatch.setattr(trained.find_weights, "__defaults__", (out,))
