@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from routing_gym.arrays import normalise
-from routing_gym.data.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.data.metrics import FloatArray
 from routing_gym.data.paper import Columns, to_instance
+from routing_gym.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
