@@ -1,0 +1,31 @@
+"""Packages that only some parts need; each is behind an extra, and a missing one gives an error that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+
+@contextmanager
+def explain_missing(package: str, extra: str) -> Iterator[None]:
+    """Let an ImportError in the block name the extra that brings the package.
+
+    Raises:
+        ImportError: With the package, the cause and the command that installs it.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f'{package} cannot be imported ({error}): pip install "routing-gym[{extra}]"') from error
+
+
+def require(package: str, extra: str) -> Any:
+    """Import an optional package.
+
+    Raises:
+        ImportError: See `explain_missing`.
+    """
+    with explain_missing(package, extra):
+        return import_module(package)
