@@ -2,9 +2,9 @@
 
     python benchmarks/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
 
-They go to agents/routing_agents/weights, where all that solves finds them by problem and size. The log and the learning curve of
-the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision, or worse than
-the weights that are there, are refused.
+They go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem and
+size. The log and the learning curve of the run go to benchmarks/results/training. Weights that decode worse after
+rounding to half precision, or worse than the weights that are there, are refused.
 """
 
 from __future__ import annotations

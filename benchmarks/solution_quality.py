@@ -1,6 +1,6 @@
 """How good the tours are, on the paper's own test instances: trained weights and classical solvers, beside the paper.
 
-    python benchmarks/solution_quality.py                                   # the weights in agents/routing_agents/weights
+    python benchmarks/solution_quality.py                                   # the published weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
     python benchmarks/doc_tables.py                                         # then writes the tables of README and docs
 
