@@ -1,6 +1,6 @@
 """Write the tables of README.md and docs/ from the figures in benchmarks/results.
 
-    python benchmarks/doc_tables.py     # after a benchmark has measured anew; a test says where a page lags behind
+    python benchmarks/doc_tables.py     # after a benchmark; a test fails where a page does not show its figures
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- end of table -->`; everything else on a page is kept.
 """
@@ -207,7 +207,7 @@ def table(name: str, results: Path = RESULTS) -> str:
 
 
 def renewed(text: str, results: Path = RESULTS) -> str:
-    """Return a page with its tables written anew.
+    """Return a page with its tables up to date.
 
     Raises:
         ValueError: A table has a name that is not known.

@@ -1,4 +1,4 @@
-"""Environment steps per second beside rl4co and Jumanji: the whole loop of a random policy, on one core each.
+"""Environment steps per second, ours, rl4co's and Jumanji's: the whole loop of a random policy, on one core each.
 
     python3 -m venv .venv-rl4co && .venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt
     python3 -m venv .venv-jumanji && .venv-jumanji/bin/pip install -r benchmarks/peers/requirements-jumanji.txt
@@ -7,14 +7,14 @@
 Each library runs in a process and a virtual environment of its own (`benchmarks/peers/`), all pinned to the same
 core with one thread; they take turns several times, and medians count. All play the same problem: uniform
 coordinates, and for 50 customers demands of 1 to 9 and a capacity of 40. Drawing instances and actions, stepping
-and starting anew count as time; a step counts if it moves a lane whose episode is not over.
+and resetting count as time; a step counts if it moves a lane whose episode is not over.
 
 Each library plays in several ways: as it ships, and as fast as we could make it go without touching its
 environment. The ratios say how ours compares to the fastest way of a peer, and to the way it ships:
 
 - rl4co resets whole batches, so its counterpart here is `routing_gym.rollout`. It ships a policy that calls
   `torch.multinomial`; drawing the rank of a legal node with one random number per lane is faster.
-- Jumanji's lanes start anew by themselves, so its counterpart is the vector environment with `copy=False`. As
+- Jumanji's lanes reset by themselves, so its counterpart is the vector environment with `copy=False`. As
   shipped: the jitted step called from Python, with a policy that draws a number per node. Faster: the cheap
   policy, and many steps compiled into one `jax.lax.scan`, which only a policy written in JAX can use.
 

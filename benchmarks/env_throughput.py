@@ -3,9 +3,9 @@
     python benchmarks/env_throughput.py                         # writes benchmarks/results/env_throughput.json
 
 Both play the same problem through the same rules with the same seeds, in one process on one thread, in
-turn, several times; medians count. Lanes start anew by themselves (NEXT_STEP), so that drawing instances
-counts; a step in which a lane starts anew counts as a step, on both sides. Actions come from a policy that
-draws uniformly among the legal ones; its time does not count. Beside that: the bare transition, that is
+turn, several times; medians count. Lanes reset by themselves (NEXT_STEP), so that drawing instances
+counts; a step in which a lane resets counts as a step, on both sides. Actions come from a policy that
+draws uniformly among the legal ones; its time does not count. Also measured: the bare transition,
 `Problem.step` and `Problem.action_mask` alone, on one batch of instances.
 """
 

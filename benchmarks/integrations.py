@@ -3,7 +3,7 @@
     python benchmarks/integrations.py                           # writes benchmarks/results/integrations.json
 
 Stable-Baselines3: `RoutingVecEnv` against `DummyVecEnv` over single environments made by `gym.make`, with the
-same seeds and actions, in one process on one thread, in turn, several times; medians count. Lanes start anew by
+same seeds and actions, in one process on one thread, in turn, several times; medians count. Lanes reset by
 themselves, so drawing instances counts. "step" is `VecEnv.step` alone; "step and
 masks" adds what sb3-contrib's MaskablePPO asks for before each step. Drawing the actions does not count. "learn" is
 `MaskablePPO("MultiInputPolicy").learn` end to end, updates included.

@@ -80,7 +80,7 @@ def measure(case: Case) -> dict[str, Any]:
     before, started = kilobytes("VmRSS:"), time.perf_counter()
     found = solve(model, problem, instance, case.decoding, generator)
     seconds, peak = time.perf_counter() - started, kilobytes("VmHWM:")
-    problem.objective(instance, found.actions)  # raises where a tour is none
+    problem.objective(instance, found.actions)  # raises if a tour is invalid
     return {
         "problem": case.problem,
         "num_nodes": case.num_nodes,

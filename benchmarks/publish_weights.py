@@ -41,7 +41,7 @@ class Args:
     run: tyro.conf.Positional[Path]
     """The folder of a run."""
     size: int = 10_000
-    """First instances of the paper's test set, whose mean greedy cost must not move and goes on the card."""
+    """First instances of the paper's test set, whose mean greedy cost must not move and is written on the card."""
     out: Path = WEIGHTS
     """Folder of the weights and their cards."""
     logs: Path = ROOT / "benchmarks" / "results" / "training"
@@ -49,7 +49,7 @@ class Args:
 
 
 def commands(runs: list[dict[str, Any]]) -> list[str]:
-    """Write the commands that make the weights, each of which goes on where the one before left off."""
+    """Write the commands that make the weights, each of which starts from the weights of the one before."""
     lines = []
     for step, run in enumerate(runs, 1):
         start = ["--init-from", f"runs/step-{step - 1}"] if step > 1 else []

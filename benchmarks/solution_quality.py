@@ -1,4 +1,4 @@
-"""How good the tours are, on the paper's own test instances: trained weights and classical solvers, beside the paper.
+"""How good the tours are, on the paper's own test instances: trained weights, classical solvers and the paper's figures.
 
     python benchmarks/solution_quality.py                                   # the published weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
@@ -11,8 +11,8 @@ over all instances of what ran on a few are estimated with the model's costs of 
 shrinks their error.
 
 Each figure is written as soon as it is there, and is not computed again with the same settings and weights: an
-interrupted run goes on where it was. A solver's figure stays where only the control variate's weights are new, and
-`--files` are always solved anew.
+interrupted run continues where it was. A solver's figure stays where only the control variate's weights are new, and
+`--files` are always solved again.
 """
 
 from __future__ import annotations

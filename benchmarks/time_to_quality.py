@@ -7,7 +7,7 @@ agents/ppo.py, one after the other on all cores (`taskset` gives fewer), and rea
 optimum on the same held-out instances. rl4co (0.7.0) joins from a virtual environment of its own; see
 benchmarks/peers/rl4co_time_to_quality.py. Clocks run from the first training step, and on all sides evaluation on the
 held-out instances counts. Imports and set-up do not. Each curve is kept in --runs when it is finished, and not measured
-again; delete that folder to start anew.
+again; delete that folder to measure them again.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def run(
 def measure(
     args: Args, workers: dict[str, list[WorkerProcess]], task: str, problem: str, batch_size: int, threads: int
 ) -> list[Figures]:
-    """Measure all configurations of one task in turn, and beside them the matrix products."""
+    """Measure all configurations of one task in turn, and the matrix products."""
     products = [Configuration(OURS, precision, threads) for precision in args.precisions]
     turns = [(c, task) for c in configurations(args, task, threads)] + [(c, "matrix product") for c in products]
     answers: dict[tuple[Configuration, str], list[Figures]] = {turn: [] for turn in turns}

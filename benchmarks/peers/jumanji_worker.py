@@ -1,6 +1,6 @@
 """The loop of a random policy in Jumanji; started by `env_peers.py`, see `playing.py`.
 
-Lanes are vmapped and start anew by themselves. Policy and step are compiled together, and called either once
+Lanes are vmapped and reset by themselves. Policy and step are compiled together, and called either once
 per step or, with `jax.lax.scan`, once for many steps, as Jumanji's own agents do.
 """
 

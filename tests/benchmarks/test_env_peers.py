@@ -137,6 +137,6 @@ def test_steps_are_counted_up_to_the_return(ours):
 
 
 def test_vector_env_counts_transitions_only(ours):
-    """TSP-5, 3 lanes, NEXT_STEP: 2 rounds of 6 calls, one of which starts anew: 2 x 5 x 3 transitions."""
+    """TSP-5, 3 lanes, NEXT_STEP: 2 rounds of 6 calls, one of which resets: 2 x 5 x 3 transitions."""
     play = ours.prepare("TSP", 5, 3, seed=0)["vector env"]
     assert play(2)[0] == 30
