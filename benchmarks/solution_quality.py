@@ -1,4 +1,4 @@
-"""How good the tours are, on the paper's own test instances: trained weights, classical solvers and the paper's figures.
+"""How good the tours are on the paper's own test instances: trained weights, classical solvers, the paper.
 
     python benchmarks/solution_quality.py                                   # the published weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
