@@ -20,7 +20,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
 import sys
-from contextlib import AbstractContextManager, nullcontext
+import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,17 +30,38 @@ from typing import Annotated, Any, Literal
 import gymnasium as gym
 import torch
 import tyro
-from rich.console import Console
+from torch import Tensor, nn
 
-from routing_agents import checkpoint, distributed
-from routing_agents.argument_checks import check_at_least, check_positive
-from routing_agents.attention.model import ModelConfig
-from routing_agents.reference import reference_cost
-from routing_agents.report import Report, SilentReport
-from routing_agents.stop_request import StopRequest
-from routing_agents.tuning import keep_freed_memory
+from routing_agents import checkpoint, distributed, runs
+from routing_agents.attention.baselines import (
+    Baseline,
+    CriticBaseline,
+    ExponentialBaseline,
+    NoBaseline,
+    RolloutBaseline,
+    SharedBaseline,
+)
+from routing_agents.attention.decoding import Choice, decode, log_probability, sampling_choice, solve
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, Critic, ModelConfig
+from routing_agents.optimizers import LEARNING_RATES, make_optimizers
+from routing_agents.report import Column, make_report
+from routing_agents.runs import check_at_least, check_positive, stream
+from routing_agents.tuning import fast_precision, keep_freed_memory
+from routing_gym import render
+from routing_gym.arrays import select, to_backend
 from routing_gym.data import save_npz
-from trainer import Trainer, TrainingDivergedError, choose_device
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import make_problem
+
+COLUMNS = (
+    Column("epoch", ".0f"),
+    Column("cost", ".4f", curve="sampled cost, training"),
+    Column("baseline", ".4f"),
+    Column("greedy", ".4f", curve="greedy cost, held out"),
+    Column("gap", ".2%"),
+    Column("instances_per_second", ".0f", title="inst/s"),
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +69,7 @@ class Args:
     """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 8 minutes."""
 
     env_id: str = "routing/TSP-20"
-    """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
+    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP."""
     env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
@@ -72,7 +94,7 @@ class Args:
     baseline: Literal["rollout", "exponential", "critic", "shared", "none"] = "shared"
     """What a tour is compared with: the greedy tour of a frozen policy (Kool et al. 2019), a moving
     average, a prediction, the other sampled tours of the same instance, or nothing."""
-    num_starts: int = 8
+    num_tours: int = 8
     """Tours per instance of the shared baseline."""
     force_starts: bool = False
     """Shared baseline: start tour k at node k, as POMO does, where the problem allows (TSP, CVRP). Suits
@@ -103,126 +125,333 @@ class Args:
     """Go on with a run's folder, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        for field in ("processes", "threads"):
-            if getattr(self, field) < 0:
-                raise ValueError(f"--{field} must be at least 1, or 0 for a choice, got {getattr(self, field)}")
-        check_at_least(0, self, "seed")
-        check_at_least(1, self, "epochs", "steps_per_epoch", "batch_size", "baseline_size", "held_out")
-        if not 0 < self.decay <= 1:
+        check_at_least(0, self, "seed", "processes", "threads")
+        check_at_least(1, self, "epochs", "steps_per_epoch", "batch_size", "num_tours", "baseline_size", "held_out")
+        check_positive(self, "learning_rate", "max_grad_norm", "decay")
+        if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        check_positive(self, "learning_rate", "max_grad_norm")
+        runs.check_at_most(runs.MOST_THREADS, self, "processes", "threads")
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
-        if self.sizes is not None and self.force_starts and self.num_starts > self.sizes[0]:
-            raise ValueError(f"{self.num_starts} forced starts, but --sizes goes down to {self.sizes[0]} nodes")
+        if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
+            raise ValueError(f"{self.num_tours} forced starts, but --sizes goes down to {self.sizes[0]} nodes")
 
     @property
     def total_steps(self) -> int:
         return self.epochs * self.steps_per_epoch
 
     def to_json(self) -> dict[str, Any]:
-        """Turn the arguments into what JSON can hold."""
-        paths = {"runs": str(self.runs), "init_from": self.init_from and str(self.init_from), "resume": None}
-        return {**dataclasses.asdict(self), **paths}
+        """Turn the arguments into what JSON can hold, without the paths of this machine."""
+        values = dataclasses.asdict(self)
+        return {key: value for key, value in values.items() if key not in ("runs", "init_from", "resume")}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Args:
-        """Turn what `to_json` returned back into arguments; without `init_from`, which has been used."""
-        sizes = values.get("sizes")
-        typed = {"runs": Path(values["runs"]), "init_from": None, "sizes": sizes and tuple(sizes)}
-        return cls(**{**values, **typed, "model": ModelConfig(**values["model"])})
+        """Turn what `to_json` returned back into arguments.
+
+        Raises:
+            KeyError, TypeError, ValueError: These are not the arguments of a run.
+        """
+        values = {key: value for key, value in values.items() if key not in ("runs", "init_from", "resume")}
+        if "num_starts" in values:  # its name before
+            values["num_tours"] = values.pop("num_starts")
+        sizes = values.pop("sizes")
+        return cls(**{**values, "sizes": sizes and tuple(sizes), "model": ModelConfig(**values["model"])})
 
 
-def set_up(args: Args) -> tuple[Trainer, Path]:
-    """Start a run, or take up the one that `--resume` names; return its trainer and its folder.
+class Reinforce(nn.Module):
+    """The loss of a batch, as a module, so that torch's DistributedDataParallel can hold it.
 
-    Raises:
-        ValueError: `--resume` together with other arguments, or a checkpoint that does not fit.
-        FileExistsError: The folder of a new run exists.
+    Args:
+        model: The policy.
+        baseline: What its tours are compared with.
     """
-    if args.resume is None:
-        trainer = Trainer(args)
-        folder = distributed.by_first(lambda: make_folder(args, trainer))
-        trainer.save(folder / "last.safetensors")  # so that it can be resumed from the first moment
-        return trainer, folder
-    folder, path = args.resume, args.resume / "last.safetensors"
-    others = [
-        "--" + field.name.replace("_", "-")
-        for field in dataclasses.fields(Args)
-        if field.name != "resume" and getattr(args, field.name) != getattr(Args(), field.name)
-    ]
-    if others:
-        raise ValueError(f"--resume goes on with the run's own arguments; leave out {', '.join(others)}")
-    if not path.is_file():
-        raise ValueError(f"--resume takes the folder of a run, which holds last.safetensors; {folder} does not")
-    tensors, header = checkpoint.load(path)
-    if "step" not in header:
-        raise checkpoint.CheckpointError(f"{path}: holds weights only; a run is resumed from its last.safetensors")
-    try:
-        given = Args.from_json(header["args"])
-    except (KeyError, TypeError) as error:
-        raise checkpoint.CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
-    trainer = Trainer(given)
-    trainer.load(tensors, header, path)
-    return trainer, folder
+
+    def __init__(self, model: AttentionModel, baseline: Baseline) -> None:
+        super().__init__()
+        self.model = model
+        self.baseline = baseline
+
+    def forward(self, problem: AnyProblem, instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
+        """Sample tours and return the loss whose gradient is REINFORCE's (Kool et al. 2019, eq. 9).
+
+        The batch is encoded once, with gradients; the tours are played on the detached encoding and
+        then scored from the same encoding in one parallel pass.
+
+        Returns:
+            The loss; and the means of cost, baseline and -log p, an unbiased estimate of the entropy (nats a tour).
+        """
+        model, baseline = self.model, self.baseline
+        encoding = model.encode(problem.observe_static(instance))
+        num_tours, forced = baseline.num_tours, baseline.force_starts
+        played = decode(model, problem, instance, encoding.detach(), choose, num_tours, forced, record=True)
+        cost = played.cost.unflatten(0, (-1, num_tours))  # (B, K)
+        reference = baseline.value(problem, instance, cost)
+        log_p = log_probability(model, encoding, played, skip=int(forced))
+        loss = ((cost - reference) * log_p).mean()
+        return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
 
 
-def make_folder(args: Args, trainer: Trainer) -> Path:
-    """Make the folder of a new run."""
-    size = f"{trainer.problem.name.lower()}-{trainer.problem.num_nodes}"
-    name = args.name or f"{size}-{args.baseline}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = args.runs / name
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise FileExistsError(
-            f"{folder} exists; continue it with --resume {folder}, or choose another --name"
-        ) from None
-    if trainer.started_from:
-        Console().print(trainer.started_from, soft_wrap=True)
-    return folder
+def make_baseline(args: Args, problem: AnyProblem, model: AttentionModel) -> Baseline:
+    """Build the baseline that `args` names."""
+    if args.baseline == "rollout":
+        return RolloutBaseline(problem, model, args.seed, args.baseline_size)
+    if args.baseline == "shared":
+        return SharedBaseline(problem, args.num_tours, args.force_starts)
+    if args.baseline == "critic":
+        critic = Critic(model.features, model.config, torch.Generator().manual_seed(args.seed + 1))
+        return CriticBaseline(critic.to(next(model.parameters()).device), args.learning_rate)
+    return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-def make_report(trainer: Trainer, folder: Path) -> Report | SilentReport:
-    """Return what shows and logs the run: something in the first process only."""
-    if distributed.rank() > 0:
-        return SilentReport()
-    args = trainer.args
-    reference = reference_cost(trainer.problem, trainer.held_out, folder.parent / ".references")
-    return Report(folder, args.to_json(), reference, trainer.step, args.total_steps, args.batch_size)
+class TrainingDivergedError(RuntimeError):
+    """The weights have left the range in which the network computes anything."""
+
+    def __init__(self, message: str, problem: AnyProblem, instance: Any) -> None:
+        super().__init__(message)
+        self.problem, self.instance = problem, instance
 
 
-def make_profiler(args: Args, folder: Path) -> AbstractContextManager[torch.profiler.profile | None]:
-    """Return what records the steps after the first five, if that was asked for."""
-    if not args.profile or distributed.rank() > 0:
-        return nullcontext()
-    return torch.profiler.profile(
-        schedule=torch.profiler.schedule(wait=3, warmup=2, active=5, repeat=1),
-        on_trace_ready=lambda profile: profile.export_chrome_trace(str(folder / "trace.json")),
-    )
+class Trainer:
+    """One run: model, optimiser, baseline, and how far it has come.
+
+    Args:
+        args: The run's arguments.
+
+    Attributes:
+        started_from: What `--init-from` kept; empty without.
+        history: What is known of the runs before, from which the weights came.
+        seconds: Spent in training steps.
+    """
+
+    def __init__(self, args: Args) -> None:
+        if args.threads:
+            torch.set_num_threads(args.threads)
+        self.device = distributed.start(runs.choose_device(args.device))
+        if args.batch_size % distributed.world_size():
+            raise ValueError(f"--batch-size {args.batch_size} cannot be shared by {distributed.world_size()} processes")
+        if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
+            dtype = str(fast_precision(self.device)).removeprefix("torch.")
+            args = dataclasses.replace(args, precision=dtype)
+        if args.learning_rate is None:
+            args = dataclasses.replace(args, learning_rate=LEARNING_RATES[args.optimizer])
+        self.args = args
+        self.problem = runs.problem_of(args.env_id, args.env_kwargs)
+        self.model = AttentionModel(FEATURES[self.problem.name], args.model, torch.Generator().manual_seed(args.seed))
+        self.started_from, self.history = "", []
+        if args.init_from is not None:
+            self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
+        self.model.to(self.device).multiply_in(getattr(torch, args.precision))
+        self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
+        self.baseline = make_baseline(args, self.problem, self.model)
+        self.loss = distributed.parallel(Reinforce(self.model, self.baseline))
+        held_out = self.problem.generate(stream(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0), args.held_out)
+        self.held_out = to_backend(held_out, "torch", self.device)
+        self.step, self.seconds = 0, 0.0
+        self.best_cost = float("inf")
+        self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
+
+    @property
+    def epoch(self) -> int:
+        """Epochs completed."""
+        return self.step // self.args.steps_per_epoch
+
+    @property
+    def instances(self) -> int:
+        """Instances seen, by all processes."""
+        return self.step * self.args.batch_size
+
+    @property
+    def learning_rate(self) -> float:
+        """Constant, then linear to zero over the last part of the run."""
+        left = 1 - self.step / self.args.total_steps
+        return self.args.learning_rate * min(1.0, left / self.args.decay)
+
+    def batch_problem(self) -> AnyProblem:
+        """Return the rules of this step: those of the id, or with `--sizes` of a size drawn for all processes."""
+        if self.args.sizes is None:
+            return self.problem
+        low, high = self.args.sizes
+        size = int(stream(self.args.seed, runs.SIZE_STREAM, self.step).integers(low, high + 1))
+        return make_problem(self.problem.name, **{**runs.read_settings(self.args.env_kwargs), "num_nodes": size})
+
+    def draw(self, problem: AnyProblem) -> tuple[Any, Choice]:
+        """Return this process's instances of this step, and how to choose its actions."""
+        rng = stream(self.args.seed, runs.TRAINING_STREAM, self.step, distributed.rank())
+        share = self.args.batch_size // distributed.world_size()
+        instance = to_backend(problem.generate(rng, share), "torch", self.device)
+        return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
+
+    def update(self) -> None:
+        """Make one step of the optimiser.
+
+        Raises:
+            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
+        """
+        started = time.perf_counter()
+        problem = self.batch_problem()
+        instance, choose = self.draw(problem)
+        loss, means = self.loss(problem, instance, choose)
+        self.model.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+        if not norm.isfinite():
+            message = f"the gradient of step {self.step} is not finite"
+            raise TrainingDivergedError(message, problem, instance)
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = self.learning_rate
+            optimizer.step()
+        self.sums += torch.cat([means, norm[None]]).double()
+        self.step += 1
+        self.seconds += time.perf_counter() - started
+
+    def end_epoch(self) -> dict[str, float]:
+        """Evaluate, update the baseline, and return what there is to log."""
+        cost, reference, entropy, norm = (distributed.mean(self.sums) / self.args.steps_per_epoch).tolist()
+        self.sums.zero_()
+        distributed.share_buffers(self.model)
+        greedy = distributed.greedy_cost(self.model, self.problem, self.held_out)
+        return {
+            "epoch": self.epoch,
+            "instances": self.instances,
+            "cost": cost,
+            "baseline": reference,
+            "entropy": entropy,
+            "gradient_norm": norm,
+            "learning_rate": self.learning_rate,
+            "greedy": float(greedy.double().mean()),
+            **self.baseline.end_epoch(self.model),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write everything that an exact resume needs. To be called in all processes; the first one writes."""
+        self.sums = distributed.mean(self.sums)
+        tensors = checkpoint.training_state(self.model, self.optimizers)
+        tensors |= {**checkpoint.prefixed("baseline", self.baseline.tensors()), "sums": self.sums}
+        progress = {"step": self.step, "best_cost": self.best_cost, "processes": distributed.world_size()}
+        header = {**self.describe(), **progress}
+        if distributed.rank() == 0:
+            checkpoint.save(path, tensors, header)
+
+    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
+        """Write the weights alone, for use, if they are the best so far."""
+        if metrics["greedy"] >= self.best_cost:
+            return
+        self.best_cost = metrics["greedy"]
+        header = {**self.describe(), "metrics": metrics}
+        weights = checkpoint.prefixed("model", self.model.state_dict())
+        if distributed.rank() == 0:
+            checkpoint.save(path, weights, header)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what every checkpoint says of the run."""
+        origin = {"args": self.args.to_json(), "history": self.history, "seconds": round(self.seconds, 3)}
+        return {**checkpoint.describe(self.problem, self.model), **origin}
+
+    def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        """Restore what `save` wrote.
+
+        Raises:
+            CheckpointError: It was written by another number of processes, lacks something, or does not fit the model.
+        """
+        processes = header.get("processes")
+        if processes != distributed.world_size():
+            raise checkpoint.CheckpointError(
+                f"{path}: written by a run of {processes} processes, resumed with {distributed.world_size()}; "
+                f"start it by torchrun --nproc-per-node={processes}"
+            )
+        try:
+            checkpoint.restore_training(self.model, self.optimizers, tensors, header["step"], path)
+            self.baseline.load(checkpoint.group(tensors, "baseline"))
+            self.sums = tensors["sums"].to(self.device)
+            self.step, self.best_cost = header["step"], header["best_cost"]
+            self.history, self.seconds = header["history"], header["seconds"]
+        except KeyError as error:
+            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
 
 
-def run(trainer: Trainer, folder: Path) -> None:
+def train(trainer: Trainer, folder: Path) -> None:
     """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
-    with make_report(trainer, folder) as report, make_profiler(trainer.args, folder) as profiler:
-        with StopRequest(second_is_final=not distributed.launched()) as stop:
+    reference = None
+    if distributed.rank() == 0:
+        reference = runs.reference_cost(trainer.problem, trainer.held_out, folder.parent / ".references")
+    args = trainer.args
+    profiled = args.profile and distributed.rank() == 0
+    logged = (folder, args.to_json(), COLUMNS, trainer.step, args.total_steps, reference)
+    with make_report(*logged) as report, runs.make_profiler(profiled, folder) as profiler:
+        with runs.StopRequest(second_is_final=not distributed.launched()) as stop:
             stopped = False
-            while trainer.step < trainer.args.total_steps and not stopped:
+            while trainer.step < args.total_steps and not stopped:
                 trainer.update()
                 report.advance()
                 if profiler is not None:
                     profiler.step()
-                if trainer.step % trainer.args.steps_per_epoch == 0:
+                if trainer.step % args.steps_per_epoch == 0:
                     metrics = trainer.end_epoch()
-                    trainer.save_best(folder / "best.safetensors", metrics)
-                    report.epoch(metrics, trainer.problem, trainer.model, trainer.held_out)
-                    trainer.save(folder / "last.safetensors")
+                    trainer.save_best(folder / runs.BEST, metrics)
+                    picture = render.to_rgb_array(trainer.problem, *solve_first(trainer, trainer.model))
+                    report.epoch({**metrics, **gap(metrics["greedy"], reference)}, picture)
+                    trainer.save(folder / runs.LAST)
                 stopped = distributed.any_of(stop.requested)
         if stopped:
-            trainer.save(folder / "last.safetensors")
-            report.interrupted()
-        else:
-            report.finished(trainer.problem, folder / "best.safetensors", trainer.held_out)
+            trainer.save(folder / runs.LAST)
+            report.interrupted("am_reinforce.py")
+        elif distributed.rank() == 0:
+            report.finished(*results(trainer, folder, reference))
+
+
+def gap(greedy: float, reference: float | None) -> dict[str, float]:
+    """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
+    return {} if reference is None else {"gap": (greedy - reference) / abs(reference)}
+
+
+def solve_first(trainer: Trainer, model: AttentionModel) -> tuple[Any, list[int]]:
+    """Return the first held-out instance, on NumPy, and a model's greedy tour of it."""
+    first = select(trainer.held_out, slice(0, 1))
+    tour: list[int] = solve(model, trainer.problem, first).actions[0].tolist()
+    return to_backend(first, "numpy"), tour
+
+
+def results(trainer: Trainer, folder: Path, reference: float | None) -> list[str]:
+    """Draw one instance, solved by the best weights; say how good these are, and how to use them."""
+    model, problem, header = checkpoint.load_model(folder / runs.BEST, trainer.device)
+    render.save(folder / "solution.png", problem, *solve_first(trainer, model))
+    best = header["metrics"]
+    excess = "".join(f", {value:.2%} above the reference" for value in gap(best["greedy"], reference).values())
+    return [
+        f"Best greedy cost on held-out instances: {best['greedy']:.4f}{excess} (epoch {best['epoch']:.0f}).",
+        f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
+        f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...",
+    ]
+
+
+def begin(args: Args) -> tuple[Trainer, Path]:
+    """Start a run: its trainer, and its folder with a first checkpoint."""
+    trainer = Trainer(args)
+    size = f"{trainer.problem.name.lower()}-{trainer.problem.num_nodes}"
+    name = args.name or f"{size}-{args.baseline}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = distributed.by_first(lambda: runs.make_folder(args.runs, name))
+    if trainer.started_from and distributed.rank() == 0:
+        print(trainer.started_from)
+    trainer.save(folder / runs.LAST)  # so that it can be resumed from the first moment
+    return trainer, folder
+
+
+def resume(args: Args, folder: Path) -> Trainer:
+    """Take up the run in a folder.
+
+    Raises:
+        ValueError: Other arguments beside `--resume`, or a checkpoint that does not fit.
+    """
+    path, tensors, header = checkpoint.load_run(folder, args)
+    try:
+        given = Args.from_json(header["args"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise checkpoint.CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
+    trainer = Trainer(given)
+    trainer.load(tensors, header, path)
+    return trainer
 
 
 def diverged(error: TrainingDivergedError, trainer: Trainer, folder: Path) -> TrainingDivergedError:
@@ -239,9 +468,10 @@ def diverged(error: TrainingDivergedError, trainer: Trainer, folder: Path) -> Tr
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
     keep_freed_memory()
-    trainer, folder = set_up(args)
+    trainer, folder = begin(args) if args.resume is None else (resume(args, args.resume), args.resume)
     try:
-        run(trainer, folder)
+        with runs.only_process(folder) if distributed.rank() == 0 else nullcontext():
+            train(trainer, folder)
     except TrainingDivergedError as error:
         raise diverged(error, trainer, folder) from None
     except RuntimeError as error:
@@ -249,20 +479,10 @@ def main(args: Args) -> Path:
             raise
         raise distributed.ProcessLostError(
             f"another process of the run is gone; the checkpoint of epoch {trainer.epoch} is sound. Go on with: "
-            f"python agents/am_reinforce.py --resume {folder}"
+            f"{runs.command('am_reinforce.py')} --resume {folder}"
         ) from error
     distributed.stop()
     return folder
-
-
-def choose_processes(args: Args) -> int:
-    """Return how many processes to start: as many as the run had that is resumed, or as `--processes` says."""
-    if args.resume is not None:
-        path = args.resume / "last.safetensors"
-        return int(checkpoint.load(path)[1].get("processes", 1)) if path.is_file() else 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    several = choose_device(args.device) == "cpu" and cores > 1 and args.batch_size % 2 == 0
-    return args.processes or (2 if several else 1)
 
 
 EXPECTED = (ValueError, OSError, ImportError, MemoryError, gym.error.Error)
@@ -271,7 +491,7 @@ EXPECTED += (TrainingDivergedError, distributed.ProcessLostError)
 if __name__ == "__main__":
     try:
         args = tyro.cli(Args, description=__doc__)
-        if not distributed.launched() and (processes := choose_processes(args)) > 1:
+        if not distributed.launched() and (processes := distributed.choose_processes(args)) > 1:
             sys.exit(distributed.launch(processes, __file__, sys.argv[1:]))
         main(args)
         distributed.leave()

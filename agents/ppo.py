@@ -41,16 +41,27 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from routing_agents import checkpoint
-from routing_agents.argument_checks import check_at_least, check_positive
 from routing_agents.attention.decoding import Choice, sampling_choice, solve
 from routing_agents.attention.features import FEATURES, Features
 from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
-from routing_agents.reference import reference_cost
+from routing_agents.runs import (
+    HELD_OUT_SEED,
+    HELD_OUT_STREAM,
+    TRAINING_STREAM,
+    check_at_least,
+    check_positive,
+    choose_device,
+    command,
+    make_folder,
+    problem_of,
+    read_settings,
+    reference_cost,
+    stream,
+)
 from routing_agents.tuning import fast_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.vector_envs import RoutingVectorEnv
-from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, TRAINING_STREAM, choose_device, settings, stream
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,7 @@ class Args:
         counts = ("num_envs", "lanes_per_instance", "num_minibatches", "update_epochs", "eval_every", "held_out")
         check_at_least(1, self, *counts)
         check_at_least(0, self, "seed", "threads")
-        check_positive(self, "learning_rate", "max_grad_norm")
+        check_positive(self, "learning_rate", "max_grad_norm", "clip_coef")
         if self.num_envs % (self.lanes_per_instance * self.num_minibatches):
             raise ValueError(
                 f"--num-envs {self.num_envs} is not a multiple of --lanes-per-instance {self.lanes_per_instance} times "
@@ -326,11 +337,10 @@ def make_envs(args: Args, device: str) -> RoutingVectorEnv:
     Raises:
         ValueError: A setting that the problem does not have.
     """
+    problem = problem_of(args.env_id, args.env_kwargs)
+    given = {**read_settings(args.env_kwargs), "num_nodes": problem.num_nodes}
     ours = {"backend": "torch", "device": device, "autoreset_mode": "Disabled", "on_illegal": "raise", "copy": False}
-    try:
-        return gym.make_vec(args.env_id, num_envs=args.num_envs, **ours, **settings(args.env_kwargs))
-    except TypeError as error:
-        raise ValueError(f"--env-kwargs: {error}") from error
+    return gym.make_vec(f"routing/{problem.name}", num_envs=args.num_envs, **ours, **given)
 
 
 class Log:
@@ -345,17 +355,14 @@ class Log:
         FileExistsError: The folder exists.
     """
 
-    def __init__(self, args: Args, problem: Problem[Any, Any], device: str) -> None:
+    def __init__(self, args: Args, problem: AnyProblem, device: str) -> None:
         self.problem, self.console = problem, Console()
         name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-        self.folder = args.runs / (args.name or name)
-        if self.folder.exists():
-            raise FileExistsError(f"{self.folder} exists; choose another --name")
-        self.folder.mkdir(parents=True)
+        self.folder = make_folder(args.runs, args.name or name)
         held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", device)
         self.reference = reference_cost(problem, self.held_out, args.runs / ".references")
-        self.args = {**dataclasses.asdict(args), "runs": str(args.runs)}
+        self.args = {key: value for key, value in dataclasses.asdict(args).items() if key != "runs"}
         (self.folder / "args.json").write_text(json.dumps(self.args, indent=2) + "\n")
         self.writer = SummaryWriter(str(self.folder / "tensorboard"))
         self.best_cost = float("inf")
@@ -442,7 +449,7 @@ def main(args: Args) -> Path:
     log.console.print(
         f"Best greedy cost on held-out instances: {log.best_cost:.4f}\n"
         f"Curves:       tensorboard --logdir {log.folder}\n"
-        f"Solve a file: python agents/solve.py --checkpoint {log.folder} FILE...",
+        f"Solve a file: {command('solve.py')} --checkpoint {log.folder} FILE...",
         soft_wrap=True,
     )
     return log.folder

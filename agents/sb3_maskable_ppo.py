@@ -29,25 +29,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from routing_agents.argument_checks import check_at_least, check_positive
 from routing_agents.attention.model import ModelConfig
 from routing_agents.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
-from routing_agents.stop_request import StopRequest
+from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, StopRequest, check_at_least, check_positive, stream
 from routing_agents.tuning import keep_freed_memory
-from routing_gym.data.files import write_atomically
+from routing_gym.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
-from routing_gym.problem import Problem
+from routing_gym.optional import explain_missing
+from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Policy, rollout
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import NearestNeighbour
-from trainer import HELD_OUT_SEED, HELD_OUT_STREAM, stream
 
-try:
+with explain_missing("sb3-contrib", "sb3", script=__name__ == "__main__"):
     from sb3_contrib import MaskablePPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import VecMonitor
-except ImportError as error:
-    raise ImportError(f'sb3-contrib cannot be imported ({error}): pip install "routing-gym[sb3]"') from error
 
 POLICIES = ("attention", "mlp")
 
@@ -113,7 +110,7 @@ class HeldOut(BaseCallback):
 
     def __init__(
         self,
-        problem: Problem[Any, Any],
+        problem: AnyProblem,
         instance: Any,
         interval: float,
         path: Path,
@@ -150,12 +147,12 @@ class HeldOut(BaseCallback):
         self.since = time.perf_counter()
 
 
-def mean_cost(problem: Problem[Any, Any], instance: Any, policy: Policy) -> float:
+def mean_cost(problem: AnyProblem, instance: Any, policy: Policy) -> float:
     """Play every instance once."""
     return float(rollout(problem, instance, policy).cost.mean(dtype=np.float64))
 
 
-def greedy(model: MaskablePPO, problem: Problem[Any, Any], instance: Any) -> Policy:
+def greedy(model: MaskablePPO, problem: AnyProblem, instance: Any) -> Policy:
     """Take the most probable action."""
     static = problem.observe_static(instance)
 
@@ -205,7 +202,7 @@ def train(args: Args, name: str, folder: Path, instance: Any, stop: StopRequest)
     return callback.curve
 
 
-def make_folder(args: Args, problem: Problem[Any, Any]) -> Path:
+def make_folder(args: Args, problem: AnyProblem) -> Path:
     """Make the folder of the run.
 
     Raises:

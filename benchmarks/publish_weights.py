@@ -1,10 +1,10 @@
-"""Publish the best weights of a run in agents/routing_agents/weights: in half precision, with a card that says what they are.
+"""Publish the best weights of a run: in half precision, with a card that says what they are.
 
-    python benchmarks/publish_weights.py runs/NAME      # agents/routing_agents/weights/tsp-20.safetensors and .json, say
+    python benchmarks/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
 
-`agents/solve.py` and `agents/evaluate.py` find them there by problem and size. The log and the learning curve of
-the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision, or worse than
-the weights that are there, are refused.
+They go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem and
+size. The log and the learning curve of the run go to benchmarks/results/training. Weights that decode worse after
+rounding to half precision, or worse than the weights that are there, are refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from routing_agents.attention.decoding import solve
 from routing_agents.attention.model import ModelConfig
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
-from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
+from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,7 +41,7 @@ class Args:
     run: tyro.conf.Positional[Path]
     """The folder of a run."""
     size: int = 10_000
-    """First instances of the paper's test set, whose mean greedy cost must not move and goes on the card."""
+    """First instances of the paper's test set, whose mean greedy cost must not move and is written on the card."""
     out: Path = WEIGHTS
     """Folder of the weights and their cards."""
     logs: Path = ROOT / "benchmarks" / "results" / "training"
@@ -49,7 +49,7 @@ class Args:
 
 
 def commands(runs: list[dict[str, Any]]) -> list[str]:
-    """Write the commands that make the weights, each of which goes on where the one before left off."""
+    """Write the commands that make the weights, each of which starts from the weights of the one before."""
     lines = []
     for step, run in enumerate(runs, 1):
         start = ["--init-from", f"runs/step-{step - 1}"] if step > 1 else []
@@ -76,6 +76,18 @@ def command(values: dict[str, Any]) -> list[str]:
     return words
 
 
+def portable(value: Any) -> Any:
+    """Shorten the paths of this machine in a document: to where they start in the repository, or to their names."""
+    if isinstance(value, dict):
+        return {key: portable(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [portable(entry) for entry in value]
+    if not isinstance(value, str) or not Path(value).is_absolute():
+        return value
+    path = Path(value)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
 def greedy_cost(path: Path, size: int) -> float:
     """Return the mean greedy cost on the paper's test set."""
     model, problem, _ = checkpoint.load_model(path)
@@ -95,6 +107,7 @@ def main(args: Args) -> Path:
         raise ValueError(f"--size must be at least 1, got {args.size}")
     best = args.run / "best.safetensors"
     tensors, header = checkpoint.load(best)
+    header = portable(header)
     runs = [*header.get("history", []), header]
     if not all({"args", "metrics", "seconds"} <= run.keys() for run in runs):
         raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")

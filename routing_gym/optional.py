@@ -9,8 +9,13 @@ from typing import Any
 
 
 @contextmanager
-def explain_missing(package: str, extra: str) -> Iterator[None]:
+def explain_missing(package: str, extra: str, script: bool = False) -> Iterator[None]:
     """Let an ImportError in the block name the extra that brings the package.
+
+    Args:
+        package: Its name.
+        extra: Ours, which installs it.
+        script: End the process with the message instead, as a script does that cannot start.
 
     Raises:
         ImportError: With the package, the cause and the command that installs it.
@@ -18,7 +23,10 @@ def explain_missing(package: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise ImportError(f'{package} cannot be imported ({error}): pip install "routing-gym[{extra}]"') from error
+        message = f'{package} cannot be imported ({error}): pip install "routing-gym[{extra}]"'
+        if script:
+            raise SystemExit(message) from None
+        raise ImportError(message) from error
 
 
 def require(package: str, extra: str) -> Any:

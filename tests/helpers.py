@@ -22,7 +22,7 @@ TINY = Args(
     learning_rate=1e-2,
     baseline_size=32,
     held_out=16,
-    num_starts=4,
+    num_tours=4,
     model=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
     threads=1,
 )

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_gym.problem import Problem
+from routing_agents.runs import BEST, LAST, option
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 FORMAT = "routing-gym attention model 1"
@@ -76,12 +77,12 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
         ) from error
 
 
-def describe(problem: Problem[Any, Any], model: AttentionModel) -> dict[str, Any]:
+def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     """Return the part of the header from which `load_model` rebuilds problem and model."""
     return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
 
 
-def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, Problem[Any, Any], dict[str, Any]]:
+def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
     """Rebuild the model of a checkpoint, in evaluation mode, and the problem it was trained on.
 
     Args:
@@ -95,19 +96,51 @@ def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, Problem
         CheckpointError: The file cannot be read or does not fit the model it describes.
     """
     if path.is_dir():
-        path = path / "best.safetensors"
+        path = path / BEST
     tensors, header = load(path, device)
+    weights = group(tensors, "model")
     try:
         problem = make_problem(header["problem"], **header["settings"])
-        model = AttentionModel(FEATURES[header["problem"]], ModelConfig(**header["model"])).to(device)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: too large for the memory
+        config = ModelConfig(**header["model"])
+        if config.num_layers > len(weights):
+            raise ValueError(f"{config.num_layers} layers, but {len(weights)} tensors")
+        with torch.device("meta"):  # shapes without memory: a header may claim any size
+            model = AttentionModel(FEATURES[header["problem"]], config)
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CheckpointError(f"{path}: its header does not describe a known problem and model ({error})") from error
-    load_weights(model, group(tensors, "model"), path)
+    check_weights(model, weights, path)
+    model.to_empty(device=device).load_state_dict(weights)
     return model.eval(), problem, header
 
 
-def load_weights(model: AttentionModel, weights: dict[str, Tensor], path: Path) -> None:
-    """Copy weights into a model, all or none.
+def load_run(folder: Path, args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
+    """Read the checkpoint from which a run goes on.
+
+    Args:
+        folder: Of the run.
+        args: The arguments that were given beside `--resume`: none.
+
+    Returns:
+        The file, its tensors and its header.
+
+    Raises:
+        ValueError: There are other arguments, or the folder holds no run.
+        CheckpointError: The file is damaged, or holds weights only.
+    """
+    given = [field.name for field in fields(args) if getattr(args, field.name) != getattr(type(args)(), field.name)]
+    if others := [option(name) for name in given if name != "resume"]:
+        raise ValueError(f"--resume goes on with the run's own arguments; leave out {', '.join(others)}")
+    path = folder / LAST
+    if not path.is_file():
+        raise ValueError(f"--resume takes the folder of a run, which holds {LAST}; {folder} does not")
+    tensors, header = load(path)
+    if type(header.get("step")) is not int:
+        raise CheckpointError(f"{path}: holds weights only; a run is resumed from its {LAST}")
+    return path, tensors, header
+
+
+def check_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Check that weights fit a model.
 
     Raises:
         CheckpointError: Names or shapes differ, or values are no numbers; lists them all.
@@ -125,6 +158,15 @@ def load_weights(model: AttentionModel, weights: dict[str, Tensor], path: Path) 
             faults.append(f"{name} is not finite")
     if faults:
         raise CheckpointError(f"{path}: the weights do not fit the model: {'; '.join(sorted(faults))}")
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Copy weights into a model, all or none.
+
+    Raises:
+        CheckpointError: As `check_weights`.
+    """
+    check_weights(model, weights, path)
     model.load_state_dict(weights)
 
 
@@ -143,7 +185,7 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         CheckpointError: The file cannot be read, or its network has other sizes.
     """
     if path.is_dir():
-        path = path / "best.safetensors"
+        path = path / BEST
     tensors, header = load(path)
     if header.get("model") != asdict(model.config):
         raise CheckpointError(f"{path}: a network of {header.get('model')}; asked for is {asdict(model.config)}")
@@ -180,3 +222,27 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor])
         index, key = name.split(".")
         state.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def training_state(model: nn.Module, optimizers: dict[str, torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """Return the tensors from which `restore_training` goes on: weights, and the optimisers' states by their names."""
+    tensors = prefixed("model", model.state_dict())
+    for name, optimizer in optimizers.items():
+        tensors |= prefixed(name, optimizer_tensors(optimizer))
+    return tensors
+
+
+def restore_training(
+    model: nn.Module, optimizers: dict[str, torch.optim.Optimizer], tensors: dict[str, Tensor], step: int, path: Path
+) -> None:
+    """Restore what `training_state` returned after `step` steps.
+
+    Raises:
+        CheckpointError: Something is missing, or does not fit the model.
+    """
+    load_weights(model, group(tensors, "model"), path)
+    for name, optimizer in optimizers.items():
+        state = group(tensors, name)
+        if step > 0 and not state:
+            raise CheckpointError(f"{path}: lacks the state of {name}, without which no run can go on")
+        load_optimizer(optimizer, state)

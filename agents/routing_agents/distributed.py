@@ -19,10 +19,12 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main as torchrun
 
+from routing_agents import checkpoint, runs
 from routing_agents.attention.decoding import solve
 from routing_agents.attention.model import AttentionModel
+from routing_gym import arrays
 from routing_gym.arrays import select
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 
 T = TypeVar("T")
 
@@ -34,6 +36,25 @@ class ProcessLostError(RuntimeError):
 def launched() -> bool:
     """Say whether `torchrun` started this process."""
     return dist.is_torchelastic_launched()
+
+
+def choose_processes(args: Any) -> int:
+    """Return how many processes to start: as many as the run had that is resumed, or as `--processes` says.
+
+    Raises:
+        CheckpointError: The run's checkpoint is damaged.
+    """
+    if args.resume is not None:
+        path = args.resume / runs.LAST
+        processes = checkpoint.load(path)[1].get("processes", 1) if path.is_file() else 1
+        if type(processes) is not int or not 1 <= processes <= runs.MOST_THREADS:
+            raise checkpoint.CheckpointError(
+                f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}"
+            )
+        return processes
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    several = runs.choose_device(args.device) == "cpu" and cores > 1 and args.batch_size % 2 == 0
+    return args.processes or (2 if several else 1)
 
 
 def launch(processes: int, script: str, arguments: list[str]) -> int:
@@ -146,12 +167,12 @@ def by_first(function: Callable[[], T]) -> T:
     return result
 
 
-def greedy_cost(model: AttentionModel, problem: Problem[Any, Any], instance: Any) -> Tensor:
+def greedy_cost(model: AttentionModel, problem: AnyProblem, instance: Any) -> Tensor:
     """Return the greedy cost (B,) of every instance; each process decodes its share of them."""
     if not dist.is_initialized():
         return solve(model, problem, instance).cost
-    mine = torch.arange(rank(), len(instance.coords), world_size(), device=instance.coords.device)
-    cost = instance.coords.new_zeros(len(instance.coords))
+    mine = torch.arange(rank(), arrays.batch_size(instance), world_size(), device=arrays.device_of(instance))
+    cost = torch.zeros(arrays.batch_size(instance), device=arrays.device_of(instance))
     if len(mine):
         cost[mine] = solve(model, problem, select(instance, mine)).cost
     dist.all_reduce(cost)  # each entry is a cost from one process, and zeros from the others

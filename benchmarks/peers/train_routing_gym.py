@@ -7,11 +7,11 @@ from typing import Any
 
 import am_reinforce  # isort: skip  (first: it sets how threads wait, which is read when torch is loaded)
 
-from timing_worker import Job, serve
+from timing import timing
+from worker import Job, serve
 
 from routing_agents.attention.decoding import solve
 from routing_agents.tuning import keep_freed_memory
-from trainer import Trainer
 
 
 def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
@@ -24,13 +24,13 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
         baseline="none" if greedy else job["task"],
         optimizer="adam",  # the paper's, and rl4co's
         precision=job["precision"],
-        num_starts=job["num_starts"],
+        num_tours=job["num_starts"],
         batch_size=batch_size,
         baseline_size=batch_size,
         held_out=batch_size,
         device=job["device"],
     )
-    trainer = Trainer(settings)
+    trainer = am_reinforce.Trainer(settings)
     trainer.baseline.end_epoch(trainer.model)  # ends the warm-up of the rollout baseline
 
     def decode() -> Any:
@@ -41,4 +41,4 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    serve(prepare)
+    serve(("torch", "numpy"), timing(prepare))

@@ -21,15 +21,14 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import am_reinforce
-import solve as solve_script
-from am_reinforce import Args
-from helpers import AGENTS, SMALL, SQUARE, TINY, logged, start, wait_for_epoch
+from am_reinforce import Args, Trainer, TrainingDivergedError
+from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
 from routing_agents import checkpoint
 from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_agents.attention.model import ModelConfig
+from routing_agents.runs import choose_device
 from routing_gym.data import load_npz
 from routing_gym.problems import PROBLEMS
-from trainer import Trainer, TrainingDivergedError, choose_device
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
 def test_training_lowers_the_cost_of_every_problem(tiny, name):
     """Sixty steps with ten-node instances: the last epoch samples cheaper tours than the first."""
     args = replace(
-        tiny, env_id=f"routing/{name}-10", epochs=3, steps_per_epoch=20, batch_size=32, baseline="shared", num_starts=8
+        tiny, env_id=f"routing/{name}-10", epochs=3, steps_per_epoch=20, batch_size=32, baseline="shared", num_tours=8
     )
     folder = am_reinforce.main(args)
     first, *_, last = logged(folder)
@@ -169,7 +168,7 @@ def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
     before = (folder / "last.safetensors").read_bytes()
     diverging = replace(tiny, learning_rate=1e30, name="diverging")
     with pytest.raises(TrainingDivergedError, match="gradient of step 1 is not finite"):
-        am_reinforce.run(Trainer(diverging), folder)
+        am_reinforce.train(Trainer(diverging), folder)
     assert (folder / "last.safetensors").read_bytes() == before
     with pytest.raises(TrainingDivergedError, match=r"batch is in .*diverged-0.npz. .* lower --learning-rate"):
         am_reinforce.main(diverging)
@@ -259,7 +258,7 @@ def test_range_of_sizes(tiny):
         assert problem == PROBLEMS["CVRP"](problem.num_nodes)
         drawn.append(problem.num_nodes)
     assert set(drawn) == {5, 6, 7, 8}
-    kwargs = {"num_nodes": "10", "capacity": "12", "on_illegal": "raise"}  # the first and the last are not for batches
+    kwargs = {"num_nodes": "10", "capacity": "12"}  # the first is not for batches
     trainer = Trainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
     assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
@@ -303,7 +302,7 @@ def test_resume_without_its_log(tiny, capsys):
         (lambda tensors, header: header.pop("best_cost"), "lacks 'best_cost'"),
         (
             lambda tensors, header: [tensors.pop(key) for key in list(tensors) if key.startswith("muon.")],
-            "lacks 'the state of muon'",
+            "lacks the state of muon",
         ),
         (
             lambda tensors, header: header["args"].update(magic=1),
@@ -323,12 +322,13 @@ def test_resume_of_an_incomplete_checkpoint(tiny, change, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, "--epochs must be at least 1, got 0"),
-        ({"batch_size": -1}, "--batch-size must be at least 1"),
-        ({"learning_rate": 0.0}, "--learning-rate must be positive"),
-        ({"max_grad_norm": -1.0}, "--max-grad-norm must be positive, got -1"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
-        ({"threads": -1}, "--threads must be at least 1, or 0 for a choice, got -1"),
+        ({"epochs": 0}, "--epochs must be an integer of at least 1, got 0"),
+        ({"batch_size": -1}, "--batch-size must be an integer of at least 1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
+        ({"threads": 10**6}, "--threads must be at most 1024, got 1000000"),
+        ({"max_grad_norm": -1.0}, "--max-grad-norm must be a positive number, got -1"),
+        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
+        ({"threads": -1}, "--threads must be an integer of at least 0, got -1"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
         ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest number of nodes, got \(20, 10\)"),
         ({"sizes": (3, 10), "force_starts": True}, "4 forced starts, but --sizes goes down to 3"),
@@ -344,9 +344,14 @@ def test_bad_arguments(changes, message):
     [
         ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
         ({"device": "cpu:foo"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'cpu:foo'"),
-        ({"env_id": "CartPole-v1"}, "--env-id CartPole-v1 is no routing problem"),
+        ({"env_id": "CartPole-v1"}, "--env-id 'CartPole-v1' is not a routing problem"),
+        ({"env_id": "routing/TSP"}, "--env-id routing/TSP: say how many nodes, as in routing/TSP-20"),
+        ({"env_kwargs": {"num_nodes": "7"}}, "num_nodes is given twice; routing/TSP-10 has 10 nodes"),
+        ({"env_kwargs": {"max_episode_steps": "3"}}, "--env-kwargs: .*TSP has no setting max_episode_steps"),
+        ({"name": "a/b"}, "--name 'a/b': use letters, digits"),
+        ({"name": "two\nlines"}, "use letters, digits"),
         ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
-        ({"env_kwargs": {"reward": "rich"}}, "reward must be one of dense, sparse"),
+        ({"env_kwargs": {"reward": "sparse"}}, "--env-kwargs: .*TSP has no setting reward"),
     ],
 )
 def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
@@ -370,14 +375,81 @@ def test_the_second_of_one_cuda_devices(monkeypatch):
         choose_device("cuda:1")
 
 
+def test_a_stranger_s_checkpoint_imports_nothing(tiny, tmp_path, monkeypatch):
+    """`gym.make("module:id")` would import the module: here one that leaves a mark."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    tensors, header = checkpoint.load(folder / "last.safetensors")
+    (tmp_path / "stranger.py").write_text("from pathlib import Path; Path('mark').touch()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    header["args"]["env_id"] = "stranger:routing/TSP-10"
+    checkpoint.save(folder / "last.safetensors", tensors, header)
+    with pytest.raises(ValueError, match="'stranger:routing/TSP-10' is not a routing problem"):
+        am_reinforce.main(Args(resume=folder))
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    "values", [{"epochs": "9"}, {"threads": None}, {"model": 3}, {"sizes": [1]}, {"batch_size": 2.5}]
+)
+def test_odd_arguments_in_a_checkpoint(tiny, values):
+    path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
+    tensors, header = checkpoint.load(path)
+    header["args"] |= values
+    checkpoint.save(path, tensors, header)
+    with pytest.raises(checkpoint.CheckpointError, match="its arguments are not those of this version"):
+        am_reinforce.main(Args(resume=path.parent))
+
+
+def test_checkpoints_hold_no_path(tiny):
+    folder = am_reinforce.main(replace(tiny, epochs=1, name="first"))
+    folder = am_reinforce.main(replace(tiny, epochs=1, name="second", init_from=folder))
+    for file in ("best.safetensors", "last.safetensors", "args.json"):
+        assert str(tiny.runs).encode() not in (folder / file).read_bytes()
+
+
+def test_one_process_at_a_time(tiny):
+    """While another process holds the lock of a run's folder, nobody else trains in it."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    hold = "import sys, filelock; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); "
+    hold += "print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, folder / "lock"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(ValueError, match="another process is training in it"):
+            am_reinforce.main(Args(resume=folder))
+        other.stdin.close()
+    am_reinforce.main(Args(resume=folder))
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tiny):
+    (tiny.runs / "mine").mkdir()
+    (tiny.runs / "mine" / "last.safetensors.tmp").write_bytes(b"half")
+    assert (am_reinforce.main(replace(tiny, epochs=1, name="mine")) / "best.safetensors").exists()
+
+
+def test_checkpoints_of_before_name_their_tours_otherwise(tiny):
+    """`num_tours` was called `num_starts`; the paths were in the checkpoint too."""
+    path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
+    tensors, header = checkpoint.load(path)
+    header["args"] |= {
+        "num_starts": header["args"].pop("num_tours"),
+        "runs": "elsewhere",
+        "init_from": "a",
+        "resume": None,
+    }
+    checkpoint.save(path, tensors, header)
+    assert am_reinforce.resume(Args(resume=path.parent), path.parent).args.num_tours == 4
+
+
 def test_resume_takes_a_run(tmp_path):
     with pytest.raises(ValueError, match="--resume takes the folder of a run"):
         am_reinforce.main(Args(resume=tmp_path))
 
 
 def test_shared_baseline_needs_two_tours(tiny):
-    with pytest.raises(ValueError, match="num_starts >= 2, got 1"):
-        am_reinforce.main(replace(tiny, baseline="shared", num_starts=1))
+    with pytest.raises(ValueError, match="num_tours >= 2, got 1"):
+        am_reinforce.main(replace(tiny, baseline="shared", num_tours=1))
 
 
 def test_problem_settings_from_the_command_line(tiny):
@@ -448,6 +520,8 @@ def test_weights_that_are_no_numbers(tiny, tmp_path, value):
         ({"num_layers": 1.5}, "num_layers must be an integer of at least 1, got 1.5"),
         ({"tanh_clipping": "ten"}, "tanh_clipping must be a positive number, got 'ten'"),
         ({"embed_dim": 8 * 10**15}, "does not describe a known problem and model"),
+        ({"embed_dim": 8 * 10**8}, r"has shape \(16, 2\), expected \(800000000, 2\)"),  # 12 GB, were it built
+        ({"num_layers": 10**9}, "1000000000 layers, but"),
     ],
 )
 def test_header_that_describes_no_model(tiny, tmp_path, sizes, message):
@@ -474,73 +548,12 @@ def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
 
 
-@pytest.fixture
-def square(tmp_path):
-    path = tmp_path / "square.tsp"
-    path.write_text(SQUARE)
-    (tmp_path / "solutions").write_text("square : 40\n")
-    return path
-
-
-def test_solve_a_file(tiny, square, tmp_path):
-    """A square of side 10: from some start and symmetry the model goes round, 4 x 10 = 40; crossing costs 48."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    args = solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out")
-    (solved,) = solve_script.main(args)
-    assert solved.cost in (40, 48)
-    assert solved.gap == (solved.cost - 40) / 40
-    assert (tmp_path / "out" / "square.png").stat().st_size > 0
-    assert sorted((tmp_path / "out" / "square.tour").read_text().split()[-6:-2]) == ["1", "2", "3", "4"]
-    with pytest.raises(FileExistsError, match="square.tour exists; choose another --out"):
-        solve_script.main(args)
-
-
-def test_solve_refuses_results_under_one_name(tiny, square, tmp_path):
-    """Nothing is solved before all names are known to differ, also from that of a best known tour."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    other = tmp_path / "other" / "square.tsp"
-    other.parent.mkdir()
-    other.write_text(SQUARE)
-    args = solve_script.Args(files=(square, other), checkpoint=folder, out=tmp_path / "out")
-    with pytest.raises(ValueError, match=r"the results of .*/square.tsp and .*other/square.tsp would both be .*\.tour"):
-        solve_script.main(args)
-    with pytest.raises(ValueError, match=r"square.tour would pass for the best known tour of .*; choose another --out"):
-        solve_script.main(replace(args, files=(square,), out=tmp_path))
-    assert not (tmp_path / "out").exists()
-
-
-def test_solve_shows_odd_names_and_gaps(tiny, tmp_path, capsys):
-    """A name with a terminal's markup and a plot's mathematics; a best known cost of zero, which has no gap."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    path = tmp_path / "point[old].tsp"
-    path.write_text(SQUARE.replace("10", "0").replace("NAME : square", "NAME : a[/b]$_$c"))
-    (tmp_path / "solutions").write_text("point[old] : 0\n")
-    (solved,) = solve_script.main(solve_script.Args((path,), folder, out=tmp_path / "[out]"))
-    assert (solved.cost, solved.gap) == (0, None)
-    assert (tmp_path / "[out]" / "point[old].png").exists()
-    shown = capsys.readouterr().out
-    assert "a[/b]$_$c" in shown
-    assert "[out]" in shown
-
-
-def test_solve_needs_a_file(tiny, tmp_path):
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    with pytest.raises(ValueError, match="name at least one"):
-        solve_script.main(solve_script.Args(files=(), checkpoint=folder, out=tmp_path / "out"))
-
-
-def test_solve_refuses_another_problem(tiny, square, tmp_path):
-    folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", epochs=1))
-    with pytest.raises(ValueError, match=r"square.tsp is a TSP, but .* was trained on CVRP"):
-        solve_script.main(solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out"))
-
-
 @pytest.mark.parametrize("script", ["am_reinforce.py", "solve.py"])
 def test_help_and_errors_are_no_tracebacks(script, tmp_path):
     shown = subprocess.run([sys.executable, AGENTS / script, "--help"], capture_output=True, text=True)
     assert shown.returncode == 0
     assert "usage:" in shown.stdout
-    arguments = {"am_reinforce.py": ["--env-id", "routing/TSP-21"], "solve.py": ["--checkpoint", "none", "none.tsp"]}
+    arguments = {"am_reinforce.py": ["--env-id", "routing/ATSP-21"], "solve.py": ["--checkpoint", "none", "none.tsp"]}
     failed = subprocess.run([sys.executable, AGENTS / script, *arguments[script]], capture_output=True, text=True)
     assert failed.returncode == 1
     assert failed.stderr.startswith(script.removesuffix(".py") + ": ")

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import routing_agents.attention.model as attention_model
+from am_reinforce import Reinforce
 from routing_agents.attention import memory
 from routing_agents.attention.baselines import SharedBaseline
 from routing_agents.attention.decoding import Decoding, greedy_choice, solve
@@ -19,7 +20,6 @@ from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.optimizers import make_optimizers
 from routing_gym.arrays import map_arrays
 from routing_gym.problems import PROBLEMS, make_problem
-from trainer import Reinforce
 
 TINY = ModelConfig(embed_dim=16, num_heads=2, num_layers=1, feed_forward_dim=16)
 

@@ -12,12 +12,11 @@ import pytest
 import torch
 
 import am_reinforce
-from am_reinforce import Args
+from am_reinforce import Args, Trainer
 from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
 from routing_agents import checkpoint, distributed
 from routing_agents.attention.model import ModelConfig
 from routing_gym.arrays import concatenate
-from trainer import Trainer
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 

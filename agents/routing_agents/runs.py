@@ -1,0 +1,241 @@
+"""What every training run needs: its problem, device, random numbers, folder, and a polite end."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import torch
+from rich.console import Console
+
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.solvers import FastTSP, Solver
+
+TRAINING_STREAM, HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM = range(4)
+HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
+MOST_THREADS = 1024  # more would only wait for each other
+QUICK_SOLVERS: dict[str, Solver] = {"TSP": FastTSP()}  # good to the last digit within seconds for 1,000 instances
+LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
+
+
+def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Generator:
+    """Return the random numbers of one step of one purpose; nothing else needs saving for a resume."""
+    return np.random.default_rng((seed, purpose, index, rank))
+
+
+def check_at_least(minimum: int, args: Any, *names: str) -> None:
+    """Refuse smaller values of some fields of `args`.
+
+    Raises:
+        ValueError: With the option and its value.
+    """
+    for name in names:
+        value = getattr(args, name)
+        if type(value) is not int or value < minimum:
+            raise ValueError(f"{option(name)} must be an integer of at least {minimum}, got {value!r}")
+
+
+def check_at_most(maximum: int, args: Any, *names: str) -> None:
+    """Refuse larger values of some fields of `args`.
+
+    Raises:
+        ValueError: With the option and its value.
+    """
+    for name in names:
+        if getattr(args, name) > maximum:
+            raise ValueError(f"{option(name)} must be at most {maximum}, got {getattr(args, name)}")
+
+
+def check_positive(args: Any, *names: str) -> None:
+    """Refuse values that are not positive and finite; None stands for a default.
+
+    Raises:
+        ValueError: With the option and its value.
+    """
+    for name in names:
+        value = getattr(args, name)
+        if value is not None and not (type(value) in (int, float) and 0 < value < math.inf):
+            raise ValueError(f"{option(name)} must be a positive number, got {value!r}")
+
+
+def option(name: str) -> str:
+    """Return how a field is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def read_settings(env_kwargs: dict[str, str]) -> dict[str, Any]:
+    """Return a problem's settings, as the command line gives them, with numbers as numbers."""
+
+    def literal(text: str) -> Any:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return text
+
+    return {key: literal(value) for key, value in env_kwargs.items()}
+
+
+def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
+    """Return the rules behind one of our environment ids.
+
+    Nothing is imported on behalf of the id: it may come from the checkpoint of a stranger.
+
+    Args:
+        env_id: "routing/TSP-20", with any number of nodes; or "routing/TSP" and the setting `num_nodes`.
+        env_kwargs: Settings of the problem.
+
+    Raises:
+        ValueError: Not one of ours, or settings that the problem does not have.
+    """
+    match = re.fullmatch(r"(?:routing_gym:)?routing/(\w+?)(?:-(\d+))?", env_id)
+    if match is None or match[1] not in PROBLEMS:
+        raise ValueError(
+            f"--env-id {env_id!r} is not a routing problem; choose routing/NAME-NODES such as routing/TSP-20, "
+            f"where NAME is one of {', '.join(PROBLEMS)}"
+        )
+    settings = read_settings(env_kwargs)
+    if match[2] is not None:
+        if "num_nodes" in settings:
+            raise ValueError(f"--env-kwargs: num_nodes is given twice; {env_id} has {match[2]} nodes")
+        settings["num_nodes"] = int(match[2])
+    if "num_nodes" not in settings:
+        raise ValueError(f"--env-id {env_id}: say how many nodes, as in {env_id}-20")
+    try:
+        return make_problem(match[1], **settings)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--env-kwargs: {error}") from error
+
+
+def choose_device(name: str) -> str:
+    """Check the device that was asked for, or choose one.
+
+    Raises:
+        ValueError: There is no such device here.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ValueError(f"--device must be cpu, cuda, cuda:1 etc. or auto, got {name!r}")
+    if name.startswith("cuda") and int(name[5:] or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {name}: torch finds {torch.cuda.device_count()} CUDA devices here; use cpu or auto")
+    return name
+
+
+def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | None:
+    """Return the mean cost of a problem's reference solver, or None where there is none.
+
+    Args:
+        problem: The rules.
+        instance: The held-out instances.
+        cache: Folder in which the solutions are kept for the next run.
+    """
+    solver = QUICK_SOLVERS.get(problem.name)
+    if solver is None:
+        return None
+    try:
+        solver.load()
+    except ImportError as error:
+        Console().print(f"The gap is not shown: {error}")
+        return None
+    solution = solver.solve(problem, instance, num_workers=os.cpu_count() or 1, progress=True, cache=cache)
+    if solution.failed.any():
+        raise ValueError(
+            f"{solver.name} failed on {int(solution.failed.sum())} held-out instances: {set(solution.status)}"
+        )
+    return float(solution.cost.mean())
+
+
+def command(script: str) -> str:
+    """Return how to call one of the scripts with the Python that runs now, from the current folder."""
+    python, here = Path(sys.executable), Path.cwd()
+    if (found := shutil.which("python")) is not None and Path(found) == python:
+        return f"python agents/{script}"
+    return f"{python.relative_to(here) if python.is_relative_to(here) else python} agents/{script}"
+
+
+def make_folder(runs: Path, name: str) -> Path:
+    """Make the folder of a new run; one that a killed process left empty serves too.
+
+    Raises:
+        ValueError: The name is not that of a folder.
+        FileExistsError: The folder holds something.
+    """
+    if not re.fullmatch(r"[\w.+-]+", name) or name.strip(".") == "":
+        raise ValueError(f"--name {name!r}: use letters, digits and . _ + - only")
+    folder = runs / name
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(path.name not in (LOCK, LAST + ".tmp") for path in folder.iterdir()):
+        raise FileExistsError(f"{folder} exists; continue it with --resume {folder}, or choose another --name")
+    return folder
+
+
+@contextmanager
+def only_process(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a run's folder; the lock ends with the process.
+
+    Raises:
+        ValueError: Another process is training in it.
+    """
+    lock = filelock.FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise ValueError(f"{folder}: another process is training in it; wait until it ends, or stop it") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def make_profiler(wanted: bool, folder: Path) -> AbstractContextManager[torch.profiler.profile | None]:
+    """Return what writes torch's profile of five early steps to trace.json, if that is wanted."""
+    if not wanted:
+        return nullcontext()
+    return torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=3, warmup=2, active=5, repeat=1),
+        on_trace_ready=lambda profile: profile.export_chrome_trace(str(folder / "trace.json")),
+    )
+
+
+class StopRequest:
+    """Turns the first Ctrl-C or SIGTERM into a request to stop after the step.
+
+    Args:
+        second_is_final: Whether a second one stops the process at once. Not so under `torchrun`, which passes on
+            what the terminal has sent already, and ends all processes when one is gone.
+    """
+
+    requested = False
+
+    def __init__(self, second_is_final: bool = True) -> None:
+        self.second_is_final = second_is_final
+
+    def __enter__(self) -> StopRequest:
+        self.previous = {number: signal.signal(number, self.request) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def request(self, number: int, frame: Any) -> None:
+        self.requested = True
+        if self.second_is_final:
+            self.restore()
+
+    def __exit__(self, *exception: object) -> None:
+        if self.second_is_final:
+            self.restore()
+
+    def restore(self) -> None:
+        """Let signals do again what they did before."""
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
