@@ -358,7 +358,7 @@ class Log:
     def __init__(self, args: Args, problem: AnyProblem, device: str) -> None:
         self.problem, self.console = problem, Console()
         name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-        self.folder = make_folder(args.runs, args.name or name)
+        self.folder = make_folder(args.runs, args.name or name, resumable=False)
         held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", device)
         self.reference = reference_cost(problem, self.held_out, args.runs / ".references")
