@@ -8,7 +8,8 @@ from torch import Tensor
 
 from routing_agents.attention.model import take_nodes
 from routing_agents.pointer.model import END, PointerNetwork
-from routing_agents.pointer.sequences import Answers, Order, Points, rename, reorder, sorting
+from routing_agents.pointer.sequences import PADDING, Answers, Order, Points, rename, sorting
+from routing_agents.pointer.tasks import Task
 
 MEMORY_ELEMENTS = 2**24  # of the attention's largest array, (B, width, n + 1, d), in one go
 
@@ -24,7 +25,7 @@ def beam_search(
         points: float32 (B, n, 2), on any device.
         max_length: Steps after which an answer is cut off.
         width: Beginnings kept; 1 is greedy decoding.
-        each_once: No point twice: tours come out valid.
+        each_once: No point twice, so that tours come out valid; a network that was trained so never does.
 
     Returns:
         The best answer found: int64 (B, T), T at most `max_length`, padded with -1.
@@ -53,7 +54,7 @@ def beam_search(
         answers = torch.cat([answers.flatten(0, 1)[rows].view(batch_size, width, -1), previous[..., None]], dim=2)
         ended = ended.flatten()[rows].view(batch_size, width) | (previous == END)
         used = used.flatten(0, 1)[rows].view(batch_size, width, -1)
-        if each_once:
+        if each_once or model.masks:
             used.scatter_(2, previous[..., None], previous[..., None] != END)
         if ended.all():
             break
@@ -62,8 +63,8 @@ def beam_search(
 
 def predict(
     model: PointerNetwork,
+    task: Task,
     points: Points,
-    max_length: int,
     *,
     order: Order = "sorted",
     width: int = 1,
@@ -73,22 +74,50 @@ def predict(
 
     Args:
         model: The network, in evaluation mode.
+        task: What it was trained for.
         points: (B, n, 2).
-        max_length: As of `beam_search`.
         order: "sorted" shows the network the points in the order of x, as it was trained; the answer keeps their own.
         width: As of `beam_search`.
         each_once: As of `beam_search`.
 
     Returns:
-        int64 (B, max_length), padded with -1.
+        int64 (B, T), padded with -1.
     """
-    names = sorting(points) if order == "sorted" else None
-    shown = points if names is None else reorder(points, np.zeros((len(points), 0), np.int64), names)[0]
-    device = model.begin.device
-    size = max(1, MEMORY_ELEMENTS // (width * (points.shape[1] + 1) * model.config.units))
-    table = np.full((len(points), max_length), -1, dtype=np.int64)
+    n = points.shape[1]
+    names = sorting(points) if order == "sorted" else np.broadcast_to(np.arange(n), points.shape[:2])
+    shown = np.take_along_axis(points, names[..., None], axis=1)
+    longest = task.longest(n) + (task.holds != "every")  # the end
+    size = max(1, MEMORY_ELEMENTS // (width * (n + 1) * model.config.units))
+    table = np.full((len(points), longest), PADDING, dtype=np.int64)
     for first in range(0, len(points), size):
-        part = torch.as_tensor(shown[first : first + size], dtype=torch.float32, device=device)
-        answers = beam_search(model, part, max_length, width, each_once).cpu().numpy()
+        part = torch.as_tensor(shown[first : first + size], dtype=torch.float32, device=model.begin.device)
+        answers = beam_search(model, part, longest, width, each_once).cpu().numpy()
         table[first : first + len(part), : answers.shape[1]] = answers
-    return table if names is None else rename(table, names)
+    return rename(table, names)
+
+
+def evaluate(
+    model: PointerNetwork, task: Task, points: Points, right: Answers, *, order: Order = "sorted", width: int = 1
+) -> dict[str, float]:
+    """Measure a network on solved instances of one size.
+
+    Where an answer holds every point, as in TSP, decoding is restricted to that; "valid" is the share of answers that
+    hold every point without, which is 1 by construction for a network that masks.
+
+    Args:
+        model: The network, in evaluation mode.
+        task: What it was trained for.
+        points: (B, n, 2).
+        right: Right answers (B, T).
+        order: As of `predict`.
+        width: As of `predict`.
+
+    Returns:
+        The task's metrics.
+    """
+    predicted = predict(model, task, points, order=order, width=width)
+    metrics = task.metrics(points, predicted, right)
+    if task.holds == "every" and not model.masks:
+        kept = predict(model, task, points, order=order, width=width, each_once=True)
+        metrics = {**task.metrics(points, kept, right), "valid": metrics["valid"]}
+    return {name: float(value) for name, value in metrics.items()}

@@ -108,7 +108,7 @@ def labelled(
     Raises:
         ValueError: Too few points for the task, labels that it does not have, or a file that is damaged or holds
             something else.
-        RuntimeError: A worker process died.
+        ChildProcessError: A process died.
     """
     check(task, labels, min(counts))
     blocks = {
@@ -147,7 +147,7 @@ def make_all(blocks: Sequence[Block], folder: Path, workers: int) -> Iterator[No
         try:
             yield from pool.map(partial(Block.make, folder=folder), blocks)
         except BrokenProcessPool as error:
-            raise RuntimeError(
+            raise ChildProcessError(
                 "a process that solved instances died, perhaps of lack of memory; start again"
             ) from error
         finally:

@@ -22,19 +22,20 @@ from routing_agents.attention.model import Encoder, ModelConfig, products, take_
 POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads
 PAPER_RANGE = 0.08  # of the paper's initial weights
 END = 0
+Holds = Literal["every", "some", "repeated"]  # every point once, some points once, or points any number of times
 
 
 @dataclass(frozen=True)
 class PointerConfig:
-    """Sizes and kind of the network.
+    """Kind and size of the network.
 
     Attributes:
-        encoder: "lstm", the paper's, or "transformer", the attention model's, which does not see the order of the points.
-        answer: "pointer", or one of the paper's comparisons: "attention" (content-based, to a dictionary) or "sequence".
+        encoder: "lstm", the paper's, or "transformer", the attention model's, which does not see the points' order.
+        answer: "pointer", or one of the paper's comparisons, for instances of one size: "attention" (content-based, to
+            a dictionary) or "sequence".
         units: Size d of embeddings, states and attention; the paper's are 256 or 512.
-        ends: Whether answers vary in length, so that the network says where they end.
-        each_once: Whether points that were chosen before are masked, in training too; else the network has to learn it.
-        fixed_size: Points of every instance, which the two comparisons need: size of their dictionary. Else 0.
+        mask_chosen: Whether points that were chosen before are masked, in training too, where no answer holds a point
+            twice; the paper's network has to learn that.
         initial: "fan-in" draws the initial weights from +-1/sqrt(fan-in), "paper" from +-0.08.
         num_layers: Of the transformer.
         num_heads: Of the transformer; divides `units`.
@@ -42,10 +43,8 @@ class PointerConfig:
 
     encoder: Literal["lstm", "transformer"] = "transformer"
     answer: Literal["pointer", "attention", "sequence"] = "pointer"
-    units: int = 256
-    ends: bool = True
-    each_once: bool = False
-    fixed_size: int = 0
+    units: int = 128
+    mask_chosen: bool = True
     initial: Literal["fan-in", "paper"] = "fan-in"
     num_layers: int = 3
     num_heads: int = 8
@@ -59,11 +58,6 @@ class PointerConfig:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
         if self.encoder == "transformer" and self.units % self.num_heads:
             raise ValueError(f"units {self.units} is not a multiple of num_heads {self.num_heads}")
-        if (self.answer == "pointer") != (self.fixed_size == 0):
-            raise ValueError(
-                f"answer {self.answer!r} with fixed_size {self.fixed_size}: the dictionary of 'attention' and 'sequence' "
-                "has one word per point, so they need a fixed size; a pointer network needs none"
-            )
 
 
 @dataclass(frozen=True)
@@ -129,9 +123,9 @@ class Attention(nn.Module):
 
 
 class PointerAnswer(nn.Module):
-    """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, where answers vary in length, the end."""
+    """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, where answers vary, the end."""
 
-    def __init__(self, config: PointerConfig) -> None:
+    def __init__(self, config: PointerConfig, fixed_size: int | None) -> None:
         super().__init__()
         self.attention = Attention(config.units)
         self.end = nn.Parameter(torch.empty(config.units))
@@ -146,9 +140,9 @@ class PointerAnswer(nn.Module):
 class DictionaryAnswer(nn.Module):
     """Sequence to sequence (section 2.1): p = softmax(W d_i), over a dictionary of fixed size."""
 
-    def __init__(self, config: PointerConfig) -> None:
+    def __init__(self, config: PointerConfig, fixed_size: int) -> None:
         super().__init__()
-        self.dictionary = nn.Linear(config.units, config.fixed_size + 1)
+        self.dictionary = nn.Linear(config.units, fixed_size + 1)
 
     def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
@@ -156,15 +150,15 @@ class DictionaryAnswer(nn.Module):
 
 
 class AttentionAnswer(nn.Module):
-    """Content-based input attention (section 2.2): a_i = softmax(u_i), d'_i = sum_j a_ij e_j, p = softmax(W [d_i; d'_i]).
+    """Content-based input attention (2.2): a_i = softmax(u_i), d'_i = sum_j a_ij e_j, p = softmax(W [d_i; d'_i]).
 
     The paper also feeds [d_i; d'_i] to the next step; here it does not, so that all steps are scored at once.
     """
 
-    def __init__(self, config: PointerConfig) -> None:
+    def __init__(self, config: PointerConfig, fixed_size: int) -> None:
         super().__init__()
         self.attention = Attention(config.units)
-        self.dictionary = nn.Linear(2 * config.units, config.fixed_size + 1)
+        self.dictionary = nn.Linear(2 * config.units, fixed_size + 1)
 
     def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
@@ -180,18 +174,37 @@ class PointerNetwork(nn.Module):
     """Encoder, decoder and one of the three ways to answer.
 
     Args:
-        config: Sizes and kind.
+        config: Kind and size.
+        holds: What an answer holds, see `Holds`.
+        fixed_size: Points of every instance, if all have as many: size of the dictionary of the two comparisons.
         generator: Source of the initial weights.
+
+    Raises:
+        ValueError: A comparison without a fixed size.
     """
 
-    def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        config: PointerConfig,
+        holds: Holds,
+        fixed_size: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
+        self.ends = holds != "every"  # what holds every point needs no end
+        self.masks = config.mask_chosen and holds != "repeated"
+        self.fixed_size = None if config.answer == "pointer" else fixed_size
+        if config.answer != "pointer" and fixed_size is None:
+            raise ValueError(
+                f"answer {config.answer!r} has a dictionary with one word per point, so all instances need one "
+                'size; for mixed sizes take answer "pointer"'
+            )
         self.bfloat16 = False  # see `multiply_in`
         self.encoder = ENCODERS[config.encoder](config)
         self.begin = nn.Parameter(torch.empty(config.units))  # the decoder's first input
         self.decoder = nn.LSTM(config.units, config.units, batch_first=True)
-        self.answer = ANSWERS[config.answer](config)
+        self.answer = ANSWERS[config.answer](config, fixed_size)
         self.initialise(generator)
 
     @torch.no_grad()
@@ -226,12 +239,10 @@ class PointerNetwork(nn.Module):
             ValueError: A network of fixed size gets another.
         """
         batch_size, n, _ = points.shape
-        if self.config.fixed_size not in (0, n) or (self.config.fixed_size and lengths is not None):
-            raise ValueError(
-                f"a network for {self.config.fixed_size} points got {n}: only a pointer network takes any size"
-            )
+        if self.fixed_size is not None and (self.fixed_size != n or lengths is not None):
+            raise ValueError(f'this network answers {self.fixed_size} points only; answer "pointer" takes any number')
         absent = torch.zeros(batch_size, n + 1, dtype=torch.bool, device=points.device)
-        absent[:, END] = not self.config.ends
+        absent[:, END] = not self.ends
         if lengths is not None:
             absent[:, 1:] = torch.arange(n, device=points.device) >= lengths[:, None]
         with products(points, self.bfloat16):
@@ -295,22 +306,21 @@ def log_likelihood(
         lengths: int64 (B,), points of each instance; None where all have n.
 
     Returns:
-        The sum, nats (B,); and the share of the choices that are the most probable ones.
+        The terms of the sum, in nats, 0 where an answer has ended; and bool, where it has not. (B, T), or (B, T + 1)
+        with the choice of the end.
     """
     targets = answers + 1  # padding becomes the end
-    if model.config.ends:
+    if model.ends:
         targets = nn.functional.pad(targets, (0, 1))
     previous = nn.functional.pad(targets, (1, -1))
-    counts = previous > 0  # the step after the last point is the end's
-    counts[:, 0] = True
-    if not model.config.ends:
-        counts = targets > 0
+    counts = targets > 0
+    if model.ends:  # the first end counts too
+        counts = nn.functional.pad(counts, (1, -1), value=True)
     logits = model.decode(model.encode(points, lengths), previous)
-    if model.config.each_once:
+    if model.masks:
         logits = logits.masked_fill(chosen_before(previous, logits.shape[2]), -torch.inf)
     log_p = logits.log_softmax(dim=-1).gather(2, targets[..., None])[..., 0]
-    right = (logits.argmax(dim=-1) == targets)[counts].float().mean()
-    return log_p.masked_fill(~counts, 0.0).sum(dim=1), right
+    return log_p.masked_fill(~counts, 0.0), counts
 
 
 def chosen_before(previous: Tensor, num_choices: int) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import ConvexHull, Delaunay, QhullError
 
+from routing_agents.pointer.model import Holds
 from routing_agents.pointer.sequences import (
     PADDING,
     Answers,
@@ -43,25 +44,25 @@ class Task:
     Attributes:
         name: Of it.
         fewest: Points that an instance needs.
-        ends: Whether answers vary in length, so that the network has to say where they end.
+        holds: What an answer holds.
         longest: Length of the longest answer, by the number of points.
         solve: Right answers (B, T) of points (B, n, 2), by one of `labels`. Raises ValueError with the row of points
             that have none.
         canonical: Of all ways to write an answer down, the one to learn.
         metrics: How good predicted answers are, beside the right ones.
-        labels: Ways to solve it; the first is the default.
-        better: The metric that says which of two networks is better; larger is better.
+        labels: Ways to solve it.
+        triangles: Whether an answer is to be drawn as triangles, not as a closed line.
     """
 
     name: str
     fewest: int
-    ends: bool
+    holds: Holds
     longest: Callable[[int], int]
     solve: Callable[[Points, str], Answers]
     canonical: Callable[[Points, Answers], Answers]
     metrics: Callable[[Points, Answers, Answers], dict[str, float]]
     labels: tuple[str, ...] = ("optimal",)
-    better: str = "accuracy"
+    triangles: bool = False
 
 
 def solve_tours(points: Points, labels: str) -> Answers:
@@ -136,17 +137,16 @@ def turn_to_lowest(answers: Answers) -> Answers:
 
 def is_simple(points: Points, answers: Answers) -> npt.NDArray[np.bool_]:
     """Whether polygons have three corners or more, none twice, and edges that do not cross or touch: (B,)."""
-    in_order = np.sort(np.where(answers == PADDING, -1 - np.arange(answers.shape[1]), answers), axis=1)
-    twice = (in_order[:, 1:] == in_order[:, :-1]).any(axis=1)
     length = (answers != PADDING).sum(axis=1)
-    a, b = edges(points, answers)
-    place = np.arange(answers.shape[1])
-    first, second = (index.ravel() for index in np.meshgrid(place, place, indexing="ij"))
-    apart = (second > first + 1) & ((first > 0) | (second < answers.shape[1] - 1))
-    simple = ~twice & (length >= 3)
-    for i, j in zip(first[apart], second[apart], strict=True):
-        inside = (j < length) & ~((i == 0) & (j == length - 1))
-        simple &= ~(inside & segments_meet(a[:, i], b[:, i], a[:, j], b[:, j]))
+    in_order = np.sort(np.where(answers == PADDING, -1 - np.arange(answers.shape[1]), answers), axis=1)
+    simple = (length >= 3) & (in_order[:, 1:] != in_order[:, :-1]).all(axis=1)
+    rows = np.flatnonzero(simple)
+    longest = length[rows].max(initial=0)
+    a, b = edges(points[rows], answers[rows, :longest])
+    for i in range(longest - 2):
+        for j in range(i + 2, longest):
+            apart = (j < length[rows]) & ((i > 0) | (j < length[rows] - 1))  # edges without a common corner
+            simple[rows] &= ~(apart & segments_meet(a[:, i], b[:, i], a[:, j], b[:, j]))
     return simple
 
 
@@ -201,8 +201,17 @@ def triangles(answer: Answers) -> set[frozenset[int]]:
 TASKS = {
     task.name: task
     for task in (
-        Task("tsp", 2, False, lambda n: n, solve_tours, counter_clockwise, tour_metrics, tuple(TSP_LABELS), "gap"),
-        Task("convex-hull", 3, True, lambda n: n, solve_hulls, counter_clockwise, hull_metrics),
-        Task("delaunay", 3, True, longest_triangulation, solve_triangulations, triangle_order, triangle_metrics),
+        Task("tsp", 2, "every", lambda n: n, solve_tours, counter_clockwise, tour_metrics, tuple(TSP_LABELS)),
+        Task("convex-hull", 3, "some", lambda n: n, solve_hulls, counter_clockwise, hull_metrics),
+        Task(
+            "delaunay",
+            3,
+            False,
+            longest_triangulation,
+            solve_triangulations,
+            triangle_order,
+            triangle_metrics,
+            triangles=True,
+        ),
     )
 }
