@@ -56,7 +56,7 @@ def beam_search(
         used = used.flatten(0, 1)[rows].view(batch_size, width, -1)
         if each_once or model.masks:
             used.scatter_(2, previous[..., None], previous[..., None] != END)
-        if ended.all():
+        if model.ends and ended.all():
             break
     return answers[:, 0] - 1
 
