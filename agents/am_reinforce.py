@@ -51,7 +51,7 @@ from routing_agents.tuning import fast_precision, keep_freed_memory
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
 from routing_gym.data import save_npz
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 COLUMNS = (
@@ -172,7 +172,7 @@ class Reinforce(nn.Module):
         self.model = model
         self.baseline = baseline
 
-    def forward(self, problem: Problem[Any, Any], instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
+    def forward(self, problem: AnyProblem, instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
         """Sample tours and return the loss whose gradient is REINFORCE's (Kool et al. 2019, eq. 9).
 
         The batch is encoded once, with gradients; the tours are played on the detached encoding and
@@ -192,7 +192,7 @@ class Reinforce(nn.Module):
         return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
 
 
-def make_baseline(args: Args, problem: Problem[Any, Any], model: AttentionModel) -> Baseline:
+def make_baseline(args: Args, problem: AnyProblem, model: AttentionModel) -> Baseline:
     """Build the baseline that `args` names."""
     if args.baseline == "rollout":
         return RolloutBaseline(problem, model, args.seed, args.baseline_size)
@@ -207,7 +207,7 @@ def make_baseline(args: Args, problem: Problem[Any, Any], model: AttentionModel)
 class TrainingDivergedError(RuntimeError):
     """The weights have left the range in which the network computes anything."""
 
-    def __init__(self, message: str, problem: Problem[Any, Any], instance: Any) -> None:
+    def __init__(self, message: str, problem: AnyProblem, instance: Any) -> None:
         super().__init__(message)
         self.problem, self.instance = problem, instance
 
@@ -267,7 +267,7 @@ class Trainer:
         left = 1 - self.step / self.args.total_steps
         return self.args.learning_rate * min(1.0, left / self.args.decay)
 
-    def batch_problem(self) -> Problem[Any, Any]:
+    def batch_problem(self) -> AnyProblem:
         """Return the rules of this step: those of the id, or with `--sizes` of a size drawn for all processes."""
         if self.args.sizes is None:
             return self.problem
@@ -275,7 +275,7 @@ class Trainer:
         size = int(stream(self.args.seed, runs.SIZE_STREAM, self.step).integers(low, high + 1))
         return make_problem(self.problem.name, **{**runs.read_settings(self.args.env_kwargs), "num_nodes": size})
 
-    def draw(self, problem: Problem[Any, Any]) -> tuple[Any, Choice]:
+    def draw(self, problem: AnyProblem) -> tuple[Any, Choice]:
         """Return this process's instances of this step, and how to choose its actions."""
         rng = stream(self.args.seed, runs.TRAINING_STREAM, self.step, distributed.rank())
         share = self.args.batch_size // distributed.world_size()

@@ -7,7 +7,7 @@
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB,
 CVRPLIB or OPLib file or an .npz. Costs are the environment's: lengths of a file are in a unit that the table names
 (solve.py gives the file's own integers). Methods: the name of a classical solver, the path of a run or checkpoint, or
-`trained` for the weights in agents/routing_agents/weights, each with settings after a colon. Gaps refer to the first method, or
+`trained` for the published weights, each with settings after a colon. Gaps refer to the first method, or
 to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes. Solved
 instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
 """
@@ -32,23 +32,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from routing_agents.attention.decoding import Decoding, familiar, first_nodes, solve
+from routing_agents.attention.decoding import Decoding, first_nodes, solve
 from routing_agents.attention.search import beam_search
-from routing_agents.checkpoint import load_model
-from routing_agents.trained import find_weights
+from routing_agents.trained import find_weights, load
 from routing_agents.tuning import keep_freed_memory
-from routing_gym import data
+from routing_gym import arrays, data
 from routing_gym.arrays import select, to_backend
+from routing_gym.data.files import write_atomically
 from routing_gym.data.npz import load_npz
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import Table, compare
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import SOLVERS, Solution, make_solver
 
 TRAINED = "trained"
-Method = Callable[[Problem[Any, Any], Any], Solution]
+Method = Callable[[AnyProblem, Any], Solution]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Args:
     """paper/ID, random/ID with an ID such as TSP-20, or a file."""
     methods: tyro.conf.Positional[tuple[str, ...]] = (TRAINED,)
     """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; `trained`
-    stands for the weights in agents/routing_agents/weights for the problem and the nearest size."""
+    stands for the published weights for the problem and the nearest size."""
     reference: str = ""
     """The method that gaps refer to; by default the first."""
     size: int = 1000
@@ -77,7 +77,7 @@ class Args:
     """Folder for table.md, table.csv, table.json and gap.png."""
 
 
-def read_instances(args: Args) -> tuple[Problem[Any, Any], Any, dict[str, Any]]:
+def read_instances(args: Args) -> tuple[AnyProblem, Any, dict[str, Any]]:
     """Return the rules, the instances that `args` names, as NumPy arrays, and what to know of their costs.
 
     Raises:
@@ -123,7 +123,7 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     return name, settings
 
 
-def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
+def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
     """Build one method and check that it can solve the problem, before any work is done.
 
     Raises:
@@ -136,30 +136,31 @@ def make_method(text: str, args: Args, problem: Problem[Any, Any]) -> Method:
         solver.check(problem)
         solver.load()
         return partial(solver.solve, seed=args.seed, num_workers=args.workers, progress=True, cache=args.cache)
+    path = find_weights(problem.name, problem.num_nodes) if name == TRAINED else Path(name)
     if name == TRAINED:
-        name = str(find_weights(problem.name, problem.num_nodes))
-        Console(stderr=True).print(f"{TRAINED}: {name}", soft_wrap=True, markup=False)
-    if not Path(name).exists():
+        Console(stderr=True).print(f"{TRAINED}: {path}", soft_wrap=True, markup=False)
+    if not path.exists():
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
-    model, trained_on, _ = load_model(Path(name))
-    if trained_on.name != problem.name:
-        raise ValueError(f"{name} was trained on {trained_on.name}; the instances are {problem.name}")
+    model = load(path)
+    if model.problem.name != problem.name:
+        raise ValueError(f"{name} was trained on {model.problem.name}; the instances are {problem.name}")
     if settings.keys() == {"beam"}:
         width = settings["beam"]
         if type(width) is not int or width < 1:
             raise ValueError(f"{text!r}: beam must be an integer of at least 1, got {width!r}")
-        decode = partial(beam_search, model, width=width)
+        decode = partial(beam_search, model.network, width=width)
         return partial(timed, text, decode, several=width > 1, batch_size=args.batch_size)
     known = [field.name for field in fields(Decoding)]
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}, or beam alone")
     try:
-        decoding, generator = Decoding(**settings), torch.Generator().manual_seed(args.seed)
+        decoding = Decoding(**settings)
         if decoding.force_starts:
             first_nodes(problem, decoding.num_tours)
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from error
-    decode = partial(solve, model, decoding=decoding, generator=generator)
+    generator = torch.Generator().manual_seed(args.seed)
+    decode = partial(solve, model.network, decoding=decoding, generator=generator)
     several = decoding.num_tours * decoding.symmetries > 1
     return partial(timed, text, decode, several=several, batch_size=args.batch_size)
 
@@ -178,7 +179,7 @@ def labels(methods: tuple[str, ...]) -> list[str]:
 def timed(
     label: str,
     decode: Callable[..., Rollout],
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     instance: Any,
     *,
     several: bool,
@@ -189,11 +190,11 @@ def timed(
     The best of several tours of a stochastic problem is a bound: no policy could choose it.
     """
     with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(escape(label), total=len(instance.coords))
+        task = progress.add_task(escape(label), total=arrays.batch_size(instance))
         started = time.perf_counter()
         found = decode(
             problem,
-            to_backend(familiar(instance), "torch"),
+            to_backend(problem.familiar(instance), "torch"),
             batch_size=batch_size,
             progress=lambda done: progress.advance(task, done),
         )
@@ -227,11 +228,11 @@ def main(args: Args) -> Table:
     solutions = {names[text]: method(problem, instance) for text, method in methods.items()}
     about = {"instances": args.instances, **remarks, "seed": args.seed, "commit": commit()}
     table = compare(problem, solutions, names[args.reference or args.methods[0]], about)
-    print(table.text())
     if args.out is not None:
         for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):
-            (args.out / f"table.{suffix}").write_text(text)
+            write_atomically(args.out / f"table.{suffix}", text.encode())
         table.plot(args.out / "gap.png")
+    print(table.text())  # last: a pipe that is closed loses nothing
     return table
 
 

@@ -60,7 +60,7 @@ from routing_agents.runs import (
 )
 from routing_agents.tuning import fast_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.vector_envs import RoutingVectorEnv
 
 
@@ -355,7 +355,7 @@ class Log:
         FileExistsError: The folder exists.
     """
 
-    def __init__(self, args: Args, problem: Problem[Any, Any], device: str) -> None:
+    def __init__(self, args: Args, problem: AnyProblem, device: str) -> None:
         self.problem, self.console = problem, Console()
         name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
         self.folder = make_folder(args.runs, args.name or name)

@@ -35,7 +35,7 @@ from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, StopRequest, che
 from routing_agents.tuning import keep_freed_memory
 from routing_gym.data.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Policy, rollout
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import NearestNeighbour
@@ -111,7 +111,7 @@ class HeldOut(BaseCallback):
 
     def __init__(
         self,
-        problem: Problem[Any, Any],
+        problem: AnyProblem,
         instance: Any,
         interval: float,
         path: Path,
@@ -148,12 +148,12 @@ class HeldOut(BaseCallback):
         self.since = time.perf_counter()
 
 
-def mean_cost(problem: Problem[Any, Any], instance: Any, policy: Policy) -> float:
+def mean_cost(problem: AnyProblem, instance: Any, policy: Policy) -> float:
     """Play every instance once."""
     return float(rollout(problem, instance, policy).cost.mean(dtype=np.float64))
 
 
-def greedy(model: MaskablePPO, problem: Problem[Any, Any], instance: Any) -> Policy:
+def greedy(model: MaskablePPO, problem: AnyProblem, instance: Any) -> Policy:
     """Take the most probable action."""
     static = problem.observe_static(instance)
 
@@ -203,7 +203,7 @@ def train(args: Args, name: str, folder: Path, instance: Any, stop: StopRequest)
     return callback.curve
 
 
-def make_folder(args: Args, problem: Problem[Any, Any]) -> Path:
+def make_folder(args: Args, problem: AnyProblem) -> Path:
     """Make the folder of the run.
 
     Raises:

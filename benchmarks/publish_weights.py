@@ -1,9 +1,9 @@
-"""Publish the best weights of a run in agents/routing_agents/weights: in half precision, with a card that says what they are.
+"""Publish the best weights of a run: in half precision, with a card that says what they are.
 
-    python benchmarks/publish_weights.py runs/NAME      # agents/routing_agents/weights/tsp-20.safetensors and .json, say
+    python benchmarks/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
 
-`agents/solve.py` and `agents/evaluate.py` find them there by problem and size. The log and the learning curve of
-the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision, or worse than
+They go to agents/routing_agents/weights, where all that solves finds them by problem and size. The log and the learning
+curve of the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision, or worse than
 the weights that are there, are refused.
 """
 
@@ -76,6 +76,18 @@ def command(values: dict[str, Any]) -> list[str]:
     return words
 
 
+def portable(value: Any) -> Any:
+    """Shorten the paths of this machine in a document: to where they start in the repository, or to their names."""
+    if isinstance(value, dict):
+        return {key: portable(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [portable(entry) for entry in value]
+    if not isinstance(value, str) or not Path(value).is_absolute():
+        return value
+    path = Path(value)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
 def greedy_cost(path: Path, size: int) -> float:
     """Return the mean greedy cost on the paper's test set."""
     model, problem, _ = checkpoint.load_model(path)
@@ -95,6 +107,7 @@ def main(args: Args) -> Path:
         raise ValueError(f"--size must be at least 1, got {args.size}")
     best = args.run / "best.safetensors"
     tensors, header = checkpoint.load(best)
+    header = portable(header)
     runs = [*header.get("history", []), header]
     if not all({"args", "metrics", "seconds"} <= run.keys() for run in runs):
         raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")

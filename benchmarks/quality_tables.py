@@ -1,11 +1,8 @@
-"""The README's tables of the figures that solution_quality.py measures, beside those of the papers."""
+"""The tables of the figures that solution_quality.py measures, with those of the papers."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-from routing_gym.data.files import write_atomically
 
 PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best known; OP is a prize
     "TSP-20": (3.85, 3.84, 3.84),
@@ -34,12 +31,17 @@ POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
 }
 
 
+def value_cell(figures: dict[str, Any] | None) -> str:
+    """Show a mean, prizes positive."""
+    return "-" if figures is None else f"{abs(figures['mean'][0]):.3f}"
+
+
 def cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None = None) -> str:
     """Show a mean, prizes positive: its 95 % half-width if estimated, its gap to the reference, the time it took."""
     if figures is None:
         return "-"
     value, low, high = figures["mean"]
-    text = f"{abs(value):.3f}"
+    text = value_cell(figures)
     if figures["instances"] < figures["settings"]["size"]:
         text += f" ± {(high - low) / 2:.3f}"
     if reference is not None:
@@ -61,7 +63,7 @@ def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def tables(results: dict[str, Any]) -> dict[str, str]:
-    """Return the README's tables: of our weights and the solvers, of the original weights, and of instance files."""
+    """Return the tables: of our weights and the solvers, of the original weights, and of instance files."""
     ours, originals = [], []
     for name, published in PAPER.items():
         if name not in results:
@@ -91,16 +93,3 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         "original": markdown(("", "greedy", "paper", "1,280 samples", "paper"), originals),
         "files": markdown(("", "", "best known", "weights", "greedy", "best of many"), files),
     }
-
-
-def write_between_markers(path: Path, texts: dict[str, str]) -> None:
-    """Replace what stands between each pair of markers in a file, and nothing else."""
-    content = path.read_text()
-    for name, text in texts.items():
-        start, end = f"<!-- solution_quality: {name} -->\n", f"\n<!-- end of {name} -->"
-        before, _, rest = content.partition(start)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise ValueError(f"{path}: no lines {start.strip()} and {end.strip()}, in this order")
-        content = before + start + text + end + after
-    write_atomically(path, content.encode())

@@ -1,8 +1,8 @@
 """How good the tours are, on the paper's own test instances: trained weights and classical solvers, beside the paper.
 
-    python benchmarks/solution_quality.py                                   # the weights in agents/routing_agents/weights
+    python benchmarks/solution_quality.py                                   # the published weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
-    python benchmarks/solution_quality.py --readme README.md                # and writes its tables there
+    python benchmarks/doc_tables.py                                         # then writes the tables of README and docs
 
 For each problem and size: our weights (greedy; multi-start, the best of the greedy tours from every start, or where
 the first node matters of 16 samples; the same under each of the eight symmetries of the square; the best of many
@@ -35,10 +35,11 @@ from rich.progress import Progress
 
 from hardware import describe_machine
 from import_original import load_original
-from quality_tables import PAPER, tables, write_between_markers
+from quality_tables import PAPER, tables
 from routing_agents.attention.decoding import Decoding, solve
 from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import load_model
+from routing_agents.trained import WEIGHTS
 from routing_agents.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.files import write_atomically
@@ -68,7 +69,7 @@ class Args:
 
     weights: Path | None = None
     """Folder with tsp_20/epoch-99.pt etc., as the original code releases them."""
-    own: Path = ROOT / "agents" / "weights"
+    own: Path = WEIGHTS
     """Folder with tsp-20.safetensors etc."""
     sets: tuple[str, ...] = tuple(PAPER)
     """What to measure: problem and size."""
@@ -90,8 +91,6 @@ class Args:
     """TSPLIB, CVRPLIB and OPLib files to solve as `agents/solve.py` does."""
     out: Path = ROOT / "benchmarks" / "results" / "solution_quality.json"
     """Where the figures go."""
-    readme: Path | None = None
-    """File that gets the tables, between markers: README.md, for those who keep it."""
 
 
 @dataclass(frozen=True)
@@ -236,12 +235,12 @@ def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
         with TemporaryDirectory() as folder:
             for one in solve_files(SolveArgs(files, decoding=decoding, out=Path(folder))):
                 known = {
-                    "problem": one.file.problem.name,
-                    "best known": one.file.best_known,
+                    "problem": one.problem.name,
+                    "best known": one.best_known,
                     "weights": one.weights.stem,
                 }
-                row = figures.setdefault(one.file.path.stem, known)
-                row[decoding] = {"cost": one.cost, "gap": one.gap, "seconds": one.seconds}
+                row = figures.setdefault(one.written.stem, known)
+                row[decoding] = {"cost": int(one.cost), "gap": one.gap, "seconds": one.seconds}
     return figures
 
 
@@ -267,11 +266,8 @@ def main(args: Args) -> dict[str, Any]:
     if args.files:
         results["files"] = measure_files(args.files)
         write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
-    texts = tables(results)
-    for name, text in texts.items():
+    for name, text in tables(results).items():
         print(f"{name}:\n\n{text}\n")
-    if args.readme is not None:
-        write_between_markers(args.readme, texts)
     return results
 
 

@@ -82,7 +82,7 @@ class Args:
     memory_problems: tuple[str, ...] = ("TSP-50",)
     """Where the peak memory of training with the rollout baseline is measured, each time in a fresh process."""
     keep_memory: bool = True
-    """Have the allocator of our processes keep freed memory, as am_reinforce.py does; see agents/routing_agents/tuning.py."""
+    """Have the allocator of our processes keep freed memory, as am_reinforce.py does (routing_agents.tuning)."""
     rl4co_python: Path | None = None
     """The Python of a virtual environment with rl4co; without it, ours alone is measured."""
     out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import batch_size, concatenate, normalise, to_numpy
-from routing_gym.episodes import AnyProblem
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import match_distances
 

@@ -12,7 +12,8 @@ from gymnasium import logger, spaces
 from gymnasium.error import ResetNeeded
 
 from routing_gym.env_arguments import Generator, check_options, check_render_mode, draw_instances, resolve_problem
-from routing_gym.episodes import AnyProblem, Episodes, OnIllegal, Reward, Snapshot
+from routing_gym.episodes import Episodes, OnIllegal, Reward, Snapshot
+from routing_gym.problem import AnyProblem
 from routing_gym.render import WINDOW
 from routing_gym.vector_envs import RoutingVectorEnv
 

@@ -15,10 +15,9 @@ from gymnasium.error import InvalidAction, ResetNeeded
 
 from routing_gym import render
 from routing_gym.arrays import Array, converter, gather, map_arrays, select, to_numpy
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import match_distances
 
-AnyProblem = Problem[Any, Any]
 Lanes = npt.NDArray[np.intp]
 Reward = Literal["dense", "sparse"]
 OnIllegal = Literal["terminate", "raise"]

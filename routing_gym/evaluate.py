@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import Solution, require
 
 FloatArray = npt.NDArray[np.float64]
@@ -160,7 +160,7 @@ class Table:
 
 
 def compare(
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     solutions: Mapping[str, Solution],
     reference: str,
     about: Mapping[str, Any] | None = None,
@@ -181,7 +181,7 @@ def compare(
     sizes = {name: len(solution.cost) for name, solution in solutions.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the methods must have solved the same instances, got different numbers: {sizes}")
-    sign = -1.0 if problem.name == "OP" else 1.0
+    sign = -1.0 if problem.maximises else 1.0
     contenders = [solution.cost for solution in solutions.values() if not solution.is_bound]
     best = np.fmin.reduce(contenders) if contenders else np.empty(0)
     rows = []
@@ -200,7 +200,7 @@ def compare(
                 total_seconds=float(solution.seconds.sum()),
             )
         )
-    objective = "prize" if problem.name == "OP" else "cost"
+    objective = "prize" if problem.maximises else "cost"
     size = sizes[reference]
     return Table(problem.name, objective, problem.num_nodes, size, reference, tuple(rows), dict(about or {}))
 

@@ -7,7 +7,7 @@ the states, is passed in and returned: batches of B instances as frozen dataclas
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,8 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     has_depot: ClassVar[bool] = True  # node 0
     fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
     any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as POMO does
+    maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
+    length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, as `step`'s costs are
     stochastic: ClassVar[bool] = False  # values show only on the way: the best of several tours is a bound
     min_nodes: ClassVar[int] = 1
 
@@ -98,6 +100,14 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         Raises:
             InvalidInstance: With the field, the row, the value found and what was expected.
         """
+
+    def familiar(self, instance: InstanceT) -> InstanceT:
+        """Bring instances from outside into the range of generated ones, for a model trained on those.
+
+        The best tours stay the best; costs may change, so score tours on the instances themselves. Here
+        nothing changes: coordinates are in the unit square already.
+        """
+        return instance
 
     @abstractmethod
     def initial(self, instance: InstanceT) -> StateT:
@@ -172,3 +182,6 @@ class Problem(ABC, Generic[InstanceT, StateT]):
             InfeasibleTour: With row, step, value, bound and remedy.
             ValueError: `actions` has the wrong shape or type.
         """
+
+
+AnyProblem: TypeAlias = Problem[Any, Any]  # where the types of instance and state do not matter

@@ -22,14 +22,13 @@ import numpy.typing as npt
 
 from routing_gym.arrays import Array, batch_size, euclidean, map_arrays, to_numpy
 from routing_gym.data.files import write_atomically
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import as_tours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-AnyProblem = Problem[Any, Any]
 Trip = list[int]  # nodes in order; with a depot, the first is 0 and so is the last once the vehicle is back
 
 NODE_VALUES = {"demand": "demand", "prize": "prize", "expected_prize": "expected prize"}  # field: legend of its sizes
@@ -76,7 +75,7 @@ def draw(
     if not done and (actions or problem.has_depot):
         node = actions[-1] if actions else 0
         axes.plot(*coords[node], "o", ms=16, mfc="none", mec=DARK, ls="none", label="current", zorder=5)
-    text = title if title is not None else headline(problem, instance, step_cost if cost is None else cost)
+    text = title if title is not None else headline(problem, step_cost if cost is None else cost)
     axes.set_title(text, parse_math=False)  # the name of an instance may hold a $
     frame(axes, coords)
     figure = axes.get_figure(root=True)
@@ -141,7 +140,7 @@ def to_text(problem: AnyProblem, instance: Any, tour: Array, cost: float | None 
     actions, step_cost, done = replay(problem, instance, tour)
     trips = split_trips(problem, actions, done)
     state = "complete" if done else "incomplete"
-    lines = [f"{headline(problem, instance, step_cost if cost is None else cost)}, steps {len(actions)}, {state}"]
+    lines = [f"{headline(problem, step_cost if cost is None else cost)}, steps {len(actions)}, {state}"]
     amounts = trip_amounts(instance, trips)
     for number, (trip, amount) in enumerate(zip(trips, amounts, strict=True), start=1):
         lines.append(f"trip {number}: {' -> '.join(shorten(trip))}; {amount}length {length(instance, trip):.3f}")
@@ -208,9 +207,9 @@ def split_trips(problem: AnyProblem, actions: list[int], done: bool) -> list[Tri
     return [trip for trip in trips if any(trip)]
 
 
-def headline(problem: AnyProblem, instance: Any, cost: float) -> str:
+def headline(problem: AnyProblem, cost: float) -> str:
     """Name the problem and the cost, or the prize where costs are negative prizes."""
-    label, value = ("prize", abs(cost)) if problem.cost_bound(instance)[0] <= 0 else ("cost", cost)
+    label, value = ("prize", abs(cost)) if problem.maximises else ("cost", cost)
     number = f"{value:.0f}" if float(value).is_integer() and value >= 100 else f"{value:.3f}"
     return f"{problem.name}-{problem.num_nodes}: {label} {number}"
 

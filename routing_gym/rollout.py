@@ -12,7 +12,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from routing_gym.arrays import Array, any_array, batch_size, device_of
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 
 Policy = Callable[[dict[str, Array]], Array]  # observation of B rows -> int64 (B,) legal actions
 
@@ -26,7 +26,7 @@ class Rollout:
     observations: dict[str, Array] | None  # (B, T, ...), what the policy saw at each step, if recorded
 
 
-def rollout(problem: Problem[Any, Any], instance: Any, policy: Policy, *, record: bool = False) -> Rollout:
+def rollout(problem: AnyProblem, instance: Any, policy: Policy, *, record: bool = False) -> Rollout:
     """Play every row from its initial state to its end.
 
     The policy sees the changing observations (`Problem.observe_dynamic`) and "action_mask" as bool;

@@ -15,7 +15,8 @@ from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import Array, select, to_numpy
 from routing_gym.env_arguments import Generator, check_options, check_render_mode, draw_instances, resolve_problem
-from routing_gym.episodes import AnyProblem, Episodes, Lanes, OnIllegal, Reward, Snapshot
+from routing_gym.episodes import Episodes, Lanes, OnIllegal, Reward, Snapshot
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
 
 Observation = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The Python blocks of the README and of the pages in docs/ run as they are written."""
+"""The README and the pages in docs/: their Python blocks run as written, their links lead somewhere."""
 
 import os
 import re
@@ -32,11 +32,8 @@ def python_blocks(text):
     return "\n".join(lines)
 
 
-PAGES = {
-    str(path.relative_to(ROOT)): code
-    for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
-    if (code := python_blocks(path.read_text())).strip()
-}
+MARKDOWN = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = {str(path.relative_to(ROOT)): code for path in MARKDOWN if (code := python_blocks(path.read_text())).strip()}
 
 
 def test_blocks_are_found():
@@ -45,8 +42,8 @@ def test_blocks_are_found():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page(page):
-    """All blocks of a page in one interpreter, from the top of the repository; warnings are errors."""
+def test_page(page, tmp_path):
+    """All blocks of a page in one interpreter, in a folder of their own; warnings are errors."""
     code, warnings = PAGES[page], ["-W", "error"]
     for library, filter_ in LIBRARIES.items():
         if re.search(rf"^\s*(import|from) {library}\b", code, re.MULTILINE):
@@ -55,5 +52,47 @@ def test_page(page):
             warnings += ["-W", filter_]
     command = [sys.executable, *warnings, "-c", RUN, page]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "agents")])}
-    done = subprocess.run(command, input=code, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=code, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def without_code(text):
+    """Leave out blocks and words of code, in which brackets are no links."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+
+
+def anchors(text):
+    """List the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def broken_links(path):
+    """List the links of a page to files that do not exist, or to headings that their page does not have."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(path.read_text())):
+        file, _, anchor = link.partition("#")
+        target = path.parent / file if file else path
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target.read_text()))):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize(
+    "page", [*MARKDOWN, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_links(page):
+    assert broken_links(page) == []
+
+
+def test_broken_links_are_found(tmp_path):
+    """A missing file, a missing heading here and there; what is whole, far away, or code is not listed."""
+    (tmp_path / "other.md").write_text("# A heading, of `words`\n```sh\n# a comment\n```\n")
+    page = tmp_path / "page.md"
+    good = "[a](other.md) [b](other.md#a-heading-of-words) [c](#here) [d](https://x.org/y#z) `[e](code.md)`"
+    page.write_text(f"# Here\n{good} ![f](no.png) [g](other.md#a-comment) [h](#there)")
+    assert broken_links(page) == ["no.png", "other.md#a-comment", "#there"]
+
+
+def test_the_readme_fits_on_two_screens():
+    assert len((ROOT / "README.md").read_text().split()) <= 900

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.runs import BEST, LAST, option
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 FORMAT = "routing-gym attention model 1"
@@ -77,12 +77,12 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
         ) from error
 
 
-def describe(problem: Problem[Any, Any], model: AttentionModel) -> dict[str, Any]:
+def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     """Return the part of the header from which `load_model` rebuilds problem and model."""
     return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
 
 
-def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, Problem[Any, Any], dict[str, Any]]:
+def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
     """Rebuild the model of a checkpoint, in evaluation mode, and the problem it was trained on.
 
     Args:

@@ -22,8 +22,9 @@ from torch.distributed.run import main as torchrun
 from routing_agents import checkpoint, runs
 from routing_agents.attention.decoding import solve
 from routing_agents.attention.model import AttentionModel
+from routing_gym import arrays
 from routing_gym.arrays import select
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 
 T = TypeVar("T")
 
@@ -166,12 +167,12 @@ def by_first(function: Callable[[], T]) -> T:
     return result
 
 
-def greedy_cost(model: AttentionModel, problem: Problem[Any, Any], instance: Any) -> Tensor:
+def greedy_cost(model: AttentionModel, problem: AnyProblem, instance: Any) -> Tensor:
     """Return the greedy cost (B,) of every instance; each process decodes its share of them."""
     if not dist.is_initialized():
         return solve(model, problem, instance).cost
-    mine = torch.arange(rank(), len(instance.coords), world_size(), device=instance.coords.device)
-    cost = instance.coords.new_zeros(len(instance.coords))
+    mine = torch.arange(rank(), arrays.batch_size(instance), world_size(), device=arrays.device_of(instance))
+    cost = torch.zeros(arrays.batch_size(instance), device=arrays.device_of(instance))
     if len(mine):
         cost[mine] = solve(model, problem, select(instance, mine)).cost
     dist.all_reduce(cost)  # each entry is a cost from one process, and zeros from the others

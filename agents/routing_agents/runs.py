@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.solvers import FastTSP, Solver
 
@@ -87,7 +87,7 @@ def read_settings(env_kwargs: dict[str, str]) -> dict[str, Any]:
     return {key: literal(value) for key, value in env_kwargs.items()}
 
 
-def problem_of(env_id: str, env_kwargs: dict[str, str]) -> Problem[Any, Any]:
+def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
     """Return the rules behind one of our environment ids.
 
     Nothing is imported on behalf of the id: it may come from the checkpoint of a stranger.
@@ -133,7 +133,7 @@ def choose_device(name: str) -> str:
     return name
 
 
-def reference_cost(problem: Problem[Any, Any], instance: Any, cache: Path) -> float | None:
+def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | None:
     """Return the mean cost of a problem's reference solver, or None where there is none.
 
     Args:

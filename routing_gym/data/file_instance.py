@@ -10,7 +10,7 @@ import numpy as np
 
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.data.metrics import BLOCK_ROWS, FloatArray, IntArray
-from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.op import LENGTH_MARGIN, OPInstance
 
 
@@ -44,17 +44,12 @@ class FileInstance:
     coords: FloatArray
     distances: IntArray
     scale: float
-    problem: Problem[Any, Any]
+    problem: AnyProblem
     instance: Any
     cost_limit: int | None = None
     scores: IntArray | None = None
     best_known: int | None = None
     best_tour: IntArray | None = None
-
-    @property
-    def maximises(self) -> bool:
-        """Whether a larger `cost` is better: prizes of the OP."""
-        return self.scores is not None
 
     def length(self, actions: Array) -> int:
         """Return the length of a closed tour of actions (T,) in the file's metric; feasibility is not checked."""
@@ -70,7 +65,7 @@ class FileInstance:
             actions: Integers (T,), as the environment takes them.
 
         Returns:
-            The length, or for the OP the sum of the scores, the depot's included.
+            The length; where the problem maximises (OP), the sum of the scores, the depot's included.
 
         Raises:
             InfeasibleTour: With step, value, bound and remedy.

@@ -13,7 +13,7 @@ import numpy as np
 
 from routing_gym.arrays import Array, batch_size, normalise
 from routing_gym.data.files import InvalidFile, check_length, found, read_bytes, write_atomically
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 
 HEADER = "problem"  # the member that holds the JSON
@@ -21,7 +21,7 @@ MAX_HEADER_LENGTH = 10_000
 MAX_BYTES = 2**32  # nothing is compressed, so this bounds the memory too
 
 
-def save_npz(path: str | Path, problem: Problem[Any, Any], instance: Any) -> None:
+def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
     """Write a batch of instances with its problem and settings. The file is there complete or not at all.
 
     Args:
@@ -46,7 +46,7 @@ def save_npz(path: str | Path, problem: Problem[Any, Any], instance: Any) -> Non
     write_atomically(Path(path), buffer.getvalue())
 
 
-def load_npz(path: str | Path) -> tuple[Problem[Any, Any], Any]:
+def load_npz(path: str | Path) -> tuple[AnyProblem, Any]:
     """Read what `save_npz` wrote.
 
     Returns:
@@ -78,7 +78,7 @@ def load_npz(path: str | Path) -> tuple[Problem[Any, Any], Any]:
     return problem, instance
 
 
-def read_header(header: Array | None) -> Problem[Any, Any]:
+def read_header(header: Array | None) -> AnyProblem:
     """Make the problem that the JSON describes.
 
     Raises:

@@ -20,7 +20,7 @@ from routing_gym.arrays import normalise
 from routing_gym.data.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.data.metrics import FloatArray
 from routing_gym.data.paper import Columns, to_instance
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 MAX_BYTES = 2**26  # the largest of the paper's test sets, PCTSP-100, has 50 MB
@@ -51,7 +51,7 @@ ALLOWED = (
 )
 
 
-def load_pickle(path: str | Path, name: str) -> tuple[Problem[Any, Any], Any]:
+def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
     """Read a data set of the original code.
 
     Args:
@@ -87,7 +87,7 @@ def load_pickle(path: str | Path, name: str) -> tuple[Problem[Any, Any], Any]:
     return problem, instance
 
 
-def save_pickle(path: str | Path, problem: Problem[Any, Any], instance: Any) -> None:
+def save_pickle(path: str | Path, problem: AnyProblem, instance: Any) -> None:
     """Write instances in the original code's layout. The file is there complete or not at all.
 
     PCTSP has no real prizes: the layout's last column repeats the expected ones.

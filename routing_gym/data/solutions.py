@@ -191,7 +191,7 @@ def find_best_known(instance: FileInstance) -> tuple[int | None, IntArray | None
         costs += listed_costs(instance.path.with_name("solutions"), stem, instance.metric)
     if not costs:
         return None, None
-    best = max(costs) if instance.maximises else min(costs)
+    best = max(costs) if instance.problem.maximises else min(costs)
     return best, next((solution.actions for solution in solutions if solution.cost == best), None)
 
 

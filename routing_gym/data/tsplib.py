@@ -23,7 +23,7 @@ from routing_gym.data.file_instance import (
 from routing_gym.data.files import InvalidFile, UnsupportedFile, found, write_atomically
 from routing_gym.data.metrics import METRICS, FloatArray, IntArray, distance_matrix
 from routing_gym.data.solutions import find_best_known
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import CVRP, OP, TSP, CVRPInstance, TSPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
 
@@ -121,7 +121,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
 
 def make_instance(
     document: Document, kind: str, ids: IntArray, coords: FloatArray, distances: IntArray
-) -> tuple[Problem[Any, Any], Any, int | None, IntArray | None]:
+) -> tuple[AnyProblem, Any, int | None, IntArray | None]:
     """Make the problem and its one-row instance, with OP's length limit and scores."""
     scale = unit_scale(coords)
     scaled_coords, scaled_distances = scale_coords(coords, scale), scale_distances(distances, scale)

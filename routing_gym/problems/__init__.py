@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.problems.op import OP, OPInstance
 from routing_gym.problems.pctsp import PCTSP, SPCTSP, PCTSPInstance, SPCTSPInstance
 from routing_gym.problems.sdvrp import SDVRP, SDVRPInstance
 from routing_gym.problems.tsp import TSP, TSPInstance
 
-PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
-    problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP)
-}
+PROBLEMS: dict[str, type[AnyProblem]] = {problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP)}
 
 __all__ = [
     "CVRP",
@@ -34,7 +32,7 @@ __all__ = [
 ]
 
 
-def make_problem(name: str, num_nodes: int, **settings: Any) -> Problem[Any, Any]:
+def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
     """Make a problem by name.
 
     Args:
@@ -54,5 +52,5 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> Problem[Any, Any
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise TypeError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
-    made: Problem[Any, Any] = problem(num_nodes, **settings)
+    made: AnyProblem = problem(num_nodes, **settings)
     return made

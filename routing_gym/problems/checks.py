@@ -10,7 +10,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from routing_gym.arrays import Array, any_array, device_of, to_numpy
-from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
+from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance
 from routing_gym.problems.geometry import MAX_FLOAT
 
 IntArray = npt.NDArray[np.int64]
@@ -18,7 +18,7 @@ IntArray = npt.NDArray[np.int64]
 TOLERANCE = 1e-5  # of `objective` on lengths and prizes, which are sums of float32
 
 
-def check_size(problem: Problem[Any, Any]) -> None:
+def check_size(problem: AnyProblem) -> None:
     """Refuse a `num_nodes` that is no integer or too small; keep NumPy's integers as Python's, which go into JSON.
 
     Raises:

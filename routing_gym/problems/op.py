@@ -6,7 +6,7 @@ length of 2, 3 or 4 for 20, 50 or 100 customers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -96,6 +96,8 @@ class OP(Problem[OPInstance, OPState]):
 
     name: ClassVar[str] = "OP"
     instance_type: ClassVar[type] = OPInstance
+    maximises: ClassVar[bool] = True
+    length_observations: ClassVar[tuple[str, ...]] = ("remaining_length",)
 
     num_nodes: int
     prize: PrizeKind = "distance"
@@ -137,6 +139,12 @@ class OP(Problem[OPInstance, OPState]):
         check_field(instance, "max_length", (), np.float32, 0.0, MAX_FLOAT)
         check_batch(instance)
         check_depot_values(instance, "prize")
+
+    def familiar(self, instance: OPInstance) -> OPInstance:
+        """Scale the prizes of rows in which some exceed 1, the most that is drawn."""
+        xp = array_namespace(instance.prize)
+        highest = xp.max(instance.prize, axis=-1, keepdims=True)
+        return replace(instance, prize=instance.prize / xp.clip(highest, 1.0, None))
 
     def initial(self, instance: OPInstance) -> OPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)

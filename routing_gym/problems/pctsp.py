@@ -87,6 +87,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
 
     name: ClassVar[str] = "PCTSP"
     instance_type: ClassVar[type] = PCTSPInstance
+    length_observations: ClassVar[tuple[str, ...]] = ("penalty",)
 
     num_nodes: int
     penalty_scale: float | None = None

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import batch_size, normalise, select
-from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import check_integer, check_positive
 from routing_gym.solvers.cache import Store
 from routing_gym.solvers.pool import RowResult, solve_rows
@@ -58,7 +58,7 @@ class Solution:
     @classmethod
     def score(
         cls,
-        problem: Problem[Any, Any],
+        problem: AnyProblem,
         instance: Any,
         actions: npt.ArrayLike,
         seconds: float | npt.ArrayLike,
@@ -126,7 +126,7 @@ class Solver(ABC):
 
     def solve(
         self,
-        problem: Problem[Any, Any],
+        problem: AnyProblem,
         instance: Any,
         *,
         seed: int = 0,
@@ -172,7 +172,7 @@ class Solver(ABC):
                 store.save()
         return assemble(problem, instance, results, self.is_bound)
 
-    def check(self, problem: Problem[Any, Any]) -> None:
+    def check(self, problem: AnyProblem) -> None:
         """Refuse a problem that the solver does not support.
 
         Raises:
@@ -206,9 +206,7 @@ class Solver(ABC):
             require(package, self.extra)
 
     @abstractmethod
-    def run(
-        self, problem: Problem[Any, Any], instance: Any, rows: Sequence[int], seed: int, num_workers: int
-    ) -> Finished:
+    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
         """Solve the given rows of the instances (NumPy, valid) and yield them as they finish."""
 
 
@@ -216,7 +214,7 @@ class BatchSolver(Solver):
     """A solver that advances all rows of a batch together, in NumPy."""
 
     @abstractmethod
-    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         """Build the tours of a batch.
 
         Args:
@@ -237,9 +235,7 @@ class BatchSolver(Solver):
     def row_status(self) -> str:
         return FEASIBLE
 
-    def run(
-        self, problem: Problem[Any, Any], instance: Any, rows: Sequence[int], seed: int, num_workers: int
-    ) -> Finished:
+    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
         size = max(1, CHUNK_ELEMENTS // self.row_elements(problem.num_actions))
         for first in range(0, len(rows), size):
             chunk = np.asarray(rows[first : first + size], dtype=np.int64)
@@ -276,7 +272,7 @@ class RowSolver(Solver):
         return 2 * self.time_limit + 10
 
     @abstractmethod
-    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[Sequence[int] | IntArray, str]:
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[Sequence[int] | IntArray, str]:
         """Solve one instance.
 
         Args:
@@ -288,9 +284,7 @@ class RowSolver(Solver):
             Actions and status, "optimal" or "feasible". Whatever it raises marks the row as failed.
         """
 
-    def run(
-        self, problem: Problem[Any, Any], instance: Any, rows: Sequence[int], seed: int, num_workers: int
-    ) -> Finished:
+    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
         return solve_rows(self, problem, instance, rows, seed, num_workers)
 
 
@@ -298,9 +292,7 @@ class TimedOut(RuntimeError):
     """A solver reached its time limit without a tour."""
 
 
-def assemble(
-    problem: Problem[Any, Any], instance: Any, results: dict[int, RowResult], is_bound: bool = False
-) -> Solution:
+def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], is_bound: bool = False) -> Solution:
     """Put the rows into one Solution and score it."""
     length = max(1, *(len(result.actions) for result in results.values()))
     actions = np.zeros((len(results), length), dtype=np.int64)

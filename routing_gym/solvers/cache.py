@@ -21,7 +21,7 @@ import numpy as np
 
 from routing_gym.arrays import batch_size
 from routing_gym.data.files import write_atomically
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.solvers.pool import RowResult
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ class Store:
         ValueError: The file is damaged.
     """
 
-    def __init__(
-        self, folder: Path | str, solver: Solver, problem: Problem[Any, Any], instance: Any, seed: int
-    ) -> None:
+    def __init__(self, folder: Path | str, solver: Solver, problem: AnyProblem, instance: Any, seed: int) -> None:
         settings = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}  # type: ignore[arg-type]
         about = {"solver": solver.name, **settings, "problem": problem.name, "nodes": problem.num_nodes, "seed": seed}
         packages = {package.partition(".")[0] for package in solver.packages}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, require
 
 MAX_DISTANCE = 65535  # fast-tsp computes in unsigned 16-bit integers
@@ -32,7 +32,7 @@ class FastTSP(RowSolver):
 
     time_limit: float = 0.05
 
-    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         distances = distance_matrix(instance)[0]
         longest = distances.max()
         if problem.num_nodes <= 3 or longest == 0:  # every order is optimal

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix
@@ -32,7 +32,7 @@ class HeldKarp(BatchSolver):
     def row_status(self) -> str:
         return OPTIMAL
 
-    def check(self, problem: Problem[Any, Any]) -> None:
+    def check(self, problem: AnyProblem) -> None:
         super().check(problem)
         if problem.num_nodes > MAX_NODES:
             raise ValueError(f"held-karp takes at most {MAX_NODES} nodes, got {problem.num_nodes}; milp takes more")
@@ -40,7 +40,7 @@ class HeldKarp(BatchSolver):
     def row_elements(self, num_actions: int) -> int:
         return int(num_actions * 2 ** (num_actions - 1))
 
-    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         distances = distance_matrix(instance)
         paths = shortest_paths(distances)
         length = np.min(paths + distances[:, None, 1:, 0], axis=2)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import (
     FEASIBLE,
     FloatArray,
@@ -41,7 +41,7 @@ class Hygese(RowSolver):
 
     time_limit: float = 0.1
 
-    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         distances = distance_matrix(instance)[0]
         coords, demand = instance.coords[0].astype(np.float64), instance.demand[0]
         capacity = int(instance.capacity[0])

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import BatchSolver, FloatArray, IntArray, distance_matrix
 
 
@@ -35,7 +35,7 @@ class Insertion(BatchSolver):
         """Choose the first city: int64 (B,)."""
         return np.zeros(len(distances), dtype=np.int64)
 
-    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         distances = distance_matrix(instance)
         batch_size, num_cities, _ = distances.shape
         every = np.arange(batch_size)

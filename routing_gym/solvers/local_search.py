@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import BatchSolver, FloatArray, IntArray, distance_matrix, require
 from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
 from routing_gym.solvers.nearest_neighbour import NearestNeighbour
@@ -61,7 +61,7 @@ class LocalSearch(BatchSolver):
             kernel = require("routing_gym.solvers.local_search_numba").improve_all
             kernel(np.zeros((1, 4), dtype=np.int64), np.zeros((1, 4, 4)), True, True)  # compiles
 
-    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         distances = distance_matrix(instance)
         tours = np.ascontiguousarray(STARTS[self.start].tours(problem, instance, rows, seed))
         if self.compiled:

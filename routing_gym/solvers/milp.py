@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
@@ -44,7 +44,7 @@ class ExactMIP(RowSolver):
 
     time_limit: float = 600.0
 
-    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         distances = distance_matrix(instance)[0]
         if problem.name == "TSP" and problem.num_nodes <= 3:  # every order is optimal
             return list(range(problem.num_nodes)), OPTIMAL
@@ -64,9 +64,7 @@ class OfflineMIP(ExactMIP):
     is_bound: ClassVar[bool] = True
 
 
-def formulate(
-    problem: Problem[Any, Any], instance: Any, distances: FloatArray
-) -> tuple[Program, list[IntArray], float]:
+def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tuple[Program, list[IntArray], float]:
     """Write one instance as a program without subtour constraints.
 
     Returns:

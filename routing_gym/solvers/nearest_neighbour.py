@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from
 from routing_gym.problems.pctsp import PCTSP
 from routing_gym.solvers.base import BatchSolver, IntArray
@@ -24,7 +24,7 @@ class NearestNeighbour(BatchSolver):
     name: ClassVar[str] = "nearest-neighbour"
     problems: ClassVar[None] = None
 
-    def tours(self, problem: Problem[Any, Any], instance: Any, rows: IntArray, seed: int) -> IntArray:
+    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         state = problem.initial(instance)
         node = np.zeros(len(rows), dtype=np.int64)
         steps = []

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, distance_matrix, require
 
@@ -32,7 +32,7 @@ class ORTools(RowSolver):
 
     time_limit: float = 1.0
 
-    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         pywrapcp = require("ortools.constraint_solver.pywrapcp")
         legs = np.rint(distance_matrix(instance)[0] * SCALE).astype(np.int64).tolist()
         prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()

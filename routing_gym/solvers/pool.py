@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import select
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 
 if TYPE_CHECKING:
     from routing_gym.solvers.base import RowSolver
@@ -47,7 +47,7 @@ class RowResult:
 
 
 def solve_rows(
-    solver: RowSolver, problem: Problem[Any, Any], instance: Any, rows: Sequence[int], seed: int, num_workers: int
+    solver: RowSolver, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int
 ) -> Generator[tuple[int, RowResult], None, None]:
     """Solve the given rows of a batch and yield them as they finish.
 
@@ -95,7 +95,7 @@ class Worker:
     since: float = 0.0
 
     @classmethod
-    def start(cls, solver: RowSolver, problem: Problem[Any, Any]) -> Worker:
+    def start(cls, solver: RowSolver, problem: AnyProblem) -> Worker:
         """Start a worker and wait until it is ready.
 
         Raises:
@@ -160,7 +160,7 @@ def collect(busy: list[Worker], idle: list[Worker], limit: float) -> Iterator[tu
         yield worker.row, result
 
 
-def serve(connection: Connection, solver: RowSolver, problem: Problem[Any, Any]) -> None:
+def serve(connection: Connection, solver: RowSolver, problem: AnyProblem) -> None:
     """Solve rows until the pipe closes; the body of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it stops us
     solver.load()
@@ -173,7 +173,7 @@ def serve(connection: Connection, solver: RowSolver, problem: Problem[Any, Any])
         connection.send(attempt(solver, problem, instance, seed))
 
 
-def attempt(solver: RowSolver, problem: Problem[Any, Any], instance: Any, seed: int) -> RowResult:
+def attempt(solver: RowSolver, problem: AnyProblem, instance: Any, seed: int) -> RowResult:
     """Solve one row; an exception becomes a failed row."""
     start = time.perf_counter()
     try:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, require
 
@@ -33,7 +33,7 @@ class PyVRP(RowSolver):
 
     time_limit: float = 0.1
 
-    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         pyvrp = require("pyvrp")
         distances = distance_matrix(instance)[0] * DISTANCE_SCALE
         customers = range(1, problem.num_actions)

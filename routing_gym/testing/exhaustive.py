@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import any_array, converter, device_of, select, to_numpy
-from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.testing.compare import require
 
-AnyProblem = Problem[Any, Any]
 TOLERANCE = 1e-5  # on costs
 MAX_SEQUENCES = 5000  # to try of the greatest length
 

@@ -16,11 +16,10 @@ from array_api_compat import device as device_of_array
 
 from routing_gym.arrays import Array, concatenate, converter, device_of, select, to_backend, to_numpy
 from routing_gym.envs import RoutingEnv
-from routing_gym.problem import InfeasibleTour, Problem
+from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.testing.compare import difference, require
 from routing_gym.testing.exhaustive import check_exhaustively
 
-AnyProblem = Problem[Any, Any]
 TOLERANCE = 1e-5  # on costs and observations between backends, and on what decides a mask
 
 
@@ -119,6 +118,8 @@ def check_generate(problem: AnyProblem, batch_size: int, seed: int) -> Any:
 def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played:
     """Play random legal episodes, checking masks, costs, ends and observations at every step."""
     space = problem.observation_space()
+    unknown = sorted(set(problem.length_observations) - set(space))
+    require(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
     state = call(problem, "initial", instance)
     states, masks, done, actions, costs = [state], [], [], [], []
     for step in itertools.count():

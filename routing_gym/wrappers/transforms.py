@@ -20,7 +20,6 @@ from routing_gym.solvers import make_solver
 Lanes = npt.NDArray[np.intp]
 Observation = dict[str, Array]
 
-LENGTHS = ("penalty", "remaining_length")  # observations, of any problem, in the unit of the coordinates
 SMALLEST_BOX = 1e-6  # of float32 coordinates: what is smaller holds rounding errors only
 
 
@@ -126,7 +125,7 @@ class RescaleCoordinates(FixedCoordinates):
 
     def observe(self, observation: Observation, lanes: Lanes) -> Observation:
         side = self.fixed["side"][like(lanes, observation["coords"])]
-        lengths = {key: observation[key] / side for key in LENGTHS if key in observation}
+        lengths = {key: observation[key] / side for key in self.env.problem.length_observations if key in observation}
         return super().observe({**observation, **lengths}, lanes)
 
 

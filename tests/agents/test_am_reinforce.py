@@ -21,9 +21,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import am_reinforce
-import solve as solve_script
 from am_reinforce import Args, Trainer, TrainingDivergedError
-from helpers import AGENTS, SMALL, SQUARE, TINY, logged, start, wait_for_epoch
+from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
 from routing_agents import checkpoint
 from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_agents.attention.model import ModelConfig
@@ -412,7 +411,8 @@ def test_checkpoints_hold_no_path(tiny):
 def test_one_process_at_a_time(tiny):
     """While another process holds the lock of a run's folder, nobody else trains in it."""
     folder = am_reinforce.main(replace(tiny, epochs=1))
-    hold = "import sys, filelock; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print('held', flush=True); sys.stdin.read()"
+    hold = "import sys, filelock; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); "
+    hold += "print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", hold, folder / "lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
@@ -546,67 +546,6 @@ def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
         checkpoint.save(path, {"x": torch.zeros(2)}, {"step": 2})
     assert checkpoint.load(path)[1] == {"step": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
-
-
-@pytest.fixture
-def square(tmp_path):
-    path = tmp_path / "square.tsp"
-    path.write_text(SQUARE)
-    (tmp_path / "solutions").write_text("square : 40\n")
-    return path
-
-
-def test_solve_a_file(tiny, square, tmp_path):
-    """A square of side 10: from some start and symmetry the model goes round, 4 x 10 = 40; crossing costs 48."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    args = solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out")
-    (solved,) = solve_script.main(args)
-    assert solved.cost in (40, 48)
-    assert solved.gap == (solved.cost - 40) / 40
-    assert (tmp_path / "out" / "square.png").stat().st_size > 0
-    assert sorted((tmp_path / "out" / "square.tour").read_text().split()[-6:-2]) == ["1", "2", "3", "4"]
-    with pytest.raises(FileExistsError, match="square.tour exists; choose another --out"):
-        solve_script.main(args)
-
-
-def test_solve_refuses_results_under_one_name(tiny, square, tmp_path):
-    """Nothing is solved before all names are known to differ, also from that of a best known tour."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    other = tmp_path / "other" / "square.tsp"
-    other.parent.mkdir()
-    other.write_text(SQUARE)
-    args = solve_script.Args(files=(square, other), checkpoint=folder, out=tmp_path / "out")
-    with pytest.raises(ValueError, match=r"the results of .*/square.tsp and .*other/square.tsp would both be .*\.tour"):
-        solve_script.main(args)
-    with pytest.raises(ValueError, match=r"square.tour would pass for the best known tour of .*; choose another --out"):
-        solve_script.main(replace(args, files=(square,), out=tmp_path))
-    assert not (tmp_path / "out").exists()
-
-
-def test_solve_shows_odd_names_and_gaps(tiny, tmp_path, capsys):
-    """A name with a terminal's markup and a plot's mathematics; a best known cost of zero, which has no gap."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    path = tmp_path / "point[old].tsp"
-    path.write_text(SQUARE.replace("10", "0").replace("NAME : square", "NAME : a[/b]$_$c"))
-    (tmp_path / "solutions").write_text("point[old] : 0\n")
-    (solved,) = solve_script.main(solve_script.Args((path,), folder, out=tmp_path / "[out]"))
-    assert (solved.cost, solved.gap) == (0, None)
-    assert (tmp_path / "[out]" / "point[old].png").exists()
-    shown = capsys.readouterr().out
-    assert "a[/b]$_$c" in shown
-    assert "[out]" in shown
-
-
-def test_solve_needs_a_file(tiny, tmp_path):
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    with pytest.raises(ValueError, match="name at least one"):
-        solve_script.main(solve_script.Args(files=(), checkpoint=folder, out=tmp_path / "out"))
-
-
-def test_solve_refuses_another_problem(tiny, square, tmp_path):
-    folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", epochs=1))
-    with pytest.raises(ValueError, match=r"square.tsp is a TSP, but .* was trained on CVRP"):
-        solve_script.main(solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out"))
 
 
 @pytest.mark.parametrize("script", ["am_reinforce.py", "solve.py"])

@@ -4,6 +4,7 @@ import dataclasses
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -201,6 +202,11 @@ class BoundTooLow(TSP):
 
 
 @dataclass(frozen=True)
+class LengthNotObserved(TSP):
+    length_observations: ClassVar[tuple[str, ...]] = ("remaining_length",)
+
+
+@dataclass(frozen=True)
 class FinishedRowsPay(OP):
     def step(self, instance, state, action):
         new_state, cost = super().step(instance, state, action)
@@ -238,6 +244,7 @@ class TorchRoundsDifferently(OP):
         (ObservationOutsideItsSpace(10), "observe, step [0-9]+: row [0-9]+: remaining_length = .* is outside Box"),
         (HorizonTooShort(10), "horizon: row [0-9]+ is not done after `horizon` = 10 steps"),
         (BoundTooLow(10), "cost_bound: row 0: tour .* costs .*, above the bound 1.414"),
+        (LengthNotObserved(10), r"length_observations: \['remaining_length'\] are not in observation_space"),
         (FinishedRowsPay(10), "step [0-9]+: row [0-9]+ was done, yet paid"),
         (ObjectiveAcceptsAnything(10), "objective: row 0: accepted .* without its last action"),
     ],

@@ -143,7 +143,7 @@ def test_cvrp_with_depot_3(tmp_path):
     assert file.instance.coords.tolist() == [[[0.75, 1.0], [0.0, 0.0], [0.0, 1.0], [0.75, 0.0]]]
     assert file.instance.distances[0, 0].tolist() == [0.0, 1.25, 0.75, 1.0]
     assert (file.instance.demand.tolist(), file.instance.capacity.tolist()) == ([[0, 2, 3, 5]], [5])
-    assert (file.problem.num_nodes, file.best_known, file.maximises) == (3, None, False)
+    assert (file.problem.num_nodes, file.best_known, file.problem.maximises) == (3, None, False)
     assert file.cost([1, 2, 0, 3, 0]) == 200
     with pytest.raises(InfeasibleTour, match="row 0, step 2: load 10 exceeds capacity 5"):
         file.cost([1, 2, 3, 0])
@@ -177,7 +177,7 @@ def test_tsp_tour_files(tmp_path):
 def test_op_counts_the_depots_score_and_checks_the_limit_in_integers(tmp_path):
     """Nodes at 0, 10 and 11: node 2 costs 20, the limit; node 3 costs 22. Depot 7 + node 2's 5 = 12."""
     file = read(tmp_path, OP_TEXT)
-    assert file.maximises
+    assert file.problem.maximises
     assert (file.cost([1, 0]), file.cost([0]), file.length([1, 0])) == (12, 7, 20)
     assert file.instance.prize.tolist() == [[0.0, 5.0, 6.0]]
     assert file.problem.action_mask(file.instance, file.problem.initial(file.instance)).tolist() == [

@@ -726,3 +726,15 @@ def test_the_smallest_sizes(problem):
     expected = -instance.prize[0, 1] if problem.name == "OP" else 2 * distance(instance, 0, 1)
     assert done
     assert sum(costs) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_prizes_from_outside_become_familiar(backend):
+    """Generated prizes are at most 1: 5 and 2.5 become 1 and 0.5; 0.5 and 0.25 stay, and so do other problems."""
+    if backend == "torch":
+        pytest.importorskip("torch")
+    prize = np.array([[0, 5, 2.5], [0, 0.5, 0.25]], dtype=np.float32)
+    instance = to_backend(replace(OP(2).generate(np.random.default_rng(0), 2), prize=prize), backend)
+    assert OP(2).familiar(instance).prize.tolist() == [[0, 1, 0.5], [0, 0.5, 0.25]]
+    other = CVRP(2).generate(np.random.default_rng(0), 2)
+    assert CVRP(2).familiar(other) is other

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from routing_gym import render
 from routing_gym.arrays import to_backend
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import (
     CVRP,
     OP,
@@ -45,7 +45,7 @@ def two_customers(capacity: int = 5) -> CVRPInstance:
     return CVRPInstance(COORDS, np.array([[0, 3, 3]]), np.array([capacity]))
 
 
-def random_episode(problem: Problem[Any, Any], rng: np.random.Generator) -> tuple[Any, list[int]]:
+def random_episode(problem: AnyProblem, rng: np.random.Generator) -> tuple[Any, list[int]]:
     """Play random legal actions to the end."""
     instance = problem.generate(rng, 1)
     state, tour = problem.initial(instance), []

@@ -6,8 +6,6 @@ Where that is too slow, agents/am_reinforce.py encodes an instance once per tour
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -16,7 +14,7 @@ from routing_agents.attention.decoding import solve
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_gym.arrays import to_backend
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
 
@@ -67,7 +65,7 @@ class ActorCritic(nn.Module):
         return self.critic(state).squeeze(-1)
 
 
-def mean_costs(problem: Problem[Any, Any], actor_critic: ActorCritic, seed: int, size: int) -> tuple[float, float]:
+def mean_costs(problem: AnyProblem, actor_critic: ActorCritic, seed: int, size: int) -> tuple[float, float]:
     """Return the mean cost of greedy tours and of tours of random legal actions, on the same instances."""
     rng = np.random.default_rng(seed)
     instance = problem.generate(rng, size)

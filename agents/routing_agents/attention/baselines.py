@@ -23,7 +23,7 @@ from routing_agents.attention.memory import MOST_TOURS
 from routing_agents.attention.model import AttentionModel, Critic
 from routing_agents.runs import EVALUATION_STREAM, stream
 from routing_gym.arrays import to_backend
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 
 
 class Baseline(ABC):
@@ -38,7 +38,7 @@ class Baseline(ABC):
     force_starts = False
 
     @abstractmethod
-    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         """Return what the sampled costs (B, K) are compared with; broadcasts to (B, K)."""
 
     def end_epoch(self, model: AttentionModel) -> dict[str, float]:
@@ -56,7 +56,7 @@ class Baseline(ABC):
 class NoBaseline(Baseline):
     """Plain REINFORCE."""
 
-    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         return torch.zeros_like(cost)
 
 
@@ -67,7 +67,7 @@ class ExponentialBaseline(Baseline):
         self.decay = decay
         self.average = torch.tensor(float("nan"))  # before the first batch
 
-    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         mean = distributed.mean(cost.mean())
         average = self.average.to(mean.device)  # moves in the first step only
         self.average = torch.where(average.isnan(), mean, self.decay * average + (1 - self.decay) * mean)
@@ -96,14 +96,14 @@ class RolloutBaseline(Baseline):
     """
 
     def __init__(
-        self, problem: Problem[Any, Any], model: AttentionModel, seed: int, size: int = 10_000, alpha: float = 0.05
+        self, problem: AnyProblem, model: AttentionModel, seed: int, size: int = 10_000, alpha: float = 0.05
     ) -> None:
         self.problem, self.seed, self.size, self.alpha = problem, seed, size, alpha
         self.warm_up: ExponentialBaseline | None = ExponentialBaseline()
         self.redraws = -1  # how often the evaluation instances were drawn, less one
         self.freeze(model)
 
-    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         if self.warm_up is not None:
             return self.warm_up.value(problem, instance, cost)
         # The step itself takes more memory than this: no need to ask at every step how much is free.
@@ -163,7 +163,7 @@ class CriticBaseline(Baseline):
         self.parallel = distributed.parallel(critic)
         self.optimizer = torch.optim.Adam(critic.parameters(), learning_rate)
 
-    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         with torch.enable_grad():
             predicted = self.parallel(problem.observe_static(instance))  # (B, 1)
             error = F.mse_loss(predicted.expand_as(cost), cost)
@@ -198,7 +198,7 @@ class SharedBaseline(Baseline):
         ValueError: Fewer than two tours, or more forced starts than nodes.
     """
 
-    def __init__(self, problem: Problem[Any, Any], num_tours: int, force_starts: bool = False) -> None:
+    def __init__(self, problem: AnyProblem, num_tours: int, force_starts: bool = False) -> None:
         if num_tours < 2:
             raise ValueError(f"the shared baseline compares tours of one instance: num_tours >= 2, got {num_tours}")
         self.num_tours = num_tours
@@ -206,5 +206,5 @@ class SharedBaseline(Baseline):
         if self.force_starts and num_tours > problem.num_nodes:
             raise ValueError(f"{num_tours} forced starts, but {problem.name} has {problem.num_nodes} nodes")
 
-    def value(self, problem: Problem[Any, Any], instance: Any, cost: Tensor) -> Tensor:
+    def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         return (cost.sum(dim=1, keepdim=True) - cost) / (self.num_tours - 1)

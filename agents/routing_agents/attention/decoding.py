@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from routing_agents.attention.memory import chunk_size
 from routing_agents.attention.model import AttentionModel, Encoding
+from routing_gym import arrays
 from routing_gym.arrays import concatenate, select
-from routing_gym.problem import Problem
-from routing_gym.problems import OPInstance
+from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Policy, Rollout, rollout
 
 Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
@@ -70,7 +69,7 @@ def make_policy(
 @torch.no_grad()
 def decode(
     model: AttentionModel,
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     instance: Any,
     encoding: Encoding,
     choose: Choice,
@@ -92,7 +91,7 @@ def decode(
         record: Keep the observations, for `log_probability`.
         first_tour: Number of the first tour, where others of the same instances are decoded apart.
     """
-    batch_size, device = instance.coords.shape[0], instance.coords.device
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     if num_tours > 1:
         instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_tours))
     starts = None
@@ -102,7 +101,7 @@ def decode(
     return rollout(problem, instance, policy, record=record)
 
 
-def first_nodes(problem: Problem[Any, Any], num_tours: int, device: torch.device | str = "cpu") -> Tensor:
+def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str = "cpu") -> Tensor:
     """Return the first `num_tours` nodes that are no depot.
 
     Raises:
@@ -178,7 +177,7 @@ GREEDY = Decoding()
 @torch.no_grad()
 def solve(
     model: AttentionModel,
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     instance: Any,
     decoding: Decoding = GREEDY,
     generator: torch.Generator | None = None,
@@ -212,7 +211,7 @@ def solve(
     chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
     parts: list[Rollout] = []
     with evaluation_mode(model):
-        for start in range(0, instance.coords.shape[0], chunk):
+        for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
             found = [
                 best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetry)
@@ -220,7 +219,7 @@ def solve(
             ]
             parts.append(better_of(found))
             if progress is not None:
-                progress(len(rows.coords))
+                progress(arrays.batch_size(rows))
     longest = max(part.actions.shape[1] for part in parts)
     return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
 
@@ -238,7 +237,7 @@ def evaluation_mode(model: AttentionModel) -> Iterator[None]:
 
 def best_tours(
     model: AttentionModel,
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     instance: Any,
     decoding: Decoding,
     choose: Choice,
@@ -252,19 +251,8 @@ def best_tours(
     for first in range(0, decoding.num_tours, tours_at_once):
         num_tours = min(tours_at_once, decoding.num_tours - first)
         played = decode(model, problem, instance, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
-        found.append(cheapest(played.actions, played.cost, len(instance.coords)))
+        found.append(cheapest(played.actions, played.cost, arrays.batch_size(instance)))
     return better_of(found)
-
-
-def familiar(instance: Any) -> Any:
-    """Scale prizes of orienteering that exceed 1, the most in training; the best tours stay the best.
-
-    Args:
-        instance: Of any problem, on NumPy; those from files have prizes of any size.
-    """
-    if not isinstance(instance, OPInstance):
-        return instance
-    return replace(instance, prize=instance.prize / np.maximum(instance.prize.max(axis=-1, keepdims=True), 1))
 
 
 def mirror(coords: Tensor, symmetry: int) -> Tensor:

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from routing_agents.attention.model import AttentionModel
+from routing_gym import arrays
 from routing_gym.arrays import select
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 
 MOST_TOURS = 1024  # at a time, even where memory would hold more
 SHARE = 0.5  # of the free memory that is used: estimates err, and other processes want some too
@@ -64,7 +65,7 @@ class Footprint:
         return (budget - WORKSPACE) // (self.peak(1, num_tours) - WORKSPACE)
 
 
-def footprint(model: AttentionModel, problem: Problem[Any, Any], instance: Any) -> Footprint:
+def footprint(model: AttentionModel, problem: AnyProblem, instance: Any) -> Footprint:
     """Add up the tensors that are alive at the same time while instances are decoded.
 
     Args:
@@ -99,7 +100,7 @@ def num_bytes(batch: Any) -> int:
 
 def chunk_size(
     model: AttentionModel,
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     instance: Any,
     num_tours: int,
     batch_size: int | None,
@@ -126,10 +127,10 @@ def chunk_size(
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     most, fewest = batch_size or MOST_TOURS, num_tours if together else 1
-    instances, tours = min(max(1, most // num_tours), len(instance.coords)), max(fewest, min(most, num_tours))
+    instances, tours = min(max(1, most // num_tours), arrays.batch_size(instance)), max(fewest, min(most, num_tours))
     if batch_size is not None:
         return instances, tours
-    need, device = footprint(model, problem, instance), instance.coords.device
+    need, device = footprint(model, problem, instance), arrays.device_of(instance)
     if need.peak(instances, tours) <= SHARE * free_memory(device):
         return instances, tours
     return_freed_memory()

@@ -12,15 +12,16 @@ from torch import Tensor
 from routing_agents.attention.decoding import cheapest, evaluation_mode, pad
 from routing_agents.attention.memory import chunk_size
 from routing_agents.attention.model import AttentionModel
+from routing_gym import arrays
 from routing_gym.arrays import concatenate, select
-from routing_gym.problem import Problem
+from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout
 
 
 @torch.no_grad()
 def beam_search(
     model: AttentionModel,
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     instance: Any,
     width: int,
     batch_size: int | None = None,
@@ -48,19 +49,19 @@ def beam_search(
     chunk, _ = chunk_size(model, problem, instance, width, batch_size, together=True)
     parts = []
     with evaluation_mode(model):
-        for start in range(0, instance.coords.shape[0], chunk):
+        for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
             parts.append(search(model, problem, rows, width))
             if progress is not None:
-                progress(len(rows.coords))
+                progress(arrays.batch_size(rows))
     longest = max(part.actions.shape[1] for part in parts)
     return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
 
 
-def search(model: AttentionModel, problem: Problem[Any, Any], instance: Any, width: int) -> Rollout:
+def search(model: AttentionModel, problem: AnyProblem, instance: Any, width: int) -> Rollout:
     """Search one chunk of B instances; row b * width + k is beam k of instance b."""
     encoding = model.encode(problem.observe_static(instance))
-    batch_size, device = len(instance.coords), instance.coords.device
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     firsts = torch.arange(0, batch_size * width, width, device=device)[:, None]
     if width > 1:
         instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(width))

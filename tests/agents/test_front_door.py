@@ -1,0 +1,105 @@
+"""`routing_agents.load` and `solve`, on arrays in a user's own units."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import routing_agents
+from routing_gym import TSPInstance
+from routing_gym.problems import make_problem
+
+LINE = [(0, 0), (300, 0), (600, 0)]  # there and back: 1,200
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: routing_agents.load(f"{name}-20") for name in ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")}
+
+
+def test_tsp_in_own_units(models, tmp_path):
+    """A square of side 300 in the corner of nowhere: 1,200 round, 1,448 across."""
+    coords = np.array([(0, 0), (300, 300), (300, 0), (0, 300)]) - 70_000
+    solution = models["TSP"].solve(coords)
+    assert solution.cost == pytest.approx(1200)
+    assert sorted(solution.tour) == [0, 1, 2, 3]
+    assert abs(solution.tour.index(0) - solution.tour.index(1)) == 2  # opposite corners
+    assert solution.routes == [solution.tour]
+    solution.save(tmp_path / "tour.png")
+    assert (tmp_path / "tour.png").read_bytes()[:4] == solution._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_cvrp_with_exact_capacity(models):
+    """Demands 2 and 3 fill a vehicle of 5 exactly; one of 4 drives twice: 600 + 1,200."""
+    solution = models["CVRP"].solve(LINE, demand=[0, 2, 3], capacity=5)
+    assert solution.cost == pytest.approx(1200)
+    assert solution.routes in ([[0, 1, 2, 0]], [[0, 2, 1, 0]])
+    solution = models["CVRP"].solve(LINE, demand=[0, 2, 3], capacity=4)
+    assert solution.cost == pytest.approx(1800)
+    assert len(solution.routes) == 2
+    assert solution.tour in ([0, 1, 0, 2, 0], [0, 2, 0, 1, 0])
+
+
+def test_op_and_pctsp_in_own_units(models):
+    """OP: 700 reach the first node and back, prize 40. PCTSP: both prizes, 1,200; one, 600 and a penalty of 9."""
+    assert models["OP"].solve(LINE, prize=[0, 40, 100], max_length=700).cost == 40
+    assert models["OP"].solve(LINE, prize=[0, 40, 100], max_length=1200).cost == 140
+    values = {"prize": [0, 5, 5], "penalty": [0, 9, 9]}
+    assert models["PCTSP"].solve(LINE, **values, required_prize=10).cost == pytest.approx(1200)
+    assert models["PCTSP"].solve(LINE, **values, required_prize=5).cost == pytest.approx(609)
+
+
+def test_an_instance_on_any_backend(models):
+    instance = make_problem("TSP", 12).generate(np.random.default_rng(0), 1)
+    found = models["TSP"].solve(instance)
+    assert found.cost == models["TSP"].solve(TSPInstance(torch.tensor(instance.coords))).cost
+    assert found.cost == pytest.approx(models["TSP"].solve(instance.coords[0].astype(float)).cost, rel=0.2)
+    batch = make_problem("TSP", 12).generate(np.random.default_rng(0), 4)
+    assert models["TSP"].solve_batch(make_problem("TSP", 12), batch).cost.shape == (4,)
+    with pytest.raises(ValueError, match="has 4 rows; solve_batch takes several"):
+        models["TSP"].solve(batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "coords", "others", "message"),
+    [
+        ("TSP", [[1, 2, 3], [4, 5, 6]], {}, r"coords has shape \(2, 3\); expected \(nodes, 2\)"),
+        ("TSP", "cities.csv", {}, "coords: not numbers"),
+        ("TSP", [(0, 0), (np.nan, 1), (2, 2)], {}, "x of row 1 is nan; expected a number"),
+        ("TSP", [(0, 0)], {}, "1 rows; TSP needs at least 2"),
+        ("TSP", LINE, {"demand": [0, 1, 1]}, "TSP has no demand; it takes x, y"),
+        ("TSP", LINE, {"decoding": "best"}, "decoding must be one of greedy, starts, sampling, or a Decoding"),
+        ("CVRP", LINE, {"demand": [0, 1, 1]}, "CVRP needs x, y, demand, capacity; capacity missing"),
+        ("CVRP", LINE, {"demand": [0, 1], "capacity": 3}, "different lengths: {'x': 3, 'y': 3, 'demand': 2}"),
+        ("CVRP", LINE, {"demand": [1, 1, 1], "capacity": 3}, "demand of row 0, the depot, is 1; set it to 0"),
+        ("CVRP", LINE, {"demand": [0, 1.5, 1], "capacity": 3}, "demand of row 1 is 1.5; expected an integer"),
+        ("CVRP", LINE, {"demand": [0, 4, 1], "capacity": 3}, "customer 1 has demand 4, expected 0 to the capacity 3"),
+        ("CVRP", LINE, {"demand": [0, -4, 1], "capacity": 3}, "demand of row 1 is -4; expected a number of at least 0"),
+        ("CVRP", LINE, {"demand": [0, 1, 1], "capacity": "3"}, "capacity must be a positive number, got '3'"),
+        ("OP", LINE, {"prize": [0, 1, 1], "max_length": 0}, "max_length must be a positive number, got 0"),
+        ("SPCTSP", LINE, {"prize": [0, 1, 1]}, "no instance of SPCTSP can be made of a table"),
+    ],
+)
+def test_bad_input(models, name, coords, others, message):
+    with pytest.raises(ValueError, match=message):
+        models[name].solve(coords, **others)
+
+
+def test_load(tmp_path):
+    model = routing_agents.load("TSP-33")  # the nearest by ratio: 50 / 33 < 33 / 20
+    assert "TSP, trained with 50 nodes" in repr(model)
+    assert repr(routing_agents.load(str(model.path))) == repr(model)
+    for name in ("TSP", "VRP-20", "TSP-0", "runs/none", "../TSP-20"):
+        with pytest.raises(
+            ValueError, match="neither a run or checkpoint, nor among the published weights: CVRP-20, CVRP"
+        ):
+            routing_agents.load(name)
+
+
+def test_without_torch():
+    """The error names the extra; so does one without safetensors."""
+    code = "import sys; sys.modules['torch'] = None; import routing_agents"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert 'ImportError: routing_agents needs torch: pip install "routing-gym[agents]"' in failed.stderr

@@ -1,0 +1,109 @@
+"""`agents/solve.py`: what it reads, writes and refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import am_reinforce
+import solve as solve_script
+from helpers import SQUARE, TINY
+from routing_gym.data import save_npz
+from routing_gym.problems import make_problem
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return replace(TINY, runs=tmp_path)
+
+
+@pytest.fixture
+def square(tmp_path):
+    path = tmp_path / "square.tsp"
+    path.write_text(SQUARE)
+    (tmp_path / "solutions").write_text("square : 40\n")
+    return path
+
+
+def test_solve_a_file(tiny, square, tmp_path):
+    """A square of side 10: from some start and symmetry the model goes round, 4 x 10 = 40; crossing costs 48."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    args = solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out")
+    (solved,) = solve_script.main(args)
+    assert solved.cost in (40, 48)
+    assert solved.gap == (solved.cost - 40) / 40
+    assert (tmp_path / "out" / "square.png").stat().st_size > 0
+    assert sorted((tmp_path / "out" / "square.tour").read_text().split()[-6:-2]) == ["1", "2", "3", "4"]
+    with pytest.raises(FileExistsError, match="square.tour exists; choose another --out"):
+        solve_script.main(args)
+
+
+def test_solve_refuses_results_under_one_name(tiny, square, tmp_path):
+    """Nothing is solved before all names are known to differ, also from that of a best known tour."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    other = tmp_path / "other" / "square.tsp"
+    other.parent.mkdir()
+    other.write_text(SQUARE)
+    args = solve_script.Args(files=(square, other), checkpoint=folder, out=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"the results of .*/square.tsp and .*other/square.tsp would both be .*\.tour"):
+        solve_script.main(args)
+    with pytest.raises(ValueError, match=r"square.tour would pass for the best known tour of .*; choose another --out"):
+        solve_script.main(replace(args, files=(square,), out=tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_solve_shows_odd_names_and_gaps(tiny, tmp_path, capsys):
+    """A name with a terminal's markup and a plot's mathematics; a best known cost of zero, which has no gap."""
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    path = tmp_path / "point[old].tsp"
+    path.write_text(SQUARE.replace("10", "0").replace("NAME : square", "NAME : a[/b]$_$c"))
+    (tmp_path / "solutions").write_text("point[old] : 0\n")
+    (solved,) = solve_script.main(solve_script.Args((path,), folder, out=tmp_path / "[out]"))
+    assert (solved.cost, solved.gap) == (0, None)
+    assert (tmp_path / "[out]" / "point[old].png").exists()
+    shown = capsys.readouterr().out
+    assert "a[/b]$_$c" in shown
+    assert "[out]" in shown
+
+
+def test_solve_needs_a_file(tiny, tmp_path):
+    folder = am_reinforce.main(replace(tiny, epochs=1))
+    with pytest.raises(ValueError, match="name at least one"):
+        solve_script.main(solve_script.Args(files=(), checkpoint=folder, out=tmp_path / "out"))
+
+
+def test_solve_refuses_another_problem(tiny, square, tmp_path):
+    folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", epochs=1))
+    with pytest.raises(ValueError, match=r"square.tsp is a TSP, but .* was trained on CVRP"):
+        solve_script.main(solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out"))
+
+
+def test_solve_goes_on_after_a_file_that_cannot_be_read(square, tmp_path):
+    (tmp_path / "bad.tsp").write_text("NAME : bad\n")
+    args = solve_script.Args(files=(tmp_path / "bad.tsp", square, tmp_path / "none.vrp"), out=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"not solved: .*bad.tsp.*; .*none.vrp"):
+        solve_script.main(args)
+    assert (tmp_path / "out" / "square.tour").exists()
+
+
+def test_solve_csv(tmp_path):
+    """Two customers of demand 3 on a line, 10 and 20 from the depot; capacity 5 takes two trips: 20 + 40 = 60."""
+    (tmp_path / "own.csv").write_text("id;X;Y;Demand\nd;0;0;0\na;10,0;0;3\n\nb;20,0;0;3\n")
+    args = solve_script.Args(files=(tmp_path / "own.csv",), capacity=5, out=tmp_path / "out")
+    (solved,) = solve_script.main(args)
+    assert solved.cost == pytest.approx(60)
+    lines = (tmp_path / "out" / "own.csv").read_text().splitlines()
+    assert lines[:2] == ["row,x,y,demand", "0,0,0,0"]
+    assert sorted(line[0] for line in lines[1:]) == ["0", "0", "0", "1", "2"]
+    with pytest.raises(ValueError, match="own.csv: CVRP needs x, y, demand, capacity; capacity missing .*--capacity"):
+        solve_script.main(replace(args, capacity=None))
+
+
+def test_solve_npz(tmp_path):
+    problem = make_problem("OP", 10)
+    instance = problem.generate(np.random.default_rng(0), 3)
+    save_npz(tmp_path / "batch.npz", problem, instance)
+    (solved,) = solve_script.main(solve_script.Args((tmp_path / "batch.npz",), decoding="greedy", out=tmp_path / "out"))
+    written = np.load(tmp_path / "out" / "batch.npz")
+    np.testing.assert_allclose(written["cost"], problem.objective(instance, written["actions"]))
+    assert solved.cost == pytest.approx(-written["cost"].mean())  # a prize
