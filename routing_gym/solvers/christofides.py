@@ -1,4 +1,4 @@
-"""Christofides' heuristic for the TSP, by networkx (BSD licence): never longer than one and a half times the optimum."""
+"""Christofides' heuristic for the TSP, by networkx (BSD licence): at most one and a half times the optimum."""
 
 from __future__ import annotations
 
