@@ -150,7 +150,13 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
         if type(width) is not int or width < 1:
             raise ValueError(f"{text!r}: beam must be an integer of at least 1, got {width!r}")
         if isinstance(model, TrainedPointer):
-            return partial(timed, text, pointer_decoder(model, Decoding(width)), several=False, batch_size=None)
+            return partial(
+                timed,
+                text,
+                pointer_decoder(model, Decoding(width, force_starts=width > 1)),
+                several=False,
+                batch_size=None,
+            )
         decode = partial(beam_search, model.network, width=width)
         return partial(timed, text, decode, several=width > 1, batch_size=args.batch_size)
     known = [field.name for field in fields(Decoding)]

@@ -253,6 +253,6 @@ def restore_training(
     load_weights(model, group(tensors, "model"), path)
     for name, optimizer in optimizers.items():
         state = group(tensors, name)
-        if step > 0 and not state:
+        if step > 0 and not state and not isinstance(optimizer, torch.optim.SGD):  # which has none
             raise CheckpointError(f"{path}: lacks the state of {name}, without which no run can go on")
         load_optimizer(optimizer, state)
