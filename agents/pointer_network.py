@@ -237,8 +237,8 @@ class Trainer:
         self.model.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
-        if not norm.isfinite():
-            raise TrainingDivergedError(f"the gradient of step {self.step} is not finite")
+        if not (norm + loss).isfinite():
+            raise TrainingDivergedError(f"loss or gradient of step {self.step} is not finite")
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate

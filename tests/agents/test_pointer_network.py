@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import tyro
 
 import evaluate
 import pointer_network
@@ -38,7 +39,7 @@ TINY = Args(
     workers=1,
 )
 SMALL = ["--sizes", "4", "4", "--solved", "20", "--held-out", "10", "--batch-size", "8", "--steps-per-epoch", "5"]
-SMALL += ["--units", "16", "--num-layers", "1", "--threads", "1", "--workers", "1", "--name", "run"]
+SMALL += ["--units", "16", "--num-layers", "1", "--threads", "1", "--workers", "1"]
 
 
 @pytest.fixture
@@ -64,8 +65,9 @@ def logged(folder):
     return [{key: value for key, value in row.items() if key != "instances_per_second"} for row in rows]
 
 
-@pytest.mark.parametrize("steps", [6, 7])
-@pytest.mark.parametrize(("encoder", "optimizer"), [("transformer", "adam"), ("lstm", "muon"), ("lstm", "sgd")])
+@pytest.mark.parametrize(
+    ("encoder", "optimizer", "steps"), [("transformer", "adam", 6), ("lstm", "muon", 7), ("lstm", "sgd", 7)]
+)
 def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, encoder, optimizer, steps):
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
     args = replace(tiny, optimizer=optimizer, model=replace(tiny.model, encoder=encoder))
@@ -109,22 +111,20 @@ def test_every_task_is_learnt(tiny, task, sizes, order, answer):
 
 
 def test_an_overfitted_network_knows_its_examples(tiny):
-    """Twenty hulls of five points, learnt by heart: the loss falls below 0.1 nats a choice."""
-    args = replace(tiny, task="convex-hull", sizes=(5, 5), epochs=4, steps_per_epoch=100, learning_rate=5e-3)
-    assert logged(pointer_network.main(args))[-1]["loss"] < 0.1
+    """Twenty hulls of five points under eight symmetries: from more than a nat a choice to less than 0.3."""
+    args = replace(tiny, task="convex-hull", sizes=(5, 5), epochs=3, steps_per_epoch=100, learning_rate=5e-3)
+    assert logged(pointer_network.main(args))[-1]["loss"] < 0.3
 
 
-def test_a_kill_changes_nothing(tiny, tmp_path):
+def test_a_kill_changes_nothing(tmp_path):
     """A process is killed by SIGKILL in mid-epoch; the resumed run ends as an undisturbed one."""
     where = ["--runs", str(tmp_path), "--examples", str(tmp_path / "examples"), "--epochs", "40"]
-    script = AGENTS / "pointer_network.py"
-    with start([sys.executable, script, *SMALL, *where]) as process:
+    with start([sys.executable, AGENTS / "pointer_network.py", *SMALL, "--name", "killed", *where]) as process:
         wait_for_epoch(process, 3)
         process.kill()
-    resumed = [sys.executable, script, "--resume", tmp_path / "run", "--examples", tmp_path / "examples"]
-    subprocess.run(resumed, check=True, capture_output=True)
-    subprocess.run([sys.executable, script, *SMALL[:-1], "whole", *where], check=True, capture_output=True)
-    expected, found = (checkpoint.load(tmp_path / name / LAST)[0] for name in ("whole", "run"))
+    pointer_network.main(Args(resume=tmp_path / "killed", examples=tmp_path / "examples"))
+    pointer_network.main(tyro.cli(Args, args=[*SMALL, "--name", "whole", *where]))
+    expected, found = (checkpoint.load(tmp_path / name / LAST)[0] for name in ("whole", "killed"))
     assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
 
 
@@ -145,7 +145,9 @@ def test_a_gradient_that_is_no_number(tiny, monkeypatch):
     monkeypatch.setattr(
         pointer_network, "log_likelihood", lambda model, *_: (model.begin[None] * torch.nan, torch.ones(1))
     )
-    with pytest.raises(pointer_network.TrainingDivergedError, match="step 0 is not finite; the checkpoint of epoch 0"):
+    with pytest.raises(
+        pointer_network.TrainingDivergedError, match="of step 0 is not finite; the checkpoint of epoch 0"
+    ):
         pointer_network.main(tiny)
 
 

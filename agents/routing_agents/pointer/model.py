@@ -11,7 +11,7 @@ input its beginning. B = instances, n = points, T = steps, d = units.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -180,7 +180,7 @@ class PointerNetwork(nn.Module):
         generator: Source of the initial weights.
 
     Raises:
-        ValueError: A comparison without a fixed size.
+        ValueError: A comparison without a fixed size, or unknown `holds`.
     """
 
     def __init__(
@@ -191,6 +191,8 @@ class PointerNetwork(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        if holds not in get_args(Holds):
+            raise ValueError(f"holds must be one of {', '.join(get_args(Holds))}; got {holds!r}")
         self.config = config
         self.ends = holds != "every"  # what holds every point needs no end
         self.masks = config.mask_chosen and holds != "repeated"

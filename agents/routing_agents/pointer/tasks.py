@@ -201,16 +201,33 @@ def triangles(answer: Answers) -> set[frozenset[int]]:
 TASKS = {
     task.name: task
     for task in (
-        Task("tsp", 2, "every", lambda n: n, solve_tours, counter_clockwise, tour_metrics, tuple(TSP_LABELS)),
-        Task("convex-hull", 3, "some", lambda n: n, solve_hulls, counter_clockwise, hull_metrics),
         Task(
-            "delaunay",
-            3,
-            False,
-            longest_triangulation,
-            solve_triangulations,
-            triangle_order,
-            triangle_metrics,
+            name="tsp",
+            fewest=2,
+            holds="every",
+            longest=lambda n: n,
+            solve=solve_tours,
+            canonical=counter_clockwise,
+            metrics=tour_metrics,
+            labels=tuple(TSP_LABELS),
+        ),
+        Task(
+            name="convex-hull",
+            fewest=3,
+            holds="some",
+            longest=lambda n: n,
+            solve=solve_hulls,
+            canonical=counter_clockwise,
+            metrics=hull_metrics,
+        ),
+        Task(
+            name="delaunay",
+            fewest=3,
+            holds="repeated",
+            longest=longest_triangulation,
+            solve=solve_triangulations,
+            canonical=triangle_order,
+            metrics=triangle_metrics,
             triangles=True,
         ),
     )
