@@ -29,13 +29,15 @@ lint: $(READY)  ## check style, types and spelling
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-wheel: $(READY)  ## build the wheel and import it in an empty environment
+wheel: $(READY)  ## build the wheel, import it in an empty environment, solve with the weights in it
 	rm -rf dist
 	$(BIN)/python -m build
 	@! $(BIN)/python -m zipfile --list dist/*.whl | grep -vE '^(File Name|routing_gym/|routing_agents/|routing_gym-[^/]*\.dist-info/)'
 	$(BIN)/python -m venv dist/venv
 	dist/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd dist && venv/bin/python -c "import routing_gym, sys; assert 'torch' not in sys.modules; print('routing-gym', routing_gym.__version__)"
+	$(BIN)/python -m zipfile --extract dist/*.whl dist/unpacked
+	cd dist/unpacked && ../../$(BIN)/python -c "$$FRONT_DOOR"  # with torch from $(VENV)
 
 clean:  ## delete the virtual environments and caches; keeps runs/
 	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -52,6 +54,15 @@ $(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
 	$(call new_environment,$(INTEGRATIONS))
 	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,rllib,tianshou]" hypothesis pytest
 	@touch $@
+
+define FRONT_DOOR
+import numpy, pathlib, routing_agents
+assert pathlib.Path(routing_agents.__file__).is_relative_to(pathlib.Path.cwd()), routing_agents.__file__
+solution = routing_agents.load('TSP-20').solve(numpy.array([[0, 0], [3, 0], [3, 4]]))
+assert abs(solution.cost - 12) < 1e-3, solution.cost
+print('routing_agents solves a triangle:', solution.tour, solution.cost)
+endef
+export FRONT_DOOR
 
 define new_environment
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }

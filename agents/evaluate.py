@@ -39,10 +39,10 @@ from routing_agents.trained import find_weights, load
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import arrays, data
 from routing_gym.arrays import select, to_backend
-from routing_gym.data.files import write_atomically
 from routing_gym.data.npz import load_npz
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import Table, compare
+from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout

@@ -30,8 +30,9 @@ from routing_agents.attention.actor_critic import SMALL, ActorCritic, mean_costs
 from routing_agents.attention.model import ModelConfig
 from routing_agents.runs import check_at_least, check_positive
 from routing_gym.integrations.rllib import make_env
+from routing_gym.optional import explain_missing
 
-try:
+with explain_missing("RLlib", "rllib", script=__name__ == "__main__"):
     import ray
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.columns import Columns
@@ -39,10 +40,6 @@ try:
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
     from ray.rllib.core.rl_module.torch import TorchRLModule
     from ray.tune import register_env
-except ImportError as error:
-    raise ImportError(
-        f'RLlib cannot be imported ({error}): pip install "routing-gym[rllib]", or `make .venv-integrations/.ready`'
-    ) from error
 
 
 @dataclass(frozen=True)

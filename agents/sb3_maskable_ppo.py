@@ -33,19 +33,18 @@ from routing_agents.attention.model import ModelConfig
 from routing_agents.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
 from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, StopRequest, check_at_least, check_positive, stream
 from routing_agents.tuning import keep_freed_memory
-from routing_gym.data.files import write_atomically
+from routing_gym.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
+from routing_gym.optional import explain_missing
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Policy, rollout
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import NearestNeighbour
 
-try:
+with explain_missing("sb3-contrib", "sb3", script=__name__ == "__main__"):
     from sb3_contrib import MaskablePPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import VecMonitor
-except ImportError as error:
-    raise ImportError(f'sb3-contrib cannot be imported ({error}): pip install "routing-gym[sb3]"') from error
 
 POLICIES = ("attention", "mlp")
 

@@ -37,8 +37,8 @@ from routing_agents.trained import choose_decoding, find_weights
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import select
-from routing_gym.data.files import write_atomically
 from routing_gym.data.table import OwnInstance, from_columns, read_csv
+from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 
 

@@ -22,13 +22,16 @@ from torch import Tensor, nn
 from routing_agents.attention.actor_critic import SMALL, ActorCritic, mean_costs
 from routing_agents.attention.model import ModelConfig
 from routing_agents.runs import check_at_least, check_positive
-from routing_gym.integrations.tianshou import MaskedVectorEnv
+from routing_gym.optional import explain_missing
 
-from tianshou.algorithm import PPO  # isort: skip  # the line above says what to install where it is missing
-from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy  # isort: skip
-from tianshou.algorithm.optim import AdamOptimizerFactory  # isort: skip
-from tianshou.data import Batch, Collector, VectorReplayBuffer  # isort: skip
-from tianshou.trainer import OnPolicyTrainerParams  # isort: skip
+with explain_missing("Tianshou", "tianshou", script=__name__ == "__main__"):
+    from tianshou.algorithm import PPO
+    from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
+    from tianshou.algorithm.optim import AdamOptimizerFactory
+    from tianshou.data import Batch, Collector, VectorReplayBuffer
+    from tianshou.trainer import OnPolicyTrainerParams
+
+    from routing_gym.integrations.tianshou import MaskedVectorEnv
 
 
 @dataclass(frozen=True)

@@ -16,20 +16,24 @@ import gymnasium as gym
 import torch
 import tyro
 from rich.progress import Progress
-from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
-from torchrl.collectors import Collector
-from torchrl.envs import ExplorationType, RewardSum, TransformedEnv, set_exploration_type
-from torchrl.modules import MaskedCategorical, ProbabilisticActor
-from torchrl.objectives import ClipPPOLoss
-from torchrl.objectives.value import GAE
 
 import routing_gym  # noqa: F401  (registers the ids)
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.runs import check_at_least, check_positive
-from routing_gym.integrations.torchrl import RoutingTensorDictEnv
+from routing_gym.optional import explain_missing
+
+with explain_missing("TorchRL", "torchrl", script=__name__ == "__main__"):
+    from tensordict import TensorDictBase
+    from tensordict.nn import TensorDictModule
+    from torchrl.collectors import Collector
+    from torchrl.envs import ExplorationType, RewardSum, TransformedEnv, set_exploration_type
+    from torchrl.modules import MaskedCategorical, ProbabilisticActor
+    from torchrl.objectives import ClipPPOLoss
+    from torchrl.objectives.value import GAE
+
+    from routing_gym.integrations.torchrl import RoutingTensorDictEnv
 
 MODEL = ModelConfig(  # small, and without batch norm, which would see another batch when it plays than when it learns
     embed_dim=32, num_heads=4, num_layers=1, feed_forward_dim=64, normalization="layer"

@@ -1,6 +1,6 @@
 """Write the tables of README.md and docs/ from the figures in benchmarks/results.
 
-    python benchmarks/doc_tables.py     # after a benchmark has measured anew; a test says where a page lags behind
+    python benchmarks/doc_tables.py     # after a benchmark; a test fails where a page does not show its figures
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- end of table -->`; everything else on a page is kept.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from quality_tables import PAPER, markdown, tables, value_cell
-from routing_gym.data.files import write_atomically
+from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -207,7 +207,7 @@ def table(name: str, results: Path = RESULTS) -> str:
 
 
 def renewed(text: str, results: Path = RESULTS) -> str:
-    """Return a page with its tables written anew.
+    """Return a page with its tables up to date.
 
     Raises:
         ValueError: A table has a name that is not known.

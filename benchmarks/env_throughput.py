@@ -3,15 +3,14 @@
     python benchmarks/env_throughput.py                         # writes benchmarks/results/env_throughput.json
 
 Both play the same problem through the same rules with the same seeds, in one process on one thread, in
-turn, several times; medians count. Lanes start anew by themselves (NEXT_STEP), so that drawing instances
-counts; a step in which a lane starts anew counts as a step, on both sides. Actions come from a policy that
-draws uniformly among the legal ones; its time does not count. Beside that: the bare transition, that is
+turn, several times; medians count. Lanes reset by themselves (NEXT_STEP), so that drawing instances
+counts; a step in which a lane resets counts as a step, on both sides. Actions come from a policy that
+draws uniformly among the legal ones; its time does not count. Also measured: the bare transition,
 `Problem.step` and `Problem.action_mask` alone, on one batch of instances.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -23,17 +22,14 @@ import gymnasium as gym
 import numpy as np
 import torch
 import tyro
-from rich.console import Console
 from rich.table import Table
 
-from hardware import describe_machine
+from output import Figures, finish
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
 from routing_gym.env_arguments import draw_instances
 from routing_gym.sampling import sample_actions
 
 ROOT = Path(__file__).parents[1]
-BARS = {"TSP-50": 150, "CVRP-50": 75}  # times SyncVectorEnv that the native one must reach at 1,024 lanes
-Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -181,28 +177,24 @@ def breakdown(args: Args, rows: list[Figures], problem: str, lanes: int) -> Figu
     return {"problem": problem, "lanes": lanes, "all": time_of["native", True], **parts, "bookkeeping": rest}
 
 
-def print_tables(figures: Figures) -> None:
-    """Print the figures."""
+def tables(rows: list[Figures], shares: list[Figures]) -> tuple[Table, Table]:
+    """Return tables of the rates, and of where the time goes."""
     table = Table("problem", "lanes", "what", "backend", "copy", "million steps/s", "x sync", title="Steps per second")
-    for row in figures["rows"]:
+    for row in rows:
         copied = "" if row["kind"] != "native" else "yes" if row["copy"] else "no"
         times = f"{row['times_sync']:.1f}" if row["times_sync"] else ""
         rate = f"{row['steps_per_second'] / 1e6:.4f}"
         table.add_row(row["problem"], str(row["lanes"]), row["kind"], row["backend"], copied, rate, times)
-    shares = Table(*figures["breakdown"][0], title="Where the time goes: microseconds per call, NumPy, copies on")
-    for row in figures["breakdown"]:
-        shares.add_row(*(f"{value:.0f}" if isinstance(value, float) else str(value) for value in row.values()))
-    console = Console()
-    console.print(table, shares)
-    for bar in figures["bars"]:
-        verdict = "reached" if bar["reached"] else "MISSED"
-        console.print(f"{bar['problem']}, 1024 lanes: {bar['times_sync']:.0f} x sync; at least {bar['bar']}: {verdict}")
+    parts = Table(*shares[0], title="Where the time goes: microseconds per call, NumPy, copies on")
+    for row in shares:
+        parts.add_row(*(f"{value:.0f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table, parts
 
 
 def main(args: Args) -> Figures:
     """Measure, print tables, and write the figures."""
     torch.set_num_threads(1)
-    rows, shares, bars = [], [], []
+    rows, shares = [], []
     for problem in args.problems:
         for lanes in args.lanes:
             measured = measure(args, problem, lanes)
@@ -211,16 +203,7 @@ def main(args: Args) -> Figures:
                 row["times_sync"] = row["steps_per_second"] / sync if sync and row["kind"] == "native" else None
             rows += measured
             shares.append(breakdown(args, measured, problem, lanes))
-            reached = measured[1]["times_sync"] if sync else None  # native, NumPy, copies on
-            if lanes == 1024 and reached and problem in BARS:
-                bar = BARS[problem]
-                bars.append({"problem": problem, "times_sync": reached, "bar": bar, "reached": reached >= bar})
-    settings = {name: value for name, value in asdict(args).items() if name != "out"}
-    figures = {"machine": describe_machine(), "arguments": settings, "rows": rows, "breakdown": shares, "bars": bars}
-    print_tables(figures)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(figures, indent=2) + "\n")
-    return figures
+    return finish(args, {"rows": rows, "breakdown": shares}, *tables(rows, shares))
 
 
 if __name__ == "__main__":

@@ -3,18 +3,17 @@
     python benchmarks/integrations.py                           # writes benchmarks/results/integrations.json
 
 Stable-Baselines3: `RoutingVecEnv` against `DummyVecEnv` over single environments made by `gym.make`, with the
-same seeds and actions, in one process on one thread, in turn, several times; medians count. Lanes start anew by
-themselves, so drawing instances counts. "step" is `VecEnv.step` alone, which the first bar is about; "step and
+same seeds and actions, in one process on one thread, in turn, several times; medians count. Lanes reset by
+themselves, so drawing instances counts. "step" is `VecEnv.step` alone; "step and
 masks" adds what sb3-contrib's MaskablePPO asks for before each step. Drawing the actions does not count. "learn" is
-`MaskablePPO("MultiInputPolicy").learn` end to end, updates included, which the second bar is about.
+`MaskablePPO("MultiInputPolicy").learn` end to end, updates included.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 import tyro
-from rich.console import Console
 from rich.table import Table
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
@@ -30,12 +28,11 @@ from stable_baselines3 import __version__ as sb3_version
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from env_throughput import random_legal
-from hardware import describe_machine
+from output import Figures, finish
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
 ROOT = Path(__file__).parents[1]
-BAR, LEARN_BAR = 20, 3  # times DummyVecEnv that RoutingVecEnv must reach, in steps and in `learn`
-Figures = dict[str, Any]
+KEYS = ("steps_per_second", "steps_and_masks_per_second", "learn_steps_per_second")
 
 
 @dataclass(frozen=True)
@@ -135,50 +132,26 @@ def measure_learn(args: Args) -> dict[str, float]:
     return {name: num_steps / statistics.median(seconds) for name, seconds in times.items()}
 
 
-def print_tables(figures: Figures) -> None:
-    """Print the figures."""
+def table(rows: list[Figures], times: dict[str, float]) -> Table:
+    """Return a table of the rates, and of how many times `DummyVecEnv`'s ours are."""
     columns = ("problem", "lanes", "env", "step", "step and masks", "learn")
-    table = Table(*columns, title="Stable-Baselines3: steps per second")
-    keys = ("steps_per_second", "steps_and_masks_per_second", "learn_steps_per_second")
-    for row in figures["sb3"]:
-        rates = (f"{row[key]:,.0f}" for key in keys)
-        table.add_row(row["problem"], str(row["lanes"]), row["env"], *rates)
-    console = Console()
-    console.print(table)
-    bar, learn_bar = figures["bar"], figures["learn_bar"]
-    console.print(
-        f"RoutingVecEnv: {bar['times_dummy']:.1f} x DummyVecEnv; at least {bar['bar']}: {verdict(bar)}; "
-        f"with masks {bar['times_dummy_with_masks']:.1f} x"
-    )
-    console.print(
-        f"MaskablePPO.learn: {learn_bar['times_dummy']:.1f} x; at least {learn_bar['bar']}: {verdict(learn_bar)}"
-    )
-
-
-def verdict(bar: Figures) -> str:
-    """Say whether a bar is reached."""
-    return "reached" if bar["reached"] else "MISSED"
+    shown = Table(*columns, title="Stable-Baselines3: steps per second")
+    for row in rows:
+        shown.add_row(row["problem"], str(row["lanes"]), row["env"], *(f"{row[key]:,.0f}" for key in KEYS))
+    shown.add_row("", "", "times DummyVecEnv", *(f"{times[key]:.1f}" for key in KEYS))
+    return shown
 
 
 def main(args: Args) -> Figures:
     """Measure, print a table, and write the figures."""
     torch.set_num_threads(1)
     dummy, native = rows = measure(args)
-    times, times_with_masks = (native[key] / dummy[key] for key in ("steps_per_second", "steps_and_masks_per_second"))
-    bar = {"times_dummy": times, "times_dummy_with_masks": times_with_masks, "bar": BAR, "reached": times >= BAR}
     learn = measure_learn(args)
     for row in rows:
         row["learn_steps_per_second"] = learn[row["env"]]
-    times_learn = learn["RoutingVecEnv"] / learn["DummyVecEnv"]
-    learn_bar = {"times_dummy": times_learn, "bar": LEARN_BAR, "reached": times_learn >= LEARN_BAR}
-    machine = describe_machine()
-    machine["versions"]["stable-baselines3"] = sb3_version
-    settings = {name: value for name, value in asdict(args).items() if name != "out"}
-    figures = {"machine": machine, "arguments": settings, "sb3": rows, "bar": bar, "learn_bar": learn_bar}
-    print_tables(figures)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(figures, indent=2) + "\n")
-    return figures
+    times = {key: native[key] / dummy[key] for key in KEYS}
+    about = {"stable-baselines3": sb3_version}
+    return finish(args, {"sb3": rows, "times_dummy": times}, table(rows, times), about=about)
 
 
 if __name__ == "__main__":

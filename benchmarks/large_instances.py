@@ -8,7 +8,6 @@ untrained, which changes the tours but neither the shapes nor, for the TSP, the 
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import sys
 import time
@@ -23,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hardware import describe_machine
+from output import Figures, finish
 from routing_agents.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.memory import chunk_size, footprint, value_of
@@ -51,8 +50,6 @@ class Args:
     """Nodes of each of them."""
     threads: int = 1
     """CPU threads."""
-    limit_gb: float = 4.0
-    """Drawn in the plot: what every case must stay below."""
     out: Path = ROOT / "benchmarks" / "results" / "large_instances.json"
     """Where the figures go."""
     plot: Path = ROOT / "docs" / "large_instances.png"
@@ -83,7 +80,7 @@ def measure(case: Case) -> dict[str, Any]:
     before, started = kilobytes("VmRSS:"), time.perf_counter()
     found = solve(model, problem, instance, case.decoding, generator)
     seconds, peak = time.perf_counter() - started, kilobytes("VmHWM:")
-    problem.objective(instance, found.actions)  # raises where a tour is none
+    problem.objective(instance, found.actions)  # raises if a tour is invalid
     return {
         "problem": case.problem,
         "num_nodes": case.num_nodes,
@@ -125,7 +122,6 @@ def draw(rows: list[dict[str, Any]], args: Args) -> None:
             label = f"{name}, {args.batch:,} instances"
             axes.plot([row["num_nodes"] for row in many], [value(row) for row in many], "*", color=colour, label=label)
         memory.plot(sizes, estimated, ":", color=colour, label=f"{name}, one instance, estimated")
-    memory.axhline(args.limit_gb, color="grey", label=f"{args.limit_gb:g} GB")
     memory.axhline(rows[0]["before_bytes"] / 1e9, color="grey", linestyle=":", label="before decoding")
     memory.set(ylabel="peak memory of the process (GB)")
     seconds.set(ylabel="seconds")
@@ -137,7 +133,7 @@ def draw(rows: list[dict[str, Any]], args: Args) -> None:
     figure.savefig(args.plot, dpi=150)
 
 
-def main(args: Args) -> list[dict[str, Any]]:
+def main(args: Args) -> Figures:
     """Measure, print a table, write the figures and draw them.
 
     Raises:
@@ -153,12 +149,8 @@ def main(args: Args) -> list[dict[str, Any]]:
         gigabytes = [f"{row[key] / 1e9:.2f}" for key in ("peak_bytes", "before_bytes", "estimated_bytes")]
         counts = [f"{row[key]:,}" for key in ("num_nodes", "num_instances", "steps")]
         table.add_row(row["problem"], *counts, f"{row['seconds']:.1f}", *gigabytes)
-    Console(width=110).print(table)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    figures = {"machine": describe_machine(), "threads": args.threads, "model": asdict(ModelConfig()), "rows": rows}
-    args.out.write_text(json.dumps(figures, indent=2) + "\n")
     draw(rows, args)
-    return rows
+    return finish(args, {"model": asdict(ModelConfig()), "rows": rows}, table)
 
 
 if __name__ == "__main__":

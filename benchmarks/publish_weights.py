@@ -2,9 +2,9 @@
 
     python benchmarks/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
 
-They go to agents/routing_agents/weights, where all that solves finds them by problem and size. The log and the learning
-curve of the run go to benchmarks/results/training. Weights that decode worse after rounding to half precision, or worse than
-the weights that are there, are refused.
+They go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem and
+size. The log and the learning curve of the run go to benchmarks/results/training. Weights that decode worse after
+rounding to half precision, or worse than the weights that are there, are refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from routing_agents.attention.decoding import solve
 from routing_agents.attention.model import ModelConfig
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
-from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
+from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,7 +41,7 @@ class Args:
     run: tyro.conf.Positional[Path]
     """The folder of a run."""
     size: int = 10_000
-    """First instances of the paper's test set, whose mean greedy cost must not move and goes on the card."""
+    """First instances of the paper's test set, whose mean greedy cost must not move and is written on the card."""
     out: Path = WEIGHTS
     """Folder of the weights and their cards."""
     logs: Path = ROOT / "benchmarks" / "results" / "training"
@@ -49,7 +49,7 @@ class Args:
 
 
 def commands(runs: list[dict[str, Any]]) -> list[str]:
-    """Write the commands that make the weights, each of which goes on where the one before left off."""
+    """Write the commands that make the weights, each of which starts from the weights of the one before."""
     lines = []
     for step, run in enumerate(runs, 1):
         start = ["--init-from", f"runs/step-{step - 1}"] if step > 1 else []

@@ -19,7 +19,7 @@ import tyro
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from hardware import describe_machine
+from output import finish
 
 ROOT = Path(__file__).parents[1]
 LABELS = {"attention": "AttentionPolicy", "mlp": "MultiInputPolicy"}
@@ -58,10 +58,8 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
 def main(args: Args) -> dict[str, Any]:
     """Collect the runs' curves, write and draw them."""
     runs = [json.loads((folder / "curves.json").read_text()) for folder in args.runs]
-    document = {"machine": describe_machine(), "runs": runs}
-    args.out.write_text(json.dumps(document, indent=2) + "\n")
     draw(runs, args.picture)
-    return document
+    return finish(args, {"runs": runs})
 
 
 if __name__ == "__main__":

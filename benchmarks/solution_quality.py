@@ -1,4 +1,4 @@
-"""How good the tours are, on the paper's own test instances: trained weights and classical solvers, beside the paper.
+"""How good the tours are on the paper's own test instances: trained weights, classical solvers, the paper.
 
     python benchmarks/solution_quality.py                                   # the published weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
@@ -11,8 +11,8 @@ over all instances of what ran on a few are estimated with the model's costs of 
 shrinks their error.
 
 Each figure is written as soon as it is there, and is not computed again with the same settings and weights: an
-interrupted run goes on where it was. A solver's figure stays where only the control variate's weights are new, and
-`--files` are always solved anew.
+interrupted run continues where it was. A solver's figure stays where only the control variate's weights are new, and
+`--files` are always solved again.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from routing_agents.checkpoint import load_model
 from routing_agents.trained import WEIGHTS
 from routing_agents.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
-from routing_gym.data.files import write_atomically
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
+from routing_gym.files import write_atomically
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, Solver, make_solver
 from solve import Args as SolveArgs

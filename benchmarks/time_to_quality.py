@@ -7,7 +7,7 @@ agents/ppo.py, one after the other on all cores (`taskset` gives fewer), and rea
 optimum on the same held-out instances. rl4co (0.7.0) joins from a virtual environment of its own; see
 benchmarks/peers/rl4co_time_to_quality.py. Clocks run from the first training step, and on all sides evaluation on the
 held-out instances counts. Imports and set-up do not. Each curve is kept in --runs when it is finished, and not measured
-again; delete that folder to start anew.
+again; delete that folder to measure them again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ import numpy as np
 import tyro
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from rich.console import Console
 from rich.table import Table
 
 from hardware import describe_machine
+from output import Figures, finish
 from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, reference_cost, stream
 from routing_gym.arrays import to_backend
 
@@ -154,21 +154,26 @@ def seconds_to(curve: Curve, target: float) -> float:
     return next((s for s, gap in zip(curve["seconds"], curve["gap"], strict=True) if gap <= target), float("inf"))
 
 
-def print_table(curves: list[Curve]) -> list[dict[str, Any]]:
-    """Print and return the seconds to each target, medians over the seeds, and where each run ended."""
-    table = Table("", *(f"{target:.0%}" for target in TARGETS), "end", "after", title="seconds to a greedy gap of")
+def summary(curves: list[Curve]) -> list[dict[str, Any]]:
+    """Return the seconds to each target, medians over the seeds, and where each run ended."""
     rows = []
     for label in dict.fromkeys(curve["label"] for curve in curves):
         mine = [curve for curve in curves if curve["label"] == label]
         seconds = [float(np.median([seconds_to(curve, target) for curve in mine])) for target in TARGETS]
         end = float(np.median([curve["gap"][-1] for curve in mine]))
         after = float(np.median([curve["seconds"][-1] for curve in mine]))
-        cells = (f"{value:.0f}" if np.isfinite(value) else "-" for value in seconds)
-        table.add_row(label, *cells, f"{end:.2%}", f"{after:.0f} s")
         reached = {f"{target:.0%}": s if np.isfinite(s) else None for target, s in zip(TARGETS, seconds, strict=True)}
         rows.append({"label": label, "seconds_to": reached, "final_gap": end, "seconds": after})
-    Console(width=110).print(table)
     return rows
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """Return a table of the summary."""
+    shown = Table("", *(f"{target:.0%}" for target in TARGETS), "end", "after", title="seconds to a greedy gap of")
+    for row in rows:
+        cells = ("-" if seconds is None else f"{seconds:.0f}" for seconds in row["seconds_to"].values())
+        shown.add_row(row["label"], *cells, f"{row['final_gap']:.2%}", f"{row['seconds']:.0f} s")
+    return shown
 
 
 def draw(curves: list[Curve], args: Args) -> None:
@@ -198,15 +203,12 @@ def draw(curves: list[Curve], args: Args) -> None:
     figure.savefig(args.plot, dpi=120)
 
 
-def main(args: Args) -> dict[str, Any]:
+def main(args: Args) -> Figures:
     """Measure, print a table, draw the plot and write the figures."""
     curves = measure(args)
-    settings = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(args).items()}
-    figures = {"arguments": settings, "table": print_table(curves), "curves": curves}
+    rows = summary(curves)
     draw(curves, args)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(figures, indent=2) + "\n")
-    return figures
+    return finish(args, {"table": rows, "curves": curves}, table(rows))
 
 
 if __name__ == "__main__":

@@ -16,19 +16,17 @@ half the batch each, which exchange nothing: what data-parallel training could r
 
 The model's own operations over the measured rate of one large matrix product, of the same precision, on as
 many threads, give the time that arithmetic alone would take; its share of the time taken is reported. In
-float32 everything is; in bfloat16 the encoder's products are (rl4co: all under autocast). Bars are judged by
-our fastest precision over rl4co's fastest.
+float32 everything is; in bfloat16 the encoder's products are (rl4co: all under autocast). Comparisons
+set our fastest precision over rl4co's fastest.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,25 +36,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hardware import describe_machine
 from operation_counts import task_operations
-from worker_process import Worker
+from output import Figures, finish
+from worker_process import OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
-
-PEERS = ROOT / "benchmarks" / "peers"
-OURS, RL4CO = "routing-gym", "rl4co"
-TRAINING_BARS = {  # times rl4co that is required, then the goal; by problem and threads
-    ("TSP-20", 1): (1.2, 1.6),
-    ("TSP-20", 2): (1.5, 2.0),
-    ("TSP-50", 1): (1.4, 2.0),
-    ("TSP-50", 2): (1.7, 2.2),
-    **{(problem, threads): (1.5, 2.0) for problem in ("CVRP-20", "CVRP-50") for threads in (1, 2)},
-}
-GREEDY_BARS = {(problem, threads): (1.3, 2.0) for problem in ("TSP-20", "TSP-50") for threads in (1, 2)}
-BARS = {"rollout": TRAINING_BARS, "greedy": GREEDY_BARS}
-MEMORY_BARS = (0.45, 1 / 3)  # of rl4co's, training TSP-50
-Figures = dict[str, Any]
+RL4CO = "rl4co"
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,7 @@ class Args:
     memory_problems: tuple[str, ...] = ("TSP-50",)
     """Where the peak memory of training with the rollout baseline is measured, each time in a fresh process."""
     keep_memory: bool = True
-    """Have the allocator of our processes keep freed memory, as am_reinforce.py does (routing_agents.tuning)."""
+    """Have the allocator of our processes keep freed memory, as am_reinforce.py does; see routing_agents/tuning.py."""
     rl4co_python: Path | None = None
     """The Python of a virtual environment with rl4co; without it, ours alone is measured."""
     out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"
@@ -99,28 +84,6 @@ class Args:
             raise ValueError(f"--rounds must be at least 1, got {self.rounds}")
 
 
-def rl4co_versions(python: Path) -> dict[str, str]:
-    """Return the versions of what is compared with.
-
-    Raises:
-        ValueError: There is no such Python, or no rl4co in its environment.
-    """
-    names = ("rl4co", "torch", "tensordict", "torchrl")
-    code = f"import importlib.metadata as m, json; print(json.dumps({{name: m.version(name) for name in {names}}}))"
-    try:
-        found = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
-        problem = found.stderr.strip().splitlines()[-1] if found.returncode else ""
-    except OSError as error:
-        problem = str(error)
-    if problem:
-        raise ValueError(
-            f"--rl4co-python {python}: {problem}; make its environment with `python3 -m venv .venv-rl4co && "
-            ".venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt`"
-        )
-    versions: dict[str, str] = json.loads(found.stdout)
-    return versions
-
-
 @dataclass(frozen=True)
 class Configuration:
     """What takes its turn in a round."""
@@ -131,16 +94,12 @@ class Configuration:
     processes: int = 1
 
 
-@contextlib.contextmanager
-def start(args: Args, library: str, processes: int = 1) -> Iterator[list[Worker]]:
-    """Start processes of a library; end them in any case."""
+@contextmanager
+def start_workers(args: Args, library: str, processes: int = 1) -> Iterator[list[WorkerProcess]]:
+    """Start processes of a library."""
     python, script = (args.rl4co_python, "train_rl4co.py") if library == RL4CO else (None, "train_routing_gym.py")
-    workers = [Worker(python or sys.executable, PEERS / script) for _ in range(processes)]
-    try:
-        yield workers
-    finally:
-        for worker in workers:
-            worker.close()
+    with ExitStack() as resources:
+        yield [resources.enter_context(start(library, script, python)) for _ in range(processes)]
 
 
 def configurations(args: Args, task: str, threads: int) -> list[Configuration]:
@@ -152,7 +111,12 @@ def configurations(args: Args, task: str, threads: int) -> list[Configuration]:
 
 
 def run(
-    args: Args, workers: dict[str, list[Worker]], configuration: Configuration, task: str, problem: str, batch_size: int
+    args: Args,
+    workers: dict[str, list[WorkerProcess]],
+    configuration: Configuration,
+    task: str,
+    problem: str,
+    batch_size: int,
 ) -> Figures:
     """Let a configuration take its turn; return its answers, and the seconds of its slowest process."""
     job = {
@@ -169,14 +133,14 @@ def run(
     busy = workers[configuration.library][: configuration.processes]
     for worker in busy:
         worker.ask(job)
-    answers = [worker.answer() for worker in busy]
+    answers = [worker.answer("seconds", "peak_bytes") for worker in busy]
     return {**answers[0], "seconds": max(statistics.median(answer["seconds"]) for answer in answers)}
 
 
 def measure(
-    args: Args, workers: dict[str, list[Worker]], task: str, problem: str, batch_size: int, threads: int
+    args: Args, workers: dict[str, list[WorkerProcess]], task: str, problem: str, batch_size: int, threads: int
 ) -> list[Figures]:
-    """Measure all configurations of one task in turn, and beside them the matrix products."""
+    """Measure all configurations of one task in turn, and the matrix products."""
     products = [Configuration(OURS, precision, threads) for precision in args.precisions]
     turns = [(c, task) for c in configurations(args, task, threads)] + [(c, "matrix product") for c in products]
     answers: dict[tuple[Configuration, str], list[Figures]] = {turn: [] for turn in turns}
@@ -210,7 +174,7 @@ def measure(
     return rows
 
 
-def compare(rows: list[Figures], device: str = "cpu") -> list[Figures]:
+def compare(rows: list[Figures]) -> list[Figures]:
     """Set our fastest on as many cores over rl4co's fastest precision, task by task, with one process and with any.
 
     Returns:
@@ -236,7 +200,6 @@ def compare(rows: list[Figures], device: str = "cpu") -> list[Figures]:
                 "cores": cores,
                 "times_rl4co": max(speed for processes, speed in ours if processes == 1) / peer,
                 "times_rl4co_any_processes": max(speed for _, speed in ours) / peer,
-                "bars": BARS.get(task, {}).get((problem, cores)) if (batch_size, device) == (512, "cpu") else None,
             }
         )
     return comparisons
@@ -248,7 +211,7 @@ def measure_memory(args: Args, problem: str) -> list[Figures]:
     for library in (OURS, RL4CO) if args.rl4co_python else (OURS,):
         for precision in args.precisions:
             configuration = Configuration(library, precision, args.threads[0])
-            with start(args, library) as workers:
+            with start_workers(args, library) as workers:
                 for _ in range(3):
                     answer = run(args, {library: workers}, configuration, "rollout", problem, args.batch_sizes[0])
             rows.append({"problem": problem, **asdict(configuration), "peak_bytes": answer["peak_bytes"]})
@@ -258,71 +221,46 @@ def measure_memory(args: Args, problem: str) -> list[Figures]:
     return rows
 
 
-def print_tables(figures: Figures) -> None:
-    """Print the figures, and how they stand to the bars."""
-    console = Console(width=120)
+def tables(rows: list[Figures], comparisons: list[Figures], memory: list[Figures]) -> list[Table]:
+    """Return tables of the speeds, and where they were measured of the comparisons and the memory."""
     columns = ("task", "problem", "batch", "library", "precision", "threads", "instances/s", "share of peak")
-    table = Table(*columns, title="Speed")
-    for row in figures["rows"]:
+    speed = Table(*columns, title="Speed")
+    for row in rows:
         threads = f"{row['processes']} x {row['threads']}" if row["processes"] > 1 else str(row["threads"])
         cells = (row["task"], row["problem"], str(row["batch_size"]), row["library"], row["precision"], threads)
-        table.add_row(*cells, f"{row['instances_per_second']:,.0f}", f"{row['share_of_rate']:.0%}")
-    console.print(table)
-    if figures["comparisons"]:
-        columns = ("task", "problem", "batch", "cores", "x rl4co", "in processes", "required, goal", "verdict")
-        table = Table(*columns, title="Our fastest over rl4co's fastest, on as many cores")
-        for row in figures["comparisons"]:
-            times, any_processes, bars = row["times_rl4co"], row["times_rl4co_any_processes"], row["bars"]
-            cells = (row["task"], row["problem"], str(row["batch_size"]), str(row["cores"]), f"{times:.2f}")
-            verdict = (", ".join(f"{bar:.1f} x" for bar in bars), grade(times, *bars)) if bars else ("", "")
-            table.add_row(*cells, f"{any_processes:.2f}" if row["cores"] > 1 else "", *verdict)
-        console.print(table)
-    if not figures["memory"]:
-        return
-    table = Table("problem", "library", "precision", "GB", "of rl4co's", "verdict", title="Peak memory of training")
-    for row in figures["memory"]:
-        share = row["share_of_rl4co"]
-        judged = share is not None and row["library"] == OURS and row["problem"] == "TSP-50"
-        verdict = grade(1 / share, *(1 / bar for bar in MEMORY_BARS)) if judged else ""
-        cells = (row["problem"], row["library"], row["precision"], f"{row['peak_bytes'] / 1e9:.2f}")
-        table.add_row(*cells, f"{share:.0%}" if share else "", verdict)
-    console.print(table)
-
-
-def grade(value: float, required: float, goal: float) -> str:
-    """Say how a figure stands to its bars."""
-    return "goal reached" if value >= goal else "reached" if value >= required else "MISSED"
+        speed.add_row(*cells, f"{row['instances_per_second']:,.0f}", f"{row['share_of_rate']:.0%}")
+    columns = ("task", "problem", "batch", "cores", "x rl4co", "in processes")
+    times = Table(*columns, title="Our fastest over rl4co's fastest, on as many cores")
+    for row in comparisons:
+        cells = (row["task"], row["problem"], str(row["batch_size"]), str(row["cores"]), f"{row['times_rl4co']:.2f}")
+        times.add_row(*cells, f"{row['times_rl4co_any_processes']:.2f}" if row["cores"] > 1 else "")
+    peaks = Table("problem", "library", "precision", "GB", "of rl4co's", title="Peak memory of training")
+    for row in memory:
+        share = "" if row["share_of_rl4co"] is None else f"{row['share_of_rl4co']:.0%}"
+        peaks.add_row(row["problem"], row["library"], row["precision"], f"{row['peak_bytes'] / 1e9:.2f}", share)
+    return [table for table in (speed, times, peaks) if table.row_count]
 
 
 def main(args: Args) -> Figures:
     """Measure, print tables, and write the figures."""
-    versions = rl4co_versions(args.rl4co_python) if args.rl4co_python else None
-    rows = []
+    rows, versions = [], None
     cells = list(itertools.product(args.tasks, args.problems, args.batch_sizes, args.threads))
-    with contextlib.ExitStack() as stack:
-        workers = {OURS: stack.enter_context(start(args, OURS, max(args.threads)))}
+    with ExitStack() as stack:
+        workers = {}
         if args.rl4co_python:
-            workers[RL4CO] = stack.enter_context(start(args, RL4CO))
+            workers[RL4CO] = stack.enter_context(start_workers(args, RL4CO))
+            versions = workers[RL4CO][0].versions
+        workers[OURS] = stack.enter_context(start_workers(args, OURS, max(args.threads)))
         for cell in track(cells, "Speed", console=Console(stderr=True)):
             rows += measure(args, workers, *cell)
     memory = [row for problem in args.memory_problems for row in measure_memory(args, problem)]
-    settings = {name: value for name, value in asdict(args).items() if name not in ("out", "rl4co_python")}
-    figures = {
-        "machine": describe_machine(),
-        "arguments": settings,
-        "rl4co": versions,
-        "rows": rows,
-        "comparisons": compare(rows, args.device),
-        "memory": memory,
-    }
-    print_tables(figures)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(figures, indent=2) + "\n")
-    return figures
+    comparisons = compare(rows)
+    figures = {"rl4co": versions, "rows": rows, "comparisons": comparisons, "memory": memory}
+    return finish(args, figures, *tables(rows, comparisons, memory))
 
 
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, WorkerError) as error:
         sys.exit(f"train_throughput: {error}")

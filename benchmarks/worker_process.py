@@ -1,53 +1,105 @@
-"""The asking half of a benchmark that times several libraries, each in a process of its own Python."""
+"""How a benchmark asks several libraries, each in a process of its own Python; `peers/worker.py` is their end."""
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+PEERS = Path(__file__).parent / "peers"
+OURS = "routing-gym"
+Message = dict[str, Any]
 
 
-class Worker:
-    """A process of one library that times jobs; see peers/timing_worker.py."""
+class WorkerError(RuntimeError):
+    """A library cannot be started, or does not answer as it should."""
 
-    def __init__(self, python: str | Path, script: Path) -> None:
-        self.name = f"{python} {script}"
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `close`)
-        self.process = subprocess.Popen(
-            [str(python), str(script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            text=True,
-        )
 
-    def ask(self, job: dict[str, Any]) -> None:
-        """Hand over a job and go on."""
+class WorkerProcess:
+    """A process of one library."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str], errors: TextIO) -> None:
+        self.name, self.process, self.errors = name, process, errors
+        self.versions: dict[str, str] = self.answer("versions")["versions"]
+
+    def ask(self, job: Message) -> None:
+        """Hand over a job; do not wait."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `answer` says why
+        with suppress(BrokenPipeError):  # `answer` says why
             print(json.dumps(job), file=self.process.stdin, flush=True)
 
-    def answer(self) -> dict[str, Any]:
-        """Wait for the answer to a job.
+    def answer(self, *keys: str) -> Message:
+        """Wait for an answer.
 
         Raises:
-            RuntimeError: The process has ended instead; with its last words.
+            WorkerError: The process has ended instead, with its last words; or some of the keys are missing.
         """
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            self.process.wait()
+            status = self.process.wait()
             self.errors.seek(0)
-            last_words = self.errors.read().strip().splitlines() or [f"exit status {self.process.returncode}"]
-            raise RuntimeError(f"{self.name}: {last_words[-1]}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            last_words = self.errors.read().strip().splitlines() or ["no message"]
+            raise WorkerError(f"{self.name} ended with status {status}: {last_words[-1]}")
+        try:
+            message = json.loads(line)
+        except json.JSONDecodeError:
+            message = None
+        if not isinstance(message, dict) or not set(keys) <= set(message):
+            raise WorkerError(f"{self.name}: expected a JSON object with {', '.join(keys)}; got {line.strip()!r}")
+        return message
 
-    def close(self) -> None:
-        """End the process, and with it what it holds."""
-        self.process.kill()
-        self.process.communicate()
-        self.errors.close()
+    def do(self, job: Message, *keys: str) -> Message:
+        """Hand over a job and wait for its answer."""
+        self.ask(job)
+        return self.answer(*keys)
+
+
+@contextmanager
+def start(
+    name: str, script: str, python: Path | None = None, prefix: tuple[str, ...] = (), **environment: str
+) -> Iterator[WorkerProcess]:
+    """Start a process of a library; end it in any case, and with it what it holds.
+
+    Args:
+        name: What the library is called.
+        script: Which of those in `PEERS`.
+        python: Of the library's virtual environment; by default this one.
+        prefix: Words of the command before the Python.
+        environment: Variables to set.
+
+    Raises:
+        WorkerError: It does not start.
+    """
+    hint = (
+        f"make its environment with `python3 -m venv .venv-{name} && .venv-{name}/bin/pip install -r "
+        f"benchmarks/peers/requirements-{name}.txt`, or name another with --{name}-python"
+    )
+    if python and not python.exists():
+        raise WorkerError(f"{python} does not exist; {hint}")
+    command = [*prefix, str(python or sys.executable), "-W", "ignore", str(PEERS / script)]
+    with (
+        tempfile.TemporaryFile("w+") as errors,  # unlike a pipe, takes any number of lines
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **environment},
+        ) as process,
+    ):
+        try:
+            try:
+                worker = WorkerProcess(name, process, errors)
+            except WorkerError as error:
+                raise WorkerError(f"{error}; {hint}" if python else str(error)) from None
+            yield worker
+        finally:
+            process.kill()

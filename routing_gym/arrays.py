@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_torch_array
 
+from routing_gym.optional import require
+
 Array: TypeAlias = Any  # a NumPy array or a torch tensor; the array API has no common base class
 Batch = TypeVar("Batch")  # a dataclass of arrays with a leading batch axis
 
@@ -143,10 +145,7 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
         return to_numpy
     if backend != "torch":
         raise ValueError(f'unknown backend {backend!r}; choose "numpy" or "torch"')
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError('backend="torch" needs PyTorch: pip install "routing-gym[agents]"') from error
+    torch = require("torch", "agents")
     try:
         target = torch.zeros(0, device=device or "cpu").device
     except (RuntimeError, AssertionError) as error:  # what torch raises for a name or a device that is not there

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.base import Solution, require
+from routing_gym.solvers.base import Solution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -92,13 +93,13 @@ class Table:
         Raises:
             ImportError: rich is not installed; names the extra.
         """
-        escape = require("rich.markup").escape
-        table = require("rich.table").Table(title=escape(self.title))
+        escape = require("rich.markup", "solvers").escape
+        table = require("rich.table", "solvers").Table(title=escape(self.title))
         for place, name in enumerate(HEADER):
             table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
             table.add_row(*map(escape, row.cells()))
-        console = require("rich.console").Console(file=io.StringIO(), width=160)
+        console = require("rich.console", "solvers").Console(file=io.StringIO(), width=160)
         console.print(table)
         return str(console.file.getvalue())
 
@@ -264,7 +265,7 @@ def around(value: float, error: float, degrees: int) -> Interval:
     """Return the interval around an estimate with a standard error."""
     if degrees < 1:
         return Interval(value, math.nan, math.nan)
-    half_width = float(require("scipy.stats").t.ppf((1 + CONFIDENCE) / 2, degrees)) * error
+    half_width = float(require("scipy.stats", "solvers").t.ppf((1 + CONFIDENCE) / 2, degrees)) * error
     return Interval(value, value - half_width, value + half_width)
 
 

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import Array, batch_size, euclidean, map_arrays, to_numpy
-from routing_gym.data.files import write_atomically
+from routing_gym.files import write_atomically
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import as_tours
 
@@ -63,7 +64,7 @@ def draw(
         ImportError: matplotlib is missing.
         ValueError: The instance has several rows, or the tour a wrong shape, type or range.
     """
-    require_matplotlib()
+    require("matplotlib", "render")
     instance = one_row(instance)
     actions, step_cost, done = replay(problem, instance, tour)
     trips = split_trips(problem, actions, done)
@@ -118,8 +119,7 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
 
     Does nothing where matplotlib opens no window: without a display, or in a notebook.
     """
-    require_matplotlib()
-    import matplotlib
+    matplotlib = require("matplotlib", "render")
     from matplotlib import pyplot
     from matplotlib.backends.registry import backend_registry
 
@@ -248,14 +248,6 @@ def shorten(nodes: Trip) -> list[str]:
         return words
     half = MAX_NODES_IN_LINE // 2
     return [*words[:half], f"({len(words) - 2 * half} more)", *words[-half:]]
-
-
-def require_matplotlib() -> None:
-    """Raise ImportError, naming the extra to install, where matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError('pictures need matplotlib: pip install "routing-gym[render]"') from error
 
 
 def new_figure() -> Figure:

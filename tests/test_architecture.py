@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (  # each may import from itself and from those before it
+    ("files", "optional"),
     ("arrays", "sampling"),
     ("problem",),
     ("problems",),
@@ -26,7 +27,7 @@ LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in part
 OPTIONAL = (
     *("torch", "safetensors", "tensorboard", "tyro", "rich", "matplotlib", "stable_baselines3", "sb3_contrib"),
     *("torchrl", "tensordict"),
-    *("scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyvrp", "numba"),
+    *("scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyvrp"),
 )
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))
 AGENTS = sorted((ROOT / "agents" / "routing_agents").rglob("*.py"))
@@ -120,8 +121,8 @@ def test_import_loads_no_optional_package():
 
 
 def test_every_module_imports_without_optional_packages():
-    """Only the integrations, and the code that numba compiles, may need their library to import."""
-    names = [n for n in sorted(MODULES) if part_of(n) != "integrations" and not n.endswith("_numba")]
+    """Only the integrations may need their library to import."""
+    names = [name for name in sorted(MODULES) if part_of(name) != "integrations"]
     code = f"import importlib, sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n" + "\n".join(
         f"importlib.import_module({name!r})" for name in names
     )

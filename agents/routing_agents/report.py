@@ -19,7 +19,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from routing_agents import distributed
 from routing_agents.runs import command
-from routing_gym.data.files import write_atomically
+from routing_gym.files import write_atomically
 
 TAGS = {  # of TensorBoard, for what is not train/...
     "greedy": "eval/greedy_cost",

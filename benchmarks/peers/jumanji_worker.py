@@ -1,6 +1,6 @@
-"""The loop of a random policy in Jumanji; started by `env_peers.py`, see `worker.py`.
+"""The loop of a random policy in Jumanji; started by `env_peers.py`, see `playing.py`.
 
-Lanes are vmapped and start anew by themselves. Policy and step are compiled together, and called either once
+Lanes are vmapped and reset by themselves. Policy and step are compiled together, and called either once
 per step or, with `jax.lax.scan`, once for many steps, as Jumanji's own agents do.
 """
 
@@ -17,7 +17,8 @@ from jumanji.environments.routing.cvrp.generator import UniformGenerator as CVRP
 from jumanji.environments.routing.tsp import TSP
 from jumanji.environments.routing.tsp.generator import UniformGenerator as TSPGenerator
 from jumanji.wrappers import AutoResetWrapper, VmapWrapper
-from worker import Way, serve
+from playing import Way, playing
+from worker import serve
 
 CAPACITIES = {20: 30, 50: 40, 100: 50}  # of the paper, by number of customers
 MAX_DEMAND = 9
@@ -127,4 +128,4 @@ def transitions(env: Any, resetting_env: Any, start: Any, num_steps: int) -> dic
 
 
 if __name__ == "__main__":
-    serve(("jumanji", "jax", "jaxlib", "numpy"), prepare)
+    serve(("jumanji", "jax", "jaxlib", "numpy"), playing(prepare))

@@ -1,4 +1,4 @@
-"""The loop of a random policy in rl4co; started by `env_peers.py`, see `worker.py`.
+"""The loop of a random policy in rl4co; started by `env_peers.py`, see `playing.py`.
 
 The library's own loop (`rl4co.utils.decoding.rollout`): a batch of instances is drawn, stepped until all of
 them are done, and rewarded at the end; without the optional check of the solution, which would slow it down.
@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from playing import Way, playing
 from rl4co.envs import CVRPEnv, TSPEnv
 from rl4co.utils.decoding import random_policy
-from worker import Way, serve
+from worker import serve
 
 
 def ranked_policy(td: Any) -> Any:
@@ -70,4 +71,4 @@ def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    serve(("rl4co", "torchrl", "tensordict", "torch", "numpy"), prepare)
+    serve(("rl4co", "torchrl", "tensordict", "torch", "numpy"), playing(prepare))

@@ -1,4 +1,4 @@
-"""The loop of a random policy in routing-gym, on NumPy; started by `env_peers.py`, see `worker.py`."""
+"""The loop of a random policy in routing-gym, on NumPy; started by `env_peers.py`, see `playing.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from worker import Way, serve
+from playing import Way, playing
+from worker import serve
 
 from routing_gym import make_problem
 from routing_gym.rollout import rollout
@@ -86,4 +87,4 @@ def count_steps(actions: Any, has_depot: bool) -> int:
 
 
 if __name__ == "__main__":
-    serve(("numpy", "gymnasium", "array-api-compat"), prepare)
+    serve(("numpy", "gymnasium", "array-api-compat"), playing(prepare))

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from rl4co.envs import get_env
 from rl4co.models import AttentionModel
-from timing_worker import Job, serve
+from timing import timing
+from worker import Job, serve
 
 
 def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
@@ -60,4 +61,4 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", module="lightning")  # that there is no trainer
     logging.disable(logging.WARNING)
-    serve(prepare)
+    serve(("rl4co", "torch", "tensordict", "torchrl"), timing(prepare))

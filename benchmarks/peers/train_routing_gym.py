@@ -7,7 +7,8 @@ from typing import Any
 
 import am_reinforce  # isort: skip  (first: it sets how threads wait, which is read when torch is loaded)
 
-from timing_worker import Job, serve
+from timing import timing
+from worker import Job, serve
 
 from routing_agents.attention.decoding import solve
 from routing_agents.tuning import keep_freed_memory
@@ -40,4 +41,4 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    serve(prepare)
+    serve(("torch", "numpy"), timing(prepare))

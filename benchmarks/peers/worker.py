@@ -1,52 +1,34 @@
-"""What `env_peers.py` says to the scripts beside this one, and they to it: one JSON object per line. Needs no package.
+"""What a benchmark says to a process of one library, and the process to it: one JSON object per line.
 
-    -> {"prepare": {"problem": "TSP", "num_nodes": 50, "lanes": 64, "seed": 0, "seconds": 0.3}}
-    <- {"ways": ["loop", ...]}
-    -> {"time": "loop"}
-    <- {"steps": 128000, "seconds": 0.31}
+    <- {"versions": {"numpy": ...}}       once, at the start
+    -> a job
+    <- its answer
 
-Before the first request a script says what it is: {"versions": {"numpy": ...}}.
+`worker_process.py` is the other end. `playing.py` has the jobs of `env_peers.py`, `timing.py` those of
+`train_throughput.py`. Needs no package.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-Way = Callable[[int], tuple[int, float]]  # number of rounds to play -> transitions made, and seconds they took
+Job = dict[str, Any]
+Answer = dict[str, Any]
 
 
-def serve(packages: tuple[str, ...], prepare: Callable[[str, int, int, int], dict[str, Way]]) -> None:
-    """Answer until the input ends.
+def serve(packages: tuple[str, ...], answer: Callable[[Job], Answer]) -> None:
+    """Tell the versions of some packages, then answer jobs until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
 
-    Args:
-        packages: Whose versions to tell.
-        prepare: From problem ("TSP" or "CVRP"), number of nodes, lanes and seed, make the ways to play it.
-    """
-    answer({"versions": {name: version(name) for name in packages}})
-    ways: dict[str, tuple[Way, int]] = {}
+    def say(message: Answer) -> None:
+        print(json.dumps(message), file=answers, flush=True)
+
+    say({"versions": {name: version(name) for name in packages}})
     for line in sys.stdin:
-        request = json.loads(line)
-        if "prepare" in request:
-            wanted = request["prepare"]
-            made = prepare(wanted["problem"], wanted["num_nodes"], wanted["lanes"], wanted["seed"])
-            ways = {name: (way, rounds_within(way, wanted["seconds"])) for name, way in made.items()}
-            answer({"ways": list(ways)})
-        else:
-            way, rounds = ways[request["time"]]
-            steps, seconds = way(rounds)
-            answer({"steps": steps, "seconds": seconds})
-
-
-def rounds_within(way: Way, seconds: float) -> int:
-    """Play twice, the first time to compile and warm up; return how many rounds take about so long."""
-    way(1)
-    return max(1, round(seconds / way(1)[1]))
-
-
-def answer(message: dict[str, Any]) -> None:
-    """Send one line."""
-    print(json.dumps(message), flush=True)
+        say(answer(json.loads(line)))

@@ -7,12 +7,12 @@ data.write_tour("mine.tour", file, actions)    # in the file's node numbers; ret
 """
 
 from routing_gym.data.file_instance import FileInstance
-from routing_gym.data.files import FileError, InvalidFile, UnsupportedFile
 from routing_gym.data.npz import load_npz, save_npz
 from routing_gym.data.paper import paper_test_set
-from routing_gym.data.pickles import load_pickle, save_pickle
+from routing_gym.data.pickles import load_pickle
 from routing_gym.data.solutions import Solution, read_solution, write_tour
 from routing_gym.data.tsplib import MAX_NODES, read_instance, write_instance
+from routing_gym.files import FileError, InvalidFile, UnsupportedFile
 
 __all__ = [
     "MAX_NODES",
@@ -27,7 +27,6 @@ __all__ = [
     "read_instance",
     "read_solution",
     "save_npz",
-    "save_pickle",
     "write_instance",
     "write_tour",
 ]

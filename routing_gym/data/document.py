@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from routing_gym.data.files import InvalidFile, UnsupportedFile, found, read_lines
+from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines
 
 KEYWORD = re.compile(r"([A-Za-z]\w*)\s*(:)?(.*)", re.ASCII | re.DOTALL)
 INTEGER = re.compile(r"[+-]?\d{1,12}", re.ASCII)  # at most 12 digits: sums over any file stay far within int64

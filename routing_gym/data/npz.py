@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import Array, batch_size, normalise
-from routing_gym.data.files import InvalidFile, check_length, found, read_bytes, write_atomically
+from routing_gym.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 

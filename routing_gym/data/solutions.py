@@ -14,8 +14,8 @@ import numpy as np
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.data.document import INTEGER, Document, Grammar, max_file_bytes, parse
 from routing_gym.data.file_instance import FileInstance
-from routing_gym.data.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
 from routing_gym.data.metrics import METRICS, IntArray
+from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
 from routing_gym.problem import InfeasibleTour
 
 TOUR_GRAMMAR = Grammar(values=("NAME", "TYPE", "DIMENSION"), sections=("TOUR_SECTION",))

@@ -18,8 +18,8 @@ import numpy as np
 
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.data.file_instance import scale_coords, unit_scale
-from routing_gym.data.files import InvalidFile, found, read_lines
 from routing_gym.data.metrics import FloatArray, IntArray
+from routing_gym.files import InvalidFile, found, read_lines
 from routing_gym.problem import Problem
 from routing_gym.problems import OP, PCTSP, PROBLEMS, TSP
 from routing_gym.problems.cvrp import VehicleRouting

@@ -20,9 +20,9 @@ from routing_gym.data.file_instance import (
     scale_distances,
     unit_scale,
 )
-from routing_gym.data.files import InvalidFile, UnsupportedFile, found, write_atomically
 from routing_gym.data.metrics import METRICS, FloatArray, IntArray, distance_matrix
 from routing_gym.data.solutions import find_best_known
+from routing_gym.files import InvalidFile, UnsupportedFile, found, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import CVRP, OP, TSP, CVRPInstance, TSPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND

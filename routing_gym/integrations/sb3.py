@@ -13,14 +13,13 @@ from gymnasium.error import InvalidAction
 from routing_gym.arrays import concatenate
 from routing_gym.env_arguments import check_options
 from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
+from routing_gym.optional import explain_missing
 from routing_gym.problems.geometry import match_distances
 from routing_gym.vector_envs import RoutingVectorEnv
 
-try:
+with explain_missing("Stable-Baselines3", "sb3"):
     from stable_baselines3.common.vec_env import VecEnv
     from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
-except ImportError as error:
-    raise ImportError(f'Stable-Baselines3 cannot be imported ({error}): pip install "routing-gym[sb3]"') from error
 
 Observation = dict[str, npt.NDArray[Any]]
 Info = dict[str, Any]

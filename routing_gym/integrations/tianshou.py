@@ -13,13 +13,12 @@ from gymnasium.vector import AutoresetMode
 from routing_gym.integrations import masked
 from routing_gym.integrations.masked import Layout, Library, Observation
 from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
+from routing_gym.optional import explain_missing
 from routing_gym.vector_envs import RoutingVectorEnv
 
-try:
+with explain_missing("Tianshou", "tianshou"):
     from tianshou.data import Batch
     from tianshou.env import BaseVectorEnv
-except ImportError as error:
-    raise ImportError(f'Tianshou cannot be imported ({error}): pip install "routing-gym[tianshou]"') from error
 
 Lanes = int | Sequence[int] | npt.NDArray[np.integer[Any]] | None
 Array = npt.NDArray[Any]

@@ -7,15 +7,14 @@ from typing import Any
 import gymnasium as gym
 
 from routing_gym.integrations.vector_env import make_vector_env
+from routing_gym.optional import explain_missing
 from routing_gym.vector_envs import RoutingVectorEnv
 
-try:
+with explain_missing("TorchRL", "torchrl"):
     import torch
     from tensordict import TensorDict, TensorDictBase  # type: ignore[import-untyped, import-not-found, unused-ignore]
     from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded  # type: ignore[import-untyped, import-not-found, unused-ignore]
     from torchrl.envs import EnvBase  # type: ignore[import-untyped, import-not-found, unused-ignore]
-except ImportError as error:
-    raise ImportError(f'TorchRL cannot be imported ({error}): pip install "routing-gym[torchrl]"') from error
 
 NEEDS = {
     "autoreset_mode": "Disabled",

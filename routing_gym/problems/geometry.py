@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
 from routing_gym.arrays import Array, euclidean, gather
@@ -61,6 +61,21 @@ def match_distances(batches: Sequence[Any]) -> list[Any]:
 
     missing = [getattr(batch, "distances", None) is None for batch in batches]
     return list(batches) if all(missing) or not any(missing) else [with_distances(batch) for batch in batches]
+
+
+def symmetry(coords: Array, index: int | npt.NDArray[np.int64]) -> Array:
+    """Show points through one of the eight symmetries of the unit square: no distance changes.
+
+    Args:
+        coords: (B, A, 2).
+        index: 0 to 7, for all rows or one per row (B,). Bit 4 swaps the axes, then bits 1 and 2 mirror the
+            first and the second; 0 changes nothing.
+    """
+    xp, where = array_namespace(coords), device(coords)
+    swap, mirror_x, mirror_y = (xp.asarray(np.reshape(index, (-1, 1)) & bit != 0, device=where) for bit in (4, 1, 2))
+    x, y = coords[..., 0], coords[..., 1]
+    x, y = xp.where(swap, y, x), xp.where(swap, x, y)
+    return xp.stack([xp.where(mirror_x, 1 - x, x), xp.where(mirror_y, 1 - y, y)], axis=-1)
 
 
 def uniform_coords(uniforms: npt.NDArray[np.float64], num_points: int) -> npt.NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The protocol of all solvers, and what they share: checking, scoring, distances, optional packages.
+"""The protocol of all solvers, and what they share: checking, scoring, distances.
 
 A solver is a frozen dataclass of settings. `Solver.solve` takes one batch of instances and returns a
 `Solution`, whose costs always come from `Problem.objective`. A row that fails is marked and costs
@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, TypeAlias
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import batch_size, normalise, select
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import check_integer, check_positive
 from routing_gym.solvers.cache import Store
@@ -114,8 +114,7 @@ class Solver(ABC):
 
     name: ClassVar[str]
     problems: ClassVar[tuple[str, ...] | None]  # names of those it solves; None: every problem
-    packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves
-    extra: ClassVar[str] = "solvers"  # which brings the packages
+    packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves; the extra `solvers` brings them
     needs_symmetry: ClassVar[bool] = False  # the way back must be as long
     is_bound: ClassVar[bool] = False  # uses what no policy can know: its cost is a bound, not an opponent
 
@@ -203,7 +202,7 @@ class Solver(ABC):
             ImportError: Naming the extra.
         """
         for package in self.packages:
-            require(package, self.extra)
+            require(package, "solvers")
 
     @abstractmethod
     def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
@@ -304,18 +303,6 @@ def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], 
     in_order = [results[row] for row in range(len(results))]
     seconds = [result.seconds for result in in_order]
     return Solution.score(problem, instance, actions, seconds, [result.status for result in in_order], is_bound)
-
-
-def require(package: str, extra: str = "solvers") -> Any:
-    """Import an optional package.
-
-    Raises:
-        ImportError: Naming the extra that brings it.
-    """
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise ImportError(f'{package} cannot be imported ({error}): pip install "routing-gym[{extra}]"') from error
 
 
 def distance_matrix(instance: Any) -> FloatArray:

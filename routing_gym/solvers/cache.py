@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from routing_gym.arrays import batch_size
-from routing_gym.data.files import write_atomically
+from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.pool import RowResult
 

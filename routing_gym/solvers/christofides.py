@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from routing_gym.problem import Problem
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, require
+from routing_gym.optional import require
+from routing_gym.problem import AnyProblem
+from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Christofides(RowSolver):
     def label(self) -> str:
         return self.name
 
-    def solve_row(self, problem: Problem[Any, Any], instance: Any, seed: int) -> tuple[IntArray, str]:
-        networkx = require("networkx")
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[IntArray, str]:
+        networkx = require("networkx", "solvers")
         if problem.num_nodes <= 3:  # every order is optimal
             return np.arange(problem.num_nodes), FEASIBLE
         first, second = np.triu_indices(problem.num_nodes, 1)

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, require
+from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix
 
 MAX_DISTANCE = 65535  # fast-tsp computes in unsigned 16-bit integers
 SLOW_EXACT, MOST_EXACT = 16, 20  # sizes that it solves by dynamic programming whatever the time limit: 0.2 s at 20
@@ -42,5 +43,5 @@ class FastTSP(RowSolver):
             copies = [0] * (MOST_EXACT + 1 - len(integers))
             nodes = np.array([*range(len(integers)), *copies])
             integers = integers[np.ix_(nodes, nodes)]
-        tour = np.asarray(require("fast_tsp").find_tour(integers, duration_seconds=self.time_limit))
+        tour = np.asarray(require("fast_tsp", "solvers").find_tour(integers, duration_seconds=self.time_limit))
         return tour[tour < problem.num_nodes], FEASIBLE

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import (
     FEASIBLE,
@@ -15,7 +16,6 @@ from routing_gym.solvers.base import (
     RowSolver,
     distance_matrix,
     join_trips,
-    require,
 )
 from routing_gym.solvers.split_delivery import best_replay, merge_copies, trip_length, unit_copies
 
@@ -72,7 +72,7 @@ def search(
     longest = distances.max()
     if num_customers == 1 or longest == 0:  # HGS would loop for ever, or refuse the scale
         return [[customer] for customer in range(1, num_customers + 1)]
-    hygese = require("hygese")
+    hygese = require("hygese", "solvers")
     parameters = hygese.AlgorithmParameters(timeLimit=time_limit, nbIter=MAX_ITERATIONS, seed=seed)
     data = {
         "x_coordinates": coords[:, 0] * LONGEST,

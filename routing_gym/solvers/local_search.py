@@ -1,20 +1,18 @@
 """2-opt and Or-opt for the TSP: take the best improving move until none is left.
 
 Croes (1958), "A method for solving traveling-salesman problems", turns a part of the tour around; Or
-(1976) moves up to three consecutive cities elsewhere, turned around or not. The batched NumPy version
-below and the compiled one in `local_search_numba` make the same moves.
+(1976) moves up to three consecutive cities elsewhere, turned around or not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.base import BatchSolver, FloatArray, IntArray, distance_matrix, require
+from routing_gym.solvers.base import BatchSolver, FloatArray, IntArray, distance_matrix
 from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
 from routing_gym.solvers.nearest_neighbour import NearestNeighbour
 
@@ -32,8 +30,6 @@ class LocalSearch(BatchSolver):
 
     Attributes:
         start: Heuristic that makes the first tour.
-        use_numba: Compile (True: fails without numba; False: NumPy; None: if numba is installed). The
-            tours are the same; compiled, the search takes a third of the time at n = 100.
 
     Raises:
         ValueError: An unknown start.
@@ -45,31 +41,15 @@ class LocalSearch(BatchSolver):
     moves_segments: ClassVar[bool] = False  # Or-opt
 
     start: Start = "farthest-insertion"
-    use_numba: bool | None = None
 
     def __post_init__(self) -> None:
         if self.start not in get_args(Start):
             raise ValueError(f"{self.name}: start must be one of {', '.join(get_args(Start))}; got {self.start!r}")
 
-    @property
-    def compiled(self) -> bool:
-        return find_spec("numba") is not None if self.use_numba is None else self.use_numba
-
-    def load(self) -> None:
-        if self.compiled:
-            require("numba", "numba")
-            kernel = require("routing_gym.solvers.local_search_numba").improve_all
-            kernel(np.zeros((1, 4), dtype=np.int64), np.zeros((1, 4, 4)), True, True)  # compiles
-
     def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         distances = distance_matrix(instance)
         tours = np.ascontiguousarray(STARTS[self.start].tours(problem, instance, rows, seed))
-        if self.compiled:
-            require("routing_gym.solvers.local_search_numba").improve_all(
-                tours, distances, self.reverses, self.moves_segments
-            )
-        else:
-            improve_all(tours, distances, self.reverses, self.moves_segments)
+        improve_all(tours, distances, self.reverses, self.moves_segments)
         return tours
 
 

@@ -6,7 +6,8 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from routing_gym.solvers.base import FloatArray, IntArray, require
+from routing_gym.optional import require
+from routing_gym.solvers.base import FloatArray, IntArray
 from routing_gym.solvers.milp_program import Program
 
 MIN_VIOLATION = 0.02  # of a cut that is worth adding to the relaxation
@@ -21,7 +22,7 @@ def violated_subtours(program: Program, values: FloatArray) -> list[tuple[IntArr
     For each k: a minimum cut between node 0 and k. Of the minimum cuts both the largest S and the smallest
     are taken; the small ones save most of the rounds.
     """
-    csgraph, sparse = require("scipy.sparse.csgraph"), require("scipy.sparse")
+    csgraph, sparse = require("scipy.sparse.csgraph", "solvers"), require("scipy.sparse", "solvers")
     size = program.num_nodes
     visited, used = values[:size], values[size:] > USED
     i, j = program.ends[used].T
@@ -53,7 +54,7 @@ def violated_subtours(program: Program, values: FloatArray) -> list[tuple[IntArr
 
 def subtours(program: Program, values: FloatArray) -> list[IntArray]:
     """Find the tours of an integer solution that do not pass node 0, as sets of nodes."""
-    csgraph, sparse = require("scipy.sparse.csgraph"), require("scipy.sparse")
+    csgraph, sparse = require("scipy.sparse.csgraph", "solvers"), require("scipy.sparse", "solvers")
     size = program.num_nodes
     i, j = program.ends[values[size:] > 0.5].T
     graph = sparse.csr_array((np.ones(len(i)), (i, j)), shape=(size, size))
@@ -71,7 +72,7 @@ def conflicting_sets(program: Program, distances: FloatArray, limit: float) -> l
     Returns:
         Pairs (P, 2) and triples (P, 3) of nodes that no tour visits all of.
     """
-    csgraph = require("scipy.sparse.csgraph")
+    csgraph = require("scipy.sparse.csgraph", "solvers")
     path = csgraph.shortest_path(csgraph.csgraph_from_dense(distances, null_value=np.inf))  # 0 is a distance
     size = program.num_nodes
     reachable = 2 * path[0] <= limit

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.solvers.base import FloatArray, IntArray, TimedOut, require
+from routing_gym.optional import require
+from routing_gym.solvers.base import FloatArray, IntArray, TimedOut
 
 ROUNDING = 1e-12  # of sums in float64
 
@@ -87,7 +88,7 @@ class Program:
         columns, values, low, high = zip(*self.constraints, strict=True)
         starts = np.cumsum([0, *map(len, columns)])
         content = (np.concatenate(values), np.concatenate(columns), starts)
-        sparse = require("scipy.sparse")
+        sparse = require("scipy.sparse", "solvers")
         return sparse.csr_array(content, shape=(len(columns), len(self.cost))), np.array(low), np.array(high)
 
     def solve_relaxed(self, deadline: float) -> tuple[FloatArray, float, FloatArray]:
@@ -95,9 +96,9 @@ class Program:
         matrix, low, high = self.matrix()
         equal = low == high
         below, above = ~equal & np.isfinite(high), ~equal & np.isfinite(low)
-        result = require("scipy.optimize").linprog(
+        result = require("scipy.optimize", "solvers").linprog(
             self.cost,
-            A_ub=require("scipy.sparse").vstack([matrix[below], -matrix[above]]),
+            A_ub=require("scipy.sparse", "solvers").vstack([matrix[below], -matrix[above]]),
             b_ub=np.r_[high[below], -low[above]],
             A_eq=matrix[equal],
             b_eq=low[equal],
@@ -110,7 +111,7 @@ class Program:
 
     def solve_integer(self, deadline: float) -> FloatArray | None:
         """Solve with integrality: the optimal values, or None if there are none."""
-        optimize = require("scipy.optimize")
+        optimize = require("scipy.optimize", "solvers")
         result = optimize.milp(
             self.cost,
             integrality=np.ones(len(self.cost)),

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, distance_matrix, require
+from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, distance_matrix
 
 SCALE = 1e6  # OR-Tools takes integers
 PRIZE_SCALE = 1e9  # finer, so that prizes which are just enough still are when rounded down
@@ -33,7 +34,7 @@ class ORTools(RowSolver):
     time_limit: float = 1.0
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        pywrapcp = require("ortools.constraint_solver.pywrapcp")
+        pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
         legs = np.rint(distance_matrix(instance)[0] * SCALE).astype(np.int64).tolist()
         prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
         penalty = np.rint(instance.penalty[0].astype(np.float64) * SCALE).astype(np.int64).tolist()
@@ -59,8 +60,8 @@ class ORTools(RowSolver):
 
     def parameters(self) -> Any:
         """Guided local search until the time limit, from a cheapest-arc tour."""
-        enums = require("ortools.constraint_solver.routing_enums_pb2")
-        parameters = require("ortools.constraint_solver.pywrapcp").DefaultRoutingSearchParameters()
+        enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
+        parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
         parameters.first_solution_strategy = enums.FirstSolutionStrategy.PATH_CHEAPEST_ARC
         parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
         parameters.time_limit.seconds = int(self.time_limit)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from routing_gym.optional import require
+
 Item = TypeVar("Item")
 
 
@@ -17,12 +19,9 @@ def show_progress(items: Iterable[Item], total: int, description: str, enabled: 
     if not enabled:
         yield from items
         return
-    try:
-        from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-    except ImportError as error:
-        raise ImportError('progress=True needs rich: pip install "routing-gym[solvers]"') from error
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
+    rich = require("rich.progress", "solvers")
+    columns = (*rich.Progress.get_default_columns()[:2], rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, transient=True) as bar:
         task = bar.add_task(description, total=total)
         for item in items:
             yield item

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import LENGTH_MARGIN
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, require
+from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
 PRIZE_SCALE = 1e6  # a prize of 0.01 is worth 1e4, a detour of length 1
@@ -34,7 +35,7 @@ class PyVRP(RowSolver):
     time_limit: float = 0.1
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        pyvrp = require("pyvrp")
+        pyvrp = require("pyvrp", "solvers")
         distances = distance_matrix(instance)[0] * DISTANCE_SCALE
         customers = range(1, problem.num_actions)
         if problem.name == "OP":
@@ -56,7 +57,7 @@ class PyVRP(RowSolver):
             distance_matrices=[legs],
             duration_matrices=[np.zeros_like(legs)],
         )
-        stop = require("pyvrp.stop").MaxRuntime(self.time_limit)
+        stop = require("pyvrp.stop", "solvers").MaxRuntime(self.time_limit)
         result = pyvrp.solve(data, stop, seed=seed, collect_stats=False, display=False)
         if not result.is_feasible():
             raise RuntimeError("PyVRP found no feasible tour within the time limit")

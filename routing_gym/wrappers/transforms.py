@@ -15,6 +15,7 @@ from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
 from routing_gym.arrays import Array, gather, select
+from routing_gym.problems.geometry import symmetry
 from routing_gym.solvers import make_solver
 
 Lanes = npt.NDArray[np.intp]
@@ -134,13 +135,8 @@ class RandomSymmetry(FixedCoordinates):
         generators = self.env.np_random  # one, or a tuple with one per lane
         if isinstance(generators, np.random.Generator):
             generators = (generators,)
-        symmetry = np.array([generators[lane].integers(8) for lane in lanes])[:, None]
-        mirror_x, mirror_y, swap = (like(symmetry & bit != 0, coords) for bit in (1, 2, 4))
-        xp = array_namespace(coords)
-        x, y = coords[..., 0], coords[..., 1]
-        x, y = xp.where(swap, y, x), xp.where(swap, x, y)
-        x, y = xp.where(mirror_x, 1 - x, x), xp.where(mirror_y, 1 - y, y)
-        return {"coords": xp.stack([x, y], axis=-1)}
+        index = np.array([generators[lane].integers(8) for lane in lanes])
+        return {"coords": symmetry(coords, index)}
 
 
 class ScaleReward(Transform):

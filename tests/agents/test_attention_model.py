@@ -15,7 +15,6 @@ from routing_agents.attention.decoding import (
     decode,
     greedy_choice,
     log_probability,
-    mirror,
     sampling_choice,
     solve,
 )
@@ -24,6 +23,7 @@ from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.attention.search import beam_search, branch
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems.geometry import symmetry
 
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
 
@@ -159,9 +159,9 @@ def test_forced_starts(name):
 
 def test_eight_symmetries_of_the_square():
     """The corner (0, 0) goes to each corner twice, and (0.1, 0.4) to eight different points."""
-    corners = [tuple(mirror(torch.tensor([0.0, 0.0]), k).tolist()) for k in range(8)]
+    corners = [tuple(symmetry(torch.tensor([[[0.0, 0.0]]]), k).flatten().tolist()) for k in range(8)]
     assert sorted(corners) == sorted([(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)] * 2)
-    assert len({tuple(mirror(torch.tensor([0.1, 0.4]), k).tolist()) for k in range(8)}) == 8
+    assert len({tuple(symmetry(torch.tensor([[[0.1, 0.4]]]), k).flatten().tolist()) for k in range(8)}) == 8
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

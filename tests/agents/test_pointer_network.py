@@ -118,9 +118,9 @@ def test_an_overfitted_network_knows_its_examples(tiny):
 
 def test_a_kill_changes_nothing(tmp_path):
     """A process is killed by SIGKILL in mid-epoch; the resumed run ends as an undisturbed one."""
-    where = ["--runs", str(tmp_path), "--examples", str(tmp_path / "examples"), "--epochs", "40"]
+    where = ["--runs", str(tmp_path), "--examples", str(tmp_path / "examples"), "--epochs", "10"]
     with start([sys.executable, AGENTS / "pointer_network.py", *SMALL, "--name", "killed", *where]) as process:
-        wait_for_epoch(process, 3)
+        wait_for_epoch(process, 2)
         process.kill()
     pointer_network.main(Args(resume=tmp_path / "killed", examples=tmp_path / "examples"))
     pointer_network.main(tyro.cli(Args, args=[*SMALL, "--name", "whole", *where]))

@@ -243,7 +243,7 @@ def test_figures(tmp_path):
     args = large_instances.Args(
         ("TSP",), (5,), batch=3, batch_nodes=5, out=tmp_path / "figures.json", plot=tmp_path / "plot.png"
     )
-    rows = large_instances.main(args)
+    rows = large_instances.main(args)["rows"]
     assert json.loads(args.out.read_text())["rows"] == rows
     assert [(row["num_nodes"], row["num_instances"], row["steps"]) for row in rows] == [
         (5, 1, 5),

@@ -30,7 +30,7 @@ def test_table_has_medians():
         {"label": "ours", "seconds": [first, second], "gap": gaps}
         for (first, gaps), second in zip(ends.items(), (4, 9, 10), strict=True)
     ]
-    (row,) = script.print_table(curves)
+    (row,) = script.summary(curves)
     assert row["seconds_to"] == {"5%": 2.0, "3%": 9.0, "2%": None, "1%": None}
     assert (row["final_gap"], row["seconds"]) == (0.03, 9.0)
 
@@ -56,10 +56,10 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
     assert json.loads(args.out.read_text())["table"] == json.loads(json.dumps(figures["table"]))
     assert args.plot.stat().st_size > 0
 
-    def run(*arguments, **options):
+    def run(*arguments):
         raise AssertionError("measured twice")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(script, "run_script", run)
     assert script.main(args)["curves"] == [curve]
     for others in ({"seeds": (2,)}, {"held_out": 9}):
         with pytest.raises(AssertionError, match="measured twice"):

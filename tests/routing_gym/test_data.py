@@ -401,7 +401,7 @@ def test_failed_writes_leave_what_was_there(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("routing_gym.data.files.os.fsync", full)
+    monkeypatch.setattr("routing_gym.files.os.fsync", full)
     with pytest.raises(OSError, match="no space left"):
         data.write_tour(path, file, [0, 1, 2, 3])
     assert path.read_text() == "precious"

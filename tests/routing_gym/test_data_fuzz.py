@@ -89,14 +89,13 @@ def test_damaged_solutions(instance, solution, draw, tmp_path):
         assert file.cost(read.actions) == read.cost
 
 
-@pytest.mark.parametrize("as_arrays", [False, True])
 @pytest.mark.parametrize("name", ["TSP", "CVRP", "PCTSP"])
 @given(draw=st.data())
 @fuzz
-def test_damaged_pickles(name, as_arrays, draw, tmp_path):
+def test_damaged_pickles(name, draw, tmp_path):
     columns = list(paper_columns(name, 20, size=2).values())
     columns = [column[:, :3] if column.ndim > 1 and column.shape[1] == 20 else column for column in columns]
-    rows = columns if as_arrays else [column.tolist() for column in columns]
+    rows = [column.tolist() for column in columns]
     original = pickle.dumps(rows[0] if name == "TSP" else list(zip(*rows, strict=True)), draw.draw(st.integers(2, 5)))
     content = draw.draw(damaged(original) | st.binary(max_size=200))
     read = read_damaged(lambda path: data.load_pickle(path, name), tmp_path / "set.pkl", content, has_lines=False)

@@ -6,12 +6,14 @@ import os
 import pickle
 import struct
 import zipfile
+from copy import deepcopy
 
 import numpy as np
 import pytest
 
 from routing_gym import data
 from routing_gym.data.paper import paper_columns
+from routing_gym.data.pickles import PlainUnpickler
 from routing_gym.problem import InvalidInstance
 from routing_gym.problems import PROBLEMS, TSP, CVRPInstance, TSPInstance, make_problem
 
@@ -88,37 +90,17 @@ def test_paper_sets_that_do_not_exist():
         data.paper_test_set("OP", 20, prize="dist")
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_pickles_in_the_authors_layout(name, tmp_path):
-    """The authors' `list(zip(depot.tolist(), loc.tolist(), ...))`, read from and written to disk."""
+def test_pickles_in_the_authors_layout(name, protocol, tmp_path):
+    """The authors' `list(zip(depot.tolist(), loc.tolist(), ...))`, in every protocol."""
     columns = paper_columns(name, 20, size=30)
     lists = [column.tolist() for column in columns.values()]  # drawn in the order of the layout
     rows = lists[0] if name == "TSP" else list(zip(*lists, strict=True))
-    (tmp_path / "original.pkl").write_bytes(pickle.dumps(rows, pickle.HIGHEST_PROTOCOL))
+    (tmp_path / "original.pkl").write_bytes(pickle.dumps(rows, protocol))
     problem, instance = data.load_pickle(tmp_path / "original.pkl", name)
     assert problem == make_problem(name, 20)
     assert_same(instance, data.paper_test_set(name, 20, size=30))
-    data.save_pickle(tmp_path / "ours.pkl", problem, instance)
-    assert_same(instance, data.load_pickle(tmp_path / "ours.pkl", name)[1])
-    ours = pickle.loads((tmp_path / "ours.pkl").read_bytes())
-    assert (type(ours[0]), len(ours[0])) == (type(rows[0]), len(rows[0]))
-    np.testing.assert_allclose(np.array(ours[7][0]), np.array(rows[7][0]), rtol=1e-7)
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_pickles_of_arrays(protocol, tmp_path):
-    rng = np.random.default_rng(0)
-    coords = rng.random((3, 5, 2))
-    expected = coords.astype(np.float32)
-    for content in (
-        coords,
-        np.asfortranarray(coords),
-        coords.astype(">f4"),
-        list(coords),
-        [[(np.float64(x), np.float64(y)) for x, y in row] for row in coords],
-    ):
-        (tmp_path / "arrays.pkl").write_bytes(pickle.dumps(content, protocol))
-        np.testing.assert_array_equal(data.load_pickle(tmp_path / "arrays.pkl", "TSP")[1].coords, expected)
 
 
 class Code:
@@ -135,8 +117,11 @@ class Code:
 def test_pickles_that_run_code_are_refused(protocol, tmp_path):
     bomb = tmp_path / "bomb.pkl"
     bomb.write_bytes(pickle.dumps([Code(tmp_path / "ran")], protocol))
-    with pytest.raises(data.InvalidFile, match="mkdir'; only lists, tuples, numbers and NumPy arrays are read"):
+    with pytest.raises(data.InvalidFile, match="instruction .* is not allowed; only lists, tuples and numbers"):
         data.load_pickle(bomb, "TSP")
+    assert not (tmp_path / "ran").exists()
+    with pytest.raises(pickle.UnpicklingError, match=r"it asks for .*mkdir; only lists, tuples and numbers"):
+        PlainUnpickler(io.BytesIO(bomb.read_bytes())).load()  # nor without the check before
     assert not (tmp_path / "ran").exists()
     pickle.loads(bomb.read_bytes())
     assert (tmp_path / "ran").exists()  # the bomb was live
@@ -150,29 +135,26 @@ def shared_lists(depth: int) -> list:
     return result
 
 
-# NumPy first makes an empty array, of shape (0,), and then sets its state; here (2**40,) in its stead.
-TERABYTES = pickle.dumps(np.ones(2), 2).replace(b"K\x00\x85", b"\x8a\x06\0\0\0\0\0\1\x85", 1)
-assert b"\x8a\x06" in TERABYTES
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (pickle.dumps(shared_lists(12), 4), "found a list of 10, expected 2 elements"),
-        (pickle.dumps([[[0.5, 0.5]] * 1000] * 1000, 4), "1000 instances of 1000 nodes, more numbers than the file"),
+        (pickle.dumps(shared_lists(12), 4), "instruction BINGET at byte .* is not allowed"),
         (b"\x80\x04" + b"]" * 2000 + b".", "lists within .* bytes"),
         (b"\x80\x02]r\xff\xff\xff\x7f.", "memo index 2147483647 at byte 3 is out of order"),
         (b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b"\x00.", "refused pickle: ValueError: .*bytearray8"),
         (b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b"\x00.", "refused pickle: ValueError: .*bytes8"),
-        (TERABYTES, r"found an array of shape \(2,\), expected points"),
-        (pickle.dumps(np.array([None, 1]), 4), "arrays of 'O8' are not allowed"),
+        (pickle.dumps(np.ones(2), 4), "instruction .* at byte .* is not allowed"),
         (pickle.dumps([{}], 4), "instruction EMPTY_DICT at byte .* is not allowed"),
-        (pickle.dumps([], 4), "coords: found a list of 0, expected points of at least one instance"),
-        (pickle.dumps(3.0, 4), "coords: found a float, expected points"),
-        (pickle.dumps([[[0.5, 0.5]] * 3, [[0.5, 0.5]] * 2], 4), "instance 1: coords: found a list of 2, expected 3"),
-        (pickle.dumps([[[0.5, 0.5], [0.5, "x"]]], 4), "instance 0: coords: found a str, expected a number"),
-        (pickle.dumps([[[0.5, 0.5], [0.5, True]]], 4), "instance 0: coords: found a bool, expected a number"),
-        (pickle.dumps([[[0.5, 0.5], [0.5, 10**400]]], 4), "coords: int too large"),
+        (pickle.dumps([[[0.5, 0.5], [0.5, "x"]]], 4), "instruction SHORT_BINUNICODE at byte .* is not allowed"),
+        (pickle.dumps([[[0.5, 0.5], [0.5, True]]], 4), "instruction NEWTRUE at byte .* is not allowed"),
+        (pickle.dumps([], 4), "TSP: found a list of 0, expected a list of instances"),
+        (pickle.dumps(3.0, 4), "TSP: found a float, expected a list of instances"),
+        (
+            pickle.dumps([[[0.5, 0.5] for _ in range(n)] for n in (3, 2)], 4),
+            "coords: expected numbers, as many",
+        ),
+        (pickle.dumps([[0.5, 0.5]], 4), r"coords: found shape \(1, 2\), expected \(1, 2, 2\)"),
+        (pickle.dumps([[[0.5, 0.5], [0.5, 10**400]]], 4), "int too large"),
         (pickle.dumps([[[0.5, 0.5], [0.5, 1e300]]], 4), "coords: row 0, .* is inf, expected in"),
         (pickle.dumps([[[0.5, 0.5], [0.5, 2]]], 4), "coords: row 0, .* is 2.0, expected in .*0, 1"),
         (pickle.dumps([[[0.5, 0.5], [0.5, 0]]], 4)[:-5], "refused pickle"),
@@ -192,32 +174,24 @@ def test_bad_vehicle_routing_pickles(tmp_path):
         (2, [3.5], "demand: expected whole numbers from 0"),
         (2, [float("nan")], "demand: expected whole numbers from 0"),
         (2, [31], "demand: row 0, customer 1 has demand 31, expected 0 to the capacity 30"),
-        (2, 3, "instance 1: demand: found a int, expected 1 elements"),
-        (3, [30.0], "instance 1: capacity: found a list of 1, expected a number"),
+        (2, 3, r"demand: found shape .*2,.*, expected .*2, 1"),
+        (3, [30.0], r"capacity: found shape .*2, 1.*, expected .*2,"),
     ):
         bad = tuple(value if column == index else good[column] for column in range(4))
-        (tmp_path / "bad.pkl").write_bytes(pickle.dumps([good if "instance 1" in message else bad, bad]))
+        (tmp_path / "bad.pkl").write_bytes(pickle.dumps([bad, deepcopy(bad)]))
         with pytest.raises(data.InvalidFile, match=rf"bad\.pkl: CVRP: {message}"):
             data.load_pickle(tmp_path / "bad.pkl", "CVRP")
-    (tmp_path / "bad.pkl").write_bytes(pickle.dumps([good, good[:3]]))
+    (tmp_path / "bad.pkl").write_bytes(pickle.dumps([good, deepcopy(good)[:3]]))
     with pytest.raises(data.InvalidFile, match="instance 1: found a tuple of 3, expected .depot, coords, demand, cap"):
         data.load_pickle(tmp_path / "bad.pkl", "CVRP")
     with pytest.raises(ValueError, match="unknown problem 'VRP'"):
         data.load_pickle(tmp_path / "bad.pkl", "VRP")
 
 
-def test_pickles_cannot_hold_distances(tmp_path):
-    instance = TSPInstance(np.zeros((1, 2, 2), np.float32), np.zeros((1, 2, 2), np.float32))
-    with pytest.raises(ValueError, match="no place for `distances`; use save_npz"):
-        data.save_pickle(tmp_path / "x.pkl", TSP(2), instance)
-
-
-@pytest.mark.parametrize("name", ["npz", "pickles"])
-def test_files_too_large_to_be_read_are_not_written(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(f"routing_gym.data.{name}.MAX_BYTES", 1_000)
-    save = {"npz": data.save_npz, "pickles": data.save_pickle}[name]
+def test_files_too_large_to_be_read_are_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("routing_gym.data.npz.MAX_BYTES", 1_000)
     with pytest.raises(ValueError, match=r"100 instances take .* bytes, and files of more than 1,000 are not read"):
-        save(tmp_path / "x", TSP(2), TSP(2).generate(np.random.default_rng(0), 100))
+        data.save_npz(tmp_path / "x", TSP(2), TSP(2).generate(np.random.default_rng(0), 100))
     assert not list(tmp_path.iterdir())
 
 

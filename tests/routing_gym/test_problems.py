@@ -29,7 +29,7 @@ from routing_gym import (
 from routing_gym.arrays import concatenate, normalise, select, to_backend, to_numpy
 from routing_gym.data import load_npz, save_npz
 from routing_gym.problems.cvrp import default_capacity
-from routing_gym.problems.geometry import expected_length
+from routing_gym.problems.geometry import expected_length, symmetry
 from routing_gym.testing.exhaustive import legal_sequences
 
 
@@ -738,3 +738,15 @@ def test_prizes_from_outside_become_familiar(backend):
     assert OP(2).familiar(instance).prize.tolist() == [[0, 1, 0.5], [0, 0.5, 0.25]]
     other = CVRP(2).generate(np.random.default_rng(0), 2)
     assert CVRP(2).familiar(other) is other
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_symmetries_of_the_square(backend):
+    """(0.2, 0.3): mirrored 0.8 and 0.7; 4 swaps first, so 5 = 4 + 1 gives (0.3, 0.2) and then (0.7, 0.2)."""
+    move = (lambda x: x) if backend == "numpy" else pytest.importorskip("torch").as_tensor
+    expected = [[0.2, 0.3], [0.8, 0.3], [0.2, 0.7], [0.8, 0.7], [0.3, 0.2], [0.7, 0.2], [0.3, 0.8], [0.7, 0.8]]
+    point = move(np.array([[[0.2, 0.3]]], dtype=np.float32))
+    seen = [to_numpy(symmetry(point, index))[0, 0] for index in range(8)]
+    np.testing.assert_allclose(seen, expected, atol=1e-7)
+    all_rows = symmetry(move(np.tile(to_numpy(point), (8, 1, 1))), np.arange(8))
+    np.testing.assert_array_equal(to_numpy(all_rows)[:, 0], seen)

@@ -7,6 +7,9 @@ import os
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import ClassVar
 
 import numpy as np
@@ -47,7 +50,8 @@ from routing_gym.solvers.pool import RowResult, row_seed
 from routing_gym.solvers.split_delivery import best_replay, merge_copies, replay, unit_copies
 from routing_gym.testing.exhaustive import check_exhaustively
 
-QUICK = 0.03  # seconds; enough for these sizes
+LIMIT = 60.0  # seconds, which no test reaches: see `limited_by_work`
+ITERATIONS = 1000
 PAIRS = [(solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems or PROBLEMS]
 
 
@@ -56,12 +60,34 @@ def draw(name, num_nodes, batch_size, seed=0):
     return problem, problem.generate(np.random.default_rng(seed), batch_size)
 
 
-def quick(name):
-    """Make a solver by name, with a short time limit if it is a heuristic that uses all of its time."""
+@pytest.fixture(autouse=True)
+def limited_by_work(monkeypatch):
+    """Let heuristics that would use all of their time end after some work: no result depends on a busy machine.
+
+    fast-tsp needs nothing: up to 15 cities it is exact, and ends by itself.
+    """
+    if find_spec("hygese"):
+        hygese = import_module("hygese")
+        by_work = partial(hygese.AlgorithmParameters, nbIter=ITERATIONS)  # with a time limit it starts again and again
+        monkeypatch.setattr(hygese, "AlgorithmParameters", lambda timeLimit, nbIter, seed: by_work(seed=seed))
+    if find_spec("pyvrp"):
+        stop = import_module("pyvrp.stop")
+        monkeypatch.setattr(stop, "MaxRuntime", lambda seconds: stop.MaxIterations(ITERATIONS))
+    timed = ORTools.parameters
+
+    def parameters(self):
+        limited = timed(self)
+        limited.solution_limit = ITERATIONS
+        return limited
+
+    monkeypatch.setattr(ORTools, "parameters", parameters)
+
+
+def patient(name):
+    """Make a solver by name, with a time limit that it does not reach."""
     for package in SOLVERS[name].packages:
         pytest.importorskip(package)
-    uses_all_time = issubclass(SOLVERS[name], RowSolver) and not issubclass(SOLVERS[name], ExactMIP)
-    return make_solver(name, time_limit=0.1 if name == "ortools" else QUICK) if uses_all_time else make_solver(name)
+    return make_solver(name, time_limit=LIMIT) if issubclass(SOLVERS[name], RowSolver) else make_solver(name)
 
 
 def brute_force(problem, instance):
@@ -130,14 +156,14 @@ def test_held_karp_takes_asymmetric_distances():
 @pytest.mark.parametrize(
     ("solver", "name"),
     [
-        (FastTSP(QUICK), "TSP"),
+        (FastTSP(LIMIT), "TSP"),
         (ExactMIP(), "TSP"),
         (ExactMIP(), "OP"),
         (ExactMIP(), "PCTSP"),
-        (Hygese(QUICK), "CVRP"),
-        (PyVRP(QUICK), "CVRP"),
-        (PyVRP(0.2), "OP"),
-        (ORTools(0.1), "PCTSP"),
+        (Hygese(LIMIT), "CVRP"),
+        (PyVRP(LIMIT), "CVRP"),
+        (PyVRP(LIMIT), "OP"),
+        (ORTools(LIMIT), "PCTSP"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -204,7 +230,7 @@ def test_mip_is_not_lenient_as_highs_is():
     assert (columns.tolist(), weights.tolist(), low) == ([2], [1.0], 1.0)
 
 
-@pytest.mark.parametrize("solver", [HeldKarp(), ExactMIP(), ORTools(0.1)], ids=lambda solver: solver.name)
+@pytest.mark.parametrize("solver", [HeldKarp(), ExactMIP(), ORTools(LIMIT)], ids=lambda solver: solver.name)
 def test_prizes_that_sum_to_one_on_paper_suffice(solver):
     """0.9 + 0.1 is 2e-8 less than 1 in float32; the third customer, far away, may then be left out."""
     for package in solver.packages:
@@ -261,7 +287,7 @@ def test_offline_bound_knows_the_real_prizes():
 @pytest.mark.parametrize("num_nodes", [2, 3, 7])
 def test_every_tour_can_be_played(solver, name, num_nodes):
     """Each action is legal in the environment, and the steps cost what `objective` says."""
-    made = quick(solver)
+    made = patient(solver)
     problem, instance = draw(name, num_nodes, 3, seed=num_nodes)
     solution = made.solve(problem, instance, num_workers=0)
     assert not solution.failed.any(), solution.status
@@ -273,7 +299,7 @@ def test_every_tour_can_be_played(solver, name, num_nodes):
 @pytest.mark.parametrize(("solver", "name"), [pair for pair in PAIRS if pair[1] != "TSP"])
 def test_one_customer(solver, name):
     problem, instance = draw(name, 1, 2)
-    solution = quick(solver).solve(problem, instance, num_workers=0)
+    solution = patient(solver).solve(problem, instance, num_workers=0)
     assert not solution.failed.any(), solution.status
 
 
@@ -370,7 +396,7 @@ def test_two_opt_uncrosses_a_square():
 def test_local_search_ends_where_no_move_helps(solver):
     """Every 2-opt move (turn a part around) and every Or-opt move of the end result, by the objective."""
     problem, instance = draw("TSP", 9, 5)
-    solution = solver(start="nearest-neighbour", use_numba=False).solve(problem, instance)
+    solution = solver(start="nearest-neighbour").solve(problem, instance)
     start = NearestNeighbour().solve(problem, instance)
     assert solution.cost.sum() < start.cost.sum()
     for row, tour in enumerate(solution.actions.tolist()):
@@ -384,20 +410,6 @@ def test_local_search_ends_where_no_move_helps(solver):
                     neighbours += [rest[:place] + part + rest[place:] for part in (segment, segment[::-1])]
         one = concatenate([select(instance, slice(row, row + 1))] * len(neighbours))
         assert problem.objective(one, np.array(neighbours)).min() >= solution.cost[row] - 1e-9
-
-
-@pytest.mark.parametrize("start", ["nearest-neighbour", "farthest-insertion"])
-@pytest.mark.parametrize("num_nodes", [4, 5, 30])
-def test_numba_makes_the_same_moves(num_nodes, start):
-    """Also on a grid of integers, where many moves tie."""
-    pytest.importorskip("numba")
-    problem, instance = draw("TSP", num_nodes, 8)
-    grid = replace(instance, coords=np.round(instance.coords * 4) / 4)
-    for batch in (instance, grid):
-        for solver in (TwoOpt, OrOpt, TwoOptOrOpt):
-            compiled = solver(start=start, use_numba=True).solve(problem, batch)
-            plain = solver(start=start, use_numba=False).solve(problem, batch)
-            np.testing.assert_array_equal(compiled.actions, plain.actions)
 
 
 # --- split deliveries --------------------------------------------------------------------------------------
@@ -426,15 +438,15 @@ def test_splitting_saves_a_trip():
     pytest.importorskip("hygese")
     coords = np.array([[[0, 0], [0.5, 0], [0.5, 0], [0.5, 0]]], dtype=np.float32)
     instance = SDVRPInstance(coords, np.array([[0, 2, 2, 2]]), np.array([3]))
-    assert Hygese(QUICK).solve(make_problem("CVRP", 3), instance, num_workers=0).cost[0] == pytest.approx(3.0)
-    assert Hygese(QUICK).solve(make_problem("SDVRP", 3), instance, num_workers=0).cost[0] == pytest.approx(2.0)
+    assert Hygese(LIMIT).solve(make_problem("CVRP", 3), instance, num_workers=0).cost[0] == pytest.approx(3.0)
+    assert Hygese(LIMIT).solve(make_problem("SDVRP", 3), instance, num_workers=0).cost[0] == pytest.approx(2.0)
 
 
 def test_split_deliveries_lie_between_the_optimum_and_cvrp():
     pytest.importorskip("hygese")
     problem = make_problem("SDVRP", 4, capacity=9)
     instance = problem.generate(np.random.default_rng(0), 4)
-    cost = Hygese(QUICK).solve(problem, instance, num_workers=0).cost
+    cost = Hygese(LIMIT).solve(problem, instance, num_workers=0).cost
     optimum = [best_by_search(problem, select(instance, slice(row, row + 1))) for row in range(4)]
     assert (cost >= np.array(optimum) - 1e-5).all()
     assert (cost <= HeldKarp().solve(make_problem("CVRP", 4, capacity=9), instance).cost + 1e-9).all()
@@ -487,14 +499,14 @@ class Faulty(RowSolver):
 
     @property
     def hard_limit(self):
-        return self.time_limit
+        return 3 * self.time_limit  # long enough for the rows that end, on a busy machine too
 
     def solve_row(self, problem, instance, seed):
         kind = round(float(instance.coords[0, 0, 0]) * 10)
         if kind == 1:
             raise RuntimeError("no luck")
         if kind == 2:
-            time.sleep(30)
+            time.sleep(600)
         if kind == 3:
             os._exit(7)
         if kind == 4:
@@ -571,8 +583,8 @@ def test_a_time_limit_that_is_too_short_fails_the_row():
 def test_workers_give_the_same_tours_as_this_process():
     pytest.importorskip("fast_tsp")
     problem, instance = draw("TSP", 10, 6)
-    here = FastTSP(QUICK).solve(problem, instance, num_workers=0)
-    np.testing.assert_array_equal(FastTSP(QUICK).solve(problem, instance, num_workers=2).actions, here.actions)
+    here = FastTSP(LIMIT).solve(problem, instance, num_workers=0)
+    np.testing.assert_array_equal(FastTSP(LIMIT).solve(problem, instance, num_workers=2).actions, here.actions)
 
 
 def test_progress_bar_needs_rich(capsys, monkeypatch):
@@ -646,14 +658,6 @@ def test_a_missing_package_names_its_extra(package, monkeypatch):
         solver().solve(problem, instance)
 
 
-def test_missing_numba_is_an_error_only_where_it_is_asked_for(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    problem, instance = draw("TSP", 5, 1)
-    with pytest.raises(ImportError, match=r"pip install \"routing-gym\[numba\]\""):
-        TwoOpt(use_numba=True).solve(problem, instance)
-    assert not TwoOpt(use_numba=False).solve(problem, instance).failed.any()
-
-
 def test_an_unsupported_problem_names_the_supported_ones():
     problem, instance = draw("CVRP", 5, 1)
     with pytest.raises(ValueError, match="milp does not solve CVRP; it solves TSP, OP, PCTSP"):
@@ -686,7 +690,7 @@ def test_malformed_instances_and_arguments_are_refused():
         HeldKarp().solve(*draw("TSP", 13, 1))
     lengths = np.zeros((2, 5, 5), dtype=np.float32)
     lengths[1, 0, 1] = 1
-    for solver in (TwoOpt(use_numba=False), FastTSP(), ExactMIP()):
+    for solver in (TwoOpt(), FastTSP(), ExactMIP()):
         with pytest.raises(ValueError, match=f"{solver.name} needs symmetric distances, which row 1 has not"):
             solver.solve(problem, replace(instance, distances=lengths))
 

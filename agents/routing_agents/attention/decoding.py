@@ -17,6 +17,7 @@ from routing_agents.attention.model import AttentionModel, Encoding
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.geometry import symmetry
 from routing_gym.rollout import Policy, Rollout, rollout
 
 Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
@@ -214,8 +215,8 @@ def solve(
         for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
             found = [
-                best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetry)
-                for symmetry in range(decoding.symmetries)
+                best_tours(model, problem, rows, decoding, choose, tours_at_once, index)
+                for index in range(decoding.symmetries)
             ]
             parts.append(better_of(found))
             if progress is not None:
@@ -242,23 +243,17 @@ def best_tours(
     decoding: Decoding,
     choose: Choice,
     tours_at_once: int,
-    symmetry: int,
+    index: int,
 ) -> Rollout:
-    """Encode instances once, decode all their tours from that, some at a time, and keep the best of each."""
+    """Decode all tours from one encoding, of one of the eight symmetries; keep the best of each instance."""
     observation = problem.observe_static(instance)
-    encoding = model.encode({**observation, "coords": mirror(observation["coords"], symmetry)})
+    encoding = model.encode({**observation, "coords": symmetry(observation["coords"], index)})
     found = []
     for first in range(0, decoding.num_tours, tours_at_once):
         num_tours = min(tours_at_once, decoding.num_tours - first)
         played = decode(model, problem, instance, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
         found.append(cheapest(played.actions, played.cost, arrays.batch_size(instance)))
     return better_of(found)
-
-
-def mirror(coords: Tensor, symmetry: int) -> Tensor:
-    """Apply one of the eight symmetries of the unit square to points (..., 2); 0 changes nothing."""
-    x, y = coords.flip(-1).unbind(-1) if symmetry & 4 else coords.unbind(-1)
-    return torch.stack([1 - x if symmetry & 1 else x, 1 - y if symmetry & 2 else y], dim=-1)
 
 
 def cheapest(actions: Tensor, cost: Tensor, batch_size: int) -> Rollout:

@@ -24,14 +24,13 @@ from torch import Tensor, nn
 
 from routing_agents.attention.features import FEATURES, Features
 from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
+from routing_gym.optional import explain_missing
 
-try:
+with explain_missing("sb3-contrib", "sb3"):
     from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableDictRolloutBufferSamples
     from sb3_contrib.common.maskable.policies import MaskableMultiInputActorCriticPolicy
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
     from stable_baselines3.common.type_aliases import Schedule
-except ImportError as error:
-    raise ImportError(f'sb3-contrib cannot be imported ({error}): pip install "routing-gym[sb3]"') from error
 
 DEFAULT_CONFIG = ModelConfig(normalization="instance")
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from routing_agents.pointer.sequences import PADDING, Answers, Points
 from routing_agents.pointer.tasks import TASKS, Task
-from routing_gym.data.files import write_atomically
+from routing_gym.files import write_atomically
 from routing_gym.solvers.pool import START_METHOD
 from routing_gym.solvers.progress import show_progress
 

@@ -11,6 +11,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.problems.geometry import symmetry
+
 Points = npt.NDArray[np.floating]  # (B, n, 2)
 Answers = npt.NDArray[np.int64]  # (B, T), padded with PADDING
 Order = Literal["sorted", "given"]
@@ -29,9 +31,7 @@ def arrange(points: Points, answers: Answers, order: Order, rng: np.random.Gener
         order: "sorted" puts the points in the order of x; "given" in a random one.
         rng: Draws the symmetry of each row, and the order.
     """
-    flip_x, flip_y, swap = rng.random((3, len(points), 1)) < 0.5
-    x, y = np.where(flip_x, 1 - points[..., 0], points[..., 0]), np.where(flip_y, 1 - points[..., 1], points[..., 1])
-    turned = np.stack([np.where(swap, y, x), np.where(swap, x, y)], axis=-1)
+    turned = symmetry(points, rng.integers(8, size=len(points)))
     if order == "sorted":
         return reorder(turned, answers, sorting(turned))
     return reorder(turned, answers, np.argsort(rng.random(points.shape[:2]), axis=1))

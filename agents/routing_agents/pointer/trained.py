@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from routing_agents.attention.decoding import GREEDY, Decoding, better_of, mirror
+from routing_agents.attention.decoding import GREEDY, Decoding, better_of
 from routing_agents.checkpoint import CheckpointError
 from routing_agents.pointer.decoding import predict
 from routing_agents.pointer.saved import load_network
@@ -19,6 +19,7 @@ from routing_agents.trained import TrainedModel
 from routing_gym.arrays import normalise
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
+from routing_gym.problems.geometry import symmetry
 from routing_gym.rollout import Rollout
 
 
@@ -50,11 +51,11 @@ class TrainedPointer(TrainedModel):
         if decoding.sample:
             raise ValueError(f"{self.path}: a pointer network does not sample tours; choose greedy or starts")
         instance = normalise(instance)
-        coords = torch.as_tensor(problem.familiar(instance).coords)
+        coords = problem.familiar(instance).coords
         settings: dict[str, Any] = {"order": self.order, "width": decoding.num_tours, "each_once": True}
         found = []
-        for symmetry in range(decoding.symmetries):
-            tours = predict(self.network, TASKS["tsp"], mirror(coords, symmetry).numpy(), **settings)
+        for index in range(decoding.symmetries):
+            tours = predict(self.network, TASKS["tsp"], symmetry(coords, index), **settings)
             cost = problem.objective(instance, tours)
             found.append(Rollout(torch.as_tensor(tours), torch.as_tensor(cost), None))
         if progress is not None:

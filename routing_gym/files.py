@@ -1,4 +1,4 @@
-"""What every reader and writer shares: errors with file and line, bounded reading, atomic writing."""
+"""What readers and writers of files share: errors with file and line, bounded reading, atomic writing."""
 
 from __future__ import annotations
 

@@ -1,23 +1,19 @@
-"""The half of `train_throughput.py` that runs inside a worker process, the same for every library.
+"""The jobs of `train_throughput.py`: run a task several times; the answer is the seconds of each, and the peak memory.
 
-A worker reads one job per line (JSON), runs it, and answers with one line: the seconds of each run, the
-largest memory the process has used, and what the library adds. What is built for a job is kept for the next
-of its kind; the first runs of a job are for the asker to discard.
+What is built for a job is kept for the next of its kind; the first runs of a job are for the asker to discard.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import resource
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from worker import Answer, Job
 
-Job = dict[str, Any]
 Prepare = Callable[[Job], tuple[Callable[[], object], dict[str, Any]]]  # what to time, and facts for the answer
 
 
@@ -39,13 +35,11 @@ def timed(run: Callable[[], object], cuda: bool) -> float:
     return time.perf_counter() - started
 
 
-def serve(prepare: Prepare) -> None:
-    """Answer jobs until the input ends."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+def timing(prepare: Prepare) -> Callable[[Job], Answer]:
+    """Return what answers the jobs."""
     prepared: dict[str, Any] = {}
-    for line in sys.stdin:
-        job = json.loads(line)
+
+    def answer(job: Job) -> Answer:
         torch.set_num_threads(job.pop("threads"))
         repeats, cuda = job.pop("repeats"), job["device"] != "cpu"
         key = json.dumps(job)
@@ -55,4 +49,6 @@ def serve(prepare: Prepare) -> None:
         seconds = [timed(run, cuda) for _ in range(repeats)]
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         peak = torch.cuda.max_memory_allocated() if cuda else resident
-        print(json.dumps({"seconds": seconds, "peak_bytes": peak, **facts}), file=answers, flush=True)
+        return {"seconds": seconds, "peak_bytes": peak, **facts}
+
+    return answer
