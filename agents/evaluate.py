@@ -34,6 +34,7 @@ from rich.progress import Progress
 
 from routing_agents.attention.decoding import Decoding, first_nodes, solve
 from routing_agents.attention.search import beam_search
+from routing_agents.pointer.trained import TrainedPointer
 from routing_agents.trained import find_weights, load
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import arrays, data
@@ -148,6 +149,14 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
         width = settings["beam"]
         if type(width) is not int or width < 1:
             raise ValueError(f"{text!r}: beam must be an integer of at least 1, got {width!r}")
+        if isinstance(model, TrainedPointer):
+            return partial(
+                timed,
+                text,
+                pointer_decoder(model, Decoding(width, force_starts=width > 1)),
+                several=False,
+                batch_size=None,
+            )
         decode = partial(beam_search, model.network, width=width)
         return partial(timed, text, decode, several=width > 1, batch_size=args.batch_size)
     known = [field.name for field in fields(Decoding)]
@@ -159,10 +168,21 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
             first_nodes(problem, decoding.num_tours)
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from error
+    if isinstance(model, TrainedPointer):
+        return partial(timed, text, pointer_decoder(model, decoding), several=False, batch_size=None)
     generator = torch.Generator().manual_seed(args.seed)
     decode = partial(solve, model.network, decoding=decoding, generator=generator)
     several = decoding.num_tours * decoding.symmetries > 1
     return partial(timed, text, decode, several=several, batch_size=args.batch_size)
+
+
+def pointer_decoder(model: TrainedPointer, decoding: Decoding) -> Callable[..., Rollout]:
+    """Return what solves a batch with a pointer network, called as the attention model's decoders are."""
+
+    def decode(problem: AnyProblem, instance: Any, batch_size: int | None, progress: Callable[[int], None]) -> Rollout:
+        return model.solve_batch(problem, instance, decoding, progress=progress)
+
+    return decode
 
 
 def labels(methods: tuple[str, ...]) -> list[str]:

@@ -27,7 +27,7 @@ LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in part
 OPTIONAL = (
     *("torch", "safetensors", "tensorboard", "tyro", "rich", "matplotlib", "stable_baselines3", "sb3_contrib"),
     *("torchrl", "tensordict"),
-    *("scipy", "fast_tsp", "hygese", "ortools", "pyvrp"),
+    *("scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyvrp"),
 )
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))
 AGENTS = sorted((ROOT / "agents" / "routing_agents").rglob("*.py"))

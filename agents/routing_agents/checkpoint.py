@@ -77,6 +77,16 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
         ) from error
 
 
+def kind_of_network(path: Path) -> str:
+    """Say whose weights a checkpoint holds: "attention", or what its header says.
+
+    Raises:
+        CheckpointError: As `load`.
+    """
+    header = load(path / BEST if path.is_dir() else path)[1]
+    return str(header.get("network", "attention"))
+
+
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     """Return the part of the header from which `load_model` rebuilds problem and model."""
     return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
@@ -243,6 +253,6 @@ def restore_training(
     load_weights(model, group(tensors, "model"), path)
     for name, optimizer in optimizers.items():
         state = group(tensors, name)
-        if step > 0 and not state:
+        if step > 0 and not state and not isinstance(optimizer, torch.optim.SGD):  # which has none
             raise CheckpointError(f"{path}: lacks the state of {name}, without which no run can go on")
         load_optimizer(optimizer, state)

@@ -15,7 +15,7 @@ import torch
 
 from routing_agents.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.attention.model import AttentionModel
-from routing_agents.checkpoint import load_model
+from routing_agents.checkpoint import kind_of_network, load_model
 from routing_gym import render
 from routing_gym.arrays import batch_size, normalise, to_backend
 from routing_gym.data.table import OwnInstance, from_columns
@@ -231,6 +231,10 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     if not path.exists():
         published = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
         raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {published}")
+    if kind_of_network(path) == "pointer":
+        from routing_agents.pointer.trained import load_tours  # it builds on this module
+
+        return load_tours(path, device)
     network, problem, _ = load_model(path, device)
     return TrainedModel(network, problem, path)
 

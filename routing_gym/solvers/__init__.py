@@ -14,6 +14,7 @@ from dataclasses import fields
 from typing import Any
 
 from routing_gym.solvers.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
+from routing_gym.solvers.christofides import Christofides
 from routing_gym.solvers.fast_tsp import FastTSP
 from routing_gym.solvers.held_karp import HeldKarp
 from routing_gym.solvers.hygese import Hygese
@@ -34,6 +35,7 @@ SOLVERS: dict[str, type[Solver]] = {
         TwoOpt,
         OrOpt,
         TwoOptOrOpt,
+        Christofides,
         HeldKarp,
         FastTSP,
         Hygese,
@@ -56,6 +58,7 @@ __all__ = [
     "REFERENCES",
     "SOLVERS",
     "BatchSolver",
+    "Christofides",
     "ExactMIP",
     "FarthestInsertion",
     "FastTSP",

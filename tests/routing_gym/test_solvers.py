@@ -23,6 +23,7 @@ from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.solvers import (
     REFERENCES,
     SOLVERS,
+    Christofides,
     ExactMIP,
     FarthestInsertion,
     FastTSP,
@@ -344,6 +345,19 @@ def slow_insertion(distances, first, next_city):
     return tour
 
 
+def test_christofides_keeps_its_bound():
+    """At most 3/2 of the optimum (Christofides 1976); on a regular hexagon the tree and the matching are its rim."""
+    pytest.importorskip("networkx")
+    problem, instance = draw("TSP", 8, 50)
+    cost, best = (solver.solve(problem, instance, num_workers=0).cost for solver in (Christofides(), HeldKarp()))
+    assert (cost >= best - 1e-6).all()
+    assert (cost <= 1.5 * best).all()
+    angle = np.arange(6) * np.pi / 3
+    hexagon = TSPInstance((0.5 + 0.4 * np.stack([np.cos(angle), np.sin(angle)], axis=-1))[None].astype(np.float32))
+    found = Christofides().solve(make_problem("TSP", 6), hexagon, num_workers=0)
+    assert found.cost[0] == pytest.approx(6 * 0.4, abs=1e-5)  # the side of a hexagon is its radius
+
+
 @pytest.mark.parametrize("solver", [NearestInsertion(), FarthestInsertion()], ids=lambda solver: solver.name)
 def test_insertion_equals_the_textbook(solver):
     problem, instance = draw("TSP", 9, 6)
@@ -635,7 +649,7 @@ def test_score_refuses_what_does_not_fit(actions, settings, message):
 # --- bad input ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("package", ["fast_tsp", "hygese", "pyvrp", "scipy.optimize"])
+@pytest.mark.parametrize("package", ["fast_tsp", "hygese", "networkx", "pyvrp", "scipy.optimize"])
 def test_a_missing_package_names_its_extra(package, monkeypatch):
     solver = next(solver for solver in SOLVERS.values() if package in solver.packages)
     monkeypatch.setitem(sys.modules, package, None)

@@ -1,0 +1,247 @@
+"""Training pointer networks: exact resumption, honest interruption, wrong input, and what takes their checkpoints."""
+
+import itertools
+import json
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import tyro
+
+import evaluate
+import pointer_network
+import routing_agents
+import solve
+from helpers import AGENTS, SQUARE, start, wait_for_epoch
+from pointer_network import Args, Trainer
+from routing_agents import checkpoint
+from routing_agents.checkpoint import CheckpointError
+from routing_agents.pointer import labels
+from routing_agents.pointer.model import PointerConfig
+from routing_agents.pointer.saved import load_network
+from routing_agents.runs import LAST
+
+TINY = Args(
+    sizes=(4, 5),
+    solved=20,
+    epochs=4,
+    steps_per_epoch=3,
+    batch_size=8,
+    held_out=10,
+    model=PointerConfig(units=16, num_heads=4, num_layers=1),
+    precision="float32",
+    threads=1,
+    workers=1,
+)
+SMALL = ["--sizes", "4", "4", "--solved", "20", "--held-out", "10", "--batch-size", "8", "--steps-per-epoch", "5"]
+SMALL += ["--units", "16", "--num-layers", "1", "--threads", "1", "--workers", "1"]
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    monkeypatch.setattr(labels, "SIZE", 20)
+    return replace(TINY, runs=tmp_path / "runs", examples=tmp_path / "examples")
+
+
+def stop_after(monkeypatch, steps):
+    """Have the process interrupted, as by Ctrl-C, in the middle of a step."""
+    update = Trainer.update
+
+    def interrupted_update(trainer):
+        update(trainer)
+        if trainer.step == steps:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "update", interrupted_update)
+
+
+def logged(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "instances_per_second"} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "optimizer", "steps"), [("transformer", "adam", 6), ("lstm", "muon", 7), ("lstm", "sgd", 7)]
+)
+def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, encoder, optimizer, steps):
+    """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
+    args = replace(tiny, optimizer=optimizer, model=replace(tiny.model, encoder=encoder))
+    whole = pointer_network.main(replace(args, name="whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps)
+        parts = pointer_network.main(replace(args, name="parts"))
+    assert checkpoint.load(parts / LAST)[1]["step"] == steps
+    pointer_network.main(Args(resume=parts, examples=args.examples))
+    for file in ("last.safetensors", "best.safetensors"):
+        expected, found = (checkpoint.load(folder / file)[0] for folder in (whole, parts))
+        assert expected.keys() == found.keys()
+        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+    assert logged(whole) == logged(parts)
+    assert len(logged(whole)) == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "sizes", "order", "answer"),
+    [
+        ("tsp", (5, 6), "sorted", "pointer"),
+        ("convex-hull", (5, 6), "given", "pointer"),
+        ("delaunay", (5, 5), "sorted", "pointer"),
+        ("convex-hull", (5, 5), "sorted", "sequence"),
+        ("delaunay", (5, 5), "sorted", "attention"),
+    ],
+)
+def test_every_task_is_learnt(tiny, task, sizes, order, answer):
+    """Sixty steps: the loss of the last epoch is below the first's; what a run leaves behind is there."""
+    model = replace(tiny.model, answer=answer)
+    args = replace(
+        tiny, task=task, sizes=sizes, order=order, epochs=3, steps_per_epoch=20, learning_rate=5e-3, model=model
+    )
+    folder = pointer_network.main(args)
+    first, *_, last = logged(folder)
+    assert last["loss"] < first["loss"]
+    for file in ("args.json", "best.safetensors", "curve.png", "solution.png", "tensorboard"):
+        assert (folder / file).exists(), file
+    model, trained_for, header = load_network(folder)
+    assert (trained_for.name, header["order"], model.training) == (task, order, False)
+
+
+def test_an_overfitted_network_knows_its_examples(tiny):
+    """Twenty hulls of five points under eight symmetries: from more than a nat a choice to less than 0.3."""
+    args = replace(tiny, task="convex-hull", sizes=(5, 5), epochs=3, steps_per_epoch=100, learning_rate=5e-3)
+    assert logged(pointer_network.main(args))[-1]["loss"] < 0.3
+
+
+def test_a_kill_changes_nothing(tmp_path):
+    """A process is killed by SIGKILL in mid-epoch; the resumed run ends as an undisturbed one."""
+    where = ["--runs", str(tmp_path), "--examples", str(tmp_path / "examples"), "--epochs", "10"]
+    with start([sys.executable, AGENTS / "pointer_network.py", *SMALL, "--name", "killed", *where]) as process:
+        wait_for_epoch(process, 2)
+        process.kill()
+    pointer_network.main(Args(resume=tmp_path / "killed", examples=tmp_path / "examples"))
+    pointer_network.main(tyro.cli(Args, args=[*SMALL, "--name", "whole", *where]))
+    expected, found = (checkpoint.load(tmp_path / name / LAST)[0] for name in ("whole", "killed"))
+    assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+
+
+def test_draws_depend_on_the_step_and_cover_all_sizes(tiny):
+    trainer, again = Trainer(tiny), Trainer(tiny)
+    again.step = trainer.step = 5
+    assert all(torch.equal(a, b) for a, b in zip(trainer.draw(), again.draw(), strict=True))
+    sizes = set()
+    for trainer.step in range(20):
+        points, answers = trainer.draw()
+        sizes.add(points.shape[1])
+        assert points.dtype == torch.float32
+        assert answers.shape == points.shape[:2]
+    assert sizes == {4, 5}
+
+
+def test_a_gradient_that_is_no_number(tiny, monkeypatch):
+    monkeypatch.setattr(
+        pointer_network, "log_likelihood", lambda model, *_: (model.begin[None] * torch.nan, torch.ones(1))
+    )
+    with pytest.raises(
+        pointer_network.TrainingDivergedError, match="of step 0 is not finite; the checkpoint of epoch 0"
+    ):
+        pointer_network.main(tiny)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sizes": (6, 5)}, "--sizes takes the smallest and the largest number of points, got 6 5"),
+        ({"task": "convex-hull", "sizes": (2, 5)}, "--sizes: convex-hull needs at least 3 points, got 2"),
+        ({"task": "delaunay", "labels": "a1"}, "--labels a1 are TSP's; delaunay has optimal"),
+        (
+            {"model": PointerConfig(answer="sequence")},
+            "--answer sequence needs one size, such as --sizes 20 20, got 5 20",
+        ),
+        ({"decay": 2.0}, r"--decay must be in \(0, 1\], got 2.0"),
+        ({"solved": 0}, "--solved must be an integer of at least 1, got 0"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
+    ],
+)
+def test_bad_arguments(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Args(**changes)
+
+
+def test_resume_refuses_other_arguments(tiny):
+    folder = pointer_network.main(replace(tiny, epochs=1))
+    with pytest.raises(ValueError, match="leave out --epochs"):
+        pointer_network.main(Args(resume=folder, epochs=7))
+    with pytest.raises(FileExistsError, match="continue it with --resume"):
+        pointer_network.main(replace(tiny, name=folder.name))
+
+
+@pytest.fixture
+def tours(tiny):
+    return pointer_network.main(replace(tiny, name="tours"))
+
+
+def test_solve_and_evaluate_take_networks_for_tours(tours, tmp_path, capsys):
+    """Four corners of a square of side 10: any tour that a beam over eight symmetries finds is at least 40 long."""
+    file = tmp_path / "square.tsp"
+    file.write_text(SQUARE)
+    for decoding in ("greedy", "starts"):
+        solved = solve.main(solve.Args((file,), tours, decoding, out=tmp_path / decoding))
+        assert solved[0].cost in (40, 48)
+    table = evaluate.main(
+        evaluate.Args("random/TSP-5", ("held-karp", str(tours), f"{tours}:beam=60"), size=20, cache=tmp_path, workers=1)
+    )
+    assert len(table.rows) == 3
+
+
+def test_the_shortest_over_all_symmetries_counts(tours):
+    points = np.random.default_rng(0).random((5, 2))
+    model = routing_agents.load(tours)
+    greedy, starts = (model.solve(points, decoding=decoding).cost for decoding in ("greedy", "starts"))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    lengths = [
+        sum(distances[a, b] for a, b in itertools.pairwise([0, *rest, 0]))
+        for rest in itertools.permutations(range(1, 5))
+    ]
+    assert min(lengths) - 1e-6 <= starts <= greedy + 1e-6
+    with pytest.raises(ValueError, match="does not sample tours; choose greedy or starts"):
+        model.solve(points, decoding="sampling")
+
+
+def test_a_network_for_another_task_solves_no_tours(tiny, tmp_path):
+    folder = pointer_network.main(replace(tiny, task="convex-hull", epochs=1))
+    with pytest.raises(CheckpointError, match="a pointer network for convex-hull, which is no routing problem"):
+        routing_agents.load(folder)
+    file = tmp_path / "square.tsp"
+    file.write_text(SQUARE)
+    with pytest.raises(ValueError, match="convex-hull, which is no routing problem; tsp is needed"):
+        solve.main(solve.Args((file,), folder, out=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "sorting"}, "its header does not describe a known task and network"),
+        ({"order": "random"}, "its header does not describe a known task and network"),
+        ({"model": {"units": 32, "num_heads": 4, "num_layers": 1}}, "the weights do not fit the model"),
+        ({"network": "attention"}, "holds no pointer network"),
+    ],
+)
+def test_odd_checkpoints(tours, change, message):
+    tensors, header = checkpoint.load(tours / "best.safetensors")
+    checkpoint.save(tours / "best.safetensors", tensors, {**header, **change})
+    with pytest.raises(CheckpointError, match=message):
+        load_network(tours)
+
+
+def test_help_and_errors_are_no_tracebacks(tmp_path):
+    script = [sys.executable, AGENTS / "pointer_network.py"]
+    asked = subprocess.run([*script, "--help"], capture_output=True, text=True)
+    assert asked.returncode == 0
+    assert "--mask-chosen" in asked.stdout
+    wrong = subprocess.run([*script, "--resume", tmp_path], capture_output=True, text=True)
+    assert wrong.returncode == 1
+    assert re.match(r"pointer_network: --resume takes the folder of a run", wrong.stderr)
