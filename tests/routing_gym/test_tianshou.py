@@ -252,9 +252,9 @@ def test_refuses_what_it_cannot_carry(settings, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"repeats": 0}, "--repeats must be at least 1, got 0"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
-        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
+        ({"repeats": 0}, "--repeats must be an integer of at least 1, got 0"),
+        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
         ({"batch_size": 100}, "--batch-size 100 is not a multiple of --num-envs 128"),
     ],
 )
