@@ -171,4 +171,4 @@ def test_a_missing_ray_names_the_extra():
     code = "import sys; sys.modules['ray'] = None; import rllib_ppo"
     result = subprocess.run([sys.executable, "-c", code], cwd=AGENTS, capture_output=True, text=True, check=False)
     assert "ImportError: RLlib cannot be imported" in result.stderr
-    assert 'pip install "routing-gym[rllib]", or `make .venv-integrations/.ready`' in result.stderr
+    assert 'pip install "routing-gym[rllib]"' in result.stderr
