@@ -192,10 +192,20 @@ class Episodes:
         # Dense: minus the cost of this step. Sparse: minus that of the episode, on its last step.
         reward = 0.0 - (self.where(self.finished, self.cost, 0.0 * cost) if self.sparse else cost)  # never -0.0
         if any_illegal:
-            # What brings the episode's return to -(1 + bound): dense rewards have already paid `cost` of it.
+            # Dense rewards have already paid `cost` of the episode's return.
             paid = 0.0 * cost if self.sparse else self.cost
-            reward = self.where(illegal, paid - (1.0 + self.bound), reward)
+            reward = self.where(illegal, paid + self.illegal_return(), reward)
         return reward
+
+    def illegal_return(self) -> Array:
+        """Returns of episodes that an illegal action ends now: float64 (B,).
+
+        From -2 (1 + bound) at the start to -(1 + bound) with everything done: always below that of a legal
+        tour, and the higher the more was achieved. Without that, an algorithm that knows no masks would have
+        nothing to learn from until it happens to finish a tour.
+        """
+        left = 1.0 - self.problem.progress(self.instance, self.state)
+        return -(1.0 + self.bound) * (1.0 + left)
 
     def as_actions(self, actions: Any, idle: Lanes) -> Array:
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""

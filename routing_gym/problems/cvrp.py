@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, batch_size, gather, scatter, to_numpy
+from routing_gym.arrays import Array, as_share, batch_size, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems.checks import (
     IntArray,
@@ -204,6 +204,9 @@ class CVRP(VehicleRouting[CVRPState]):
     def observe_dynamic(self, instance: CVRPInstance, state: CVRPState) -> dict[str, Array]:
         free = share(instance.capacity - state.load, instance.capacity)
         return {"current_node": state.node, "free_capacity": free[:, None]}
+
+    def progress(self, instance: CVRPInstance, state: CVRPState) -> Array:
+        return as_share(state.num_served, self.num_nodes)
 
     def objective(self, instance: CVRPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)

@@ -210,6 +210,14 @@ class OP(Problem[OPInstance, OPState]):
     def cost_bound(self, instance: OPInstance) -> Array:
         return array_namespace(instance.max_length).zeros_like(instance.max_length)
 
+    def progress(self, instance: OPInstance, state: OPState) -> Array:
+        """Return the share of all prizes that is collected; 1 where there is none to collect."""
+        xp = array_namespace(instance.prize)
+        prize = xp.astype(instance.prize, xp.float64)
+        left = xp.sum(xp.where(state.visited, xp.zeros_like(prize), prize), axis=1)
+        total = xp.sum(prize, axis=1)
+        return 1.0 - left / xp.where(total > 0, total, xp.ones_like(total))
+
     def objective(self, instance: OPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)

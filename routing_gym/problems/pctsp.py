@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, batch_size, device_of, gather, scatter, to_numpy
+from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -195,6 +195,9 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     def cost_bound(self, instance: PCTSPInstance) -> Array:
         xp = array_namespace(instance.penalty)
         return longest_leg(instance) * self.num_actions + xp.sum(instance.penalty, axis=1)
+
+    def progress(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
+        return as_share(state.num_visited, self.num_nodes)
 
     def objective(self, instance: PCTSPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, batch_size, device_of, scatter
+from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, scatter
 from routing_gym.problem import Problem
 from routing_gym.problems.checks import (
     as_tours,
@@ -122,6 +122,9 @@ class TSP(Problem[TSPInstance, TSPState]):
 
     def cost_bound(self, instance: TSPInstance) -> Array:
         return longest_leg(instance) * self.num_nodes
+
+    def progress(self, instance: TSPInstance, state: TSPState) -> Array:
+        return as_share(state.num_visited, self.num_nodes)
 
     def objective(self, instance: TSPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
