@@ -102,6 +102,11 @@ class SDVRP(VehicleRouting[SDVRPState]):
         remaining = spaces.Box(0.0, 1.0, (self.num_actions,), np.float32)
         return spaces.Dict({**super().observation_space().spaces, "remaining_demand": remaining})
 
+    def cost_bound(self, instance: CVRPInstance) -> Array:
+        """As CVRP, and a trip for each visit that empties the vehicle: total demand / capacity of them at most."""
+        total = array_namespace(instance.demand).sum(instance.demand, axis=1)
+        return self.dearest_visits(instance, total // instance.capacity)
+
     def progress(self, instance: CVRPInstance, state: SDVRPState) -> Array:
         return 1.0 - as_share(state.undelivered, array_namespace(instance.demand).sum(instance.demand, axis=1))
 

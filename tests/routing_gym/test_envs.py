@@ -187,14 +187,17 @@ def test_three_ways_to_read_the_mask():
 @pytest.mark.parametrize(
     ("problem", "instance", "actions", "episode_return"),
     [
-        (TSP(4), SQUARE, [0, 1, 0], -(1 + 4 * 2**0.5) * (1 + 2 / 4)),  # four legs of at most sqrt(2); 2 of 4 left
+        # Twice the way from the middle to each city, 4 x 0.5 sqrt(2); 2, then 1 of 4 cities left.
+        (TSP(4), SQUARE, [0, 1, 0], -(1 + 4 * 2**0.5) * (1 + 2 / 4)),
         (TSP(4), SQUARE, [0, 1, 2, 0], -(1 + 4 * 2**0.5) * (1 + 1 / 4)),
-        (CVRP(2), PAIR, [1, 2], -(1 + 4 * 2**0.5) * (1 + 1 / 2)),  # at most four legs; 1 of 2 customers left
-        (CVRP(2), PAIR, [0], -(1 + 4 * 2**0.5) * 2),  # everything left
-        (CVRP(2), PAIR, [1, 0, 2, 1], -(1 + 4 * 2**0.5)),  # nothing left but the way home
-        (SDVRP(2), PAIR, [1, 2, 2], -(1 + 8 * 2**0.5) * (1 + 1 / 6)),  # 3 + 2 of the demands 3 + 3 delivered
+        # To both customers and back, 1 + 1; all, one and none of them left.
+        (CVRP(2), PAIR, [0], -(1 + 2) * 2),
+        (CVRP(2), PAIR, [1, 2], -(1 + 2) * (1 + 1 / 2)),
+        (CVRP(2), PAIR, [1, 0, 2, 1], -(1 + 2)),
+        (SDVRP(2), PAIR, [1, 2, 2], -(1 + 3) * (1 + 1 / 6)),  # one trip more; 3 + 2 of 3 + 3 delivered
+        # The middle is (1/6, 1/6): sqrt(2)/6 from the depot, sqrt(5)/6 from the customers, twice more than 0.25.
+        (PCTSP(2), PRIZES, [1, 1], -(1 + 2 * (2**0.5 + 2 * 5**0.5) / 6) * (1 + 1 / 2)),
         (OP(2), LINE, [1, 1], -(1 + 1 / 1.5)),  # a legal tour costs 0 at most; a prize of 1 of 1.5 left
-        (PCTSP(2), PRIZES, [1, 1], -(1 + 3 * 2**0.5 + 0.5) * (1 + 1 / 2)),  # three legs and the penalties
     ],
 )
 def test_illegal_actions_end_the_episode(problem, instance, actions, episode_return, reward):
