@@ -262,7 +262,9 @@ class RowSolver(Solver):
     def __post_init__(self) -> None:
         check_positive(self, "time_limit")
         if self.time_limit > MAX_TIME_LIMIT:
-            raise ValueError(f"{self.name}: time_limit must be at most {MAX_TIME_LIMIT:,.0f} s, got {self.time_limit:g}")
+            raise ValueError(
+                f"{self.name}: time_limit must be at most {MAX_TIME_LIMIT:,.0f} s, got {self.time_limit:g}"
+            )
 
     @property
     def label(self) -> str:
