@@ -130,7 +130,9 @@ def draw(curves: dict[str, Figures], path: Path) -> None:
     columns = figure.subplots(2, len(sizes), squeeze=False, sharex="col").T
     for (legality, cost), size in zip(columns, sizes, strict=True):
         for number, algorithm in enumerate(ALGORITHMS):
-            points = curves.get(f"{algorithm}/{size}", {"points": []})["points"]
+            if f"{algorithm}/{size}" not in curves:
+                continue
+            points = curves[f"{algorithm}/{size}"]["points"]
             for kind, line in (("greedy", "-"), ("sampled", ":")):
                 style = {"label": f"{algorithm}, {kind}", "color": f"C{number}", "linestyle": line}
                 legality.plot([p["steps"] for p in points], [100 * p[kind]["legal"] for p in points], **style)
