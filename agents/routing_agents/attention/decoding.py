@@ -129,6 +129,8 @@ def log_probability(model: AttentionModel, encoding: Encoding, played: Rollout, 
     """
     assert played.observations is not None
     batch_size = encoding.keys.shape[0]
+    # What the policy saw in K tours of T steps, (B K, T, ...), becomes K T queries to each instance's encoding,
+    # (B, K T, ...); their logits become log-probabilities, of which those of the actions taken are picked and summed.
     queries = {
         key: value[:, skip:].unflatten(0, (batch_size, -1)).flatten(1, 2) for key, value in played.observations.items()
     }
