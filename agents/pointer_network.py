@@ -147,10 +147,10 @@ class Args:
     def to_json(self) -> dict[str, Any]:
         """Turn the arguments into what JSON can hold, without the paths of this machine."""
         values = dataclasses.asdict(self)
-        return {key: value for key, value in values.items() if key not in ("examples", "runs", "resume")}
+        return {key: value for key, value in values.items() if key not in ("examples", "workers", "runs", "resume")}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any], examples: Path) -> Args:
+    def from_json(cls, values: dict[str, Any], examples: Path = Path("runs/.examples")) -> Args:
         """Turn what `to_json` returned back into arguments.
 
         Raises:
