@@ -75,6 +75,8 @@ class Args:
     """Of the beam, for TSP."""
     label_size: int = 1_000
     """Instances, the first of them, that are solved by a1, a2 and a3."""
+    batch_size: int = 128
+    """Examples per batch, where the speed of training is measured."""
     threads: int = 1
     """CPU threads."""
     examples: Path = ROOT / "runs" / ".examples"
@@ -147,7 +149,7 @@ def products_per_second(dtype: torch.dtype) -> float:
     return 20 * 2 * 1024**3 / (time.process_time() - started)
 
 
-def throughput(task: Task, config: PointerConfig, n: int, dtype: torch.dtype, batch_size: int = 128) -> Figures:
+def throughput(task: Task, config: PointerConfig, n: int, dtype: torch.dtype, batch_size: int) -> Figures:
     """Examples per second of processor time in forward and backward pass, and the share of the machine's products."""
     rng = np.random.default_rng(0)
     points = torch.as_tensor(rng.random((batch_size, n, 2), dtype=np.float32))
@@ -197,7 +199,7 @@ def main(args: Args) -> Figures:
     rows = [*(row for row in kept if row["model"] not in names), *rows]
     dtype = fast_precision("cpu")
     speeds = [
-        throughput(TASKS["tsp"], PointerConfig(encoder=encoder, units=units), n, dtype)
+        throughput(TASKS["tsp"], PointerConfig(encoder=encoder, units=units), n, dtype, args.batch_size)
         for encoder in ("transformer", "lstm")
         for units in (128, 256)
         for n in (10, 20, 50)
