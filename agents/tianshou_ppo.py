@@ -31,7 +31,7 @@ with explain_missing("Tianshou", "tianshou", script=__name__ == "__main__"):
     from tianshou.data import Batch, Collector, VectorReplayBuffer
     from tianshou.trainer import OnPolicyTrainerParams
 
-    from routing_gym.integrations.tianshou import MaskedVectorEnv
+    from routing_gym.integrations.tianshou import TianshouVectorEnv
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Actor(nn.Module):
         return self.actor_critic(tensors(obs))[0], state
 
 
-class Critic(nn.Module):
+class TianshouCritic(nn.Module):
     """`ActorCritic` as Tianshou calls a critic."""
 
     def __init__(self, actor_critic: ActorCritic) -> None:
@@ -99,7 +99,7 @@ def tensors(obs: Batch) -> dict[str, Tensor]:
     return {key: torch.as_tensor(value) for key, value in obs.obs.items()}
 
 
-def make_algorithm(args: Args, env: MaskedVectorEnv) -> PPO:
+def make_algorithm(args: Args, env: TianshouVectorEnv) -> PPO:
     """Make the policy and what trains it."""
     actor_critic = ActorCritic(env.vector_env.problem.name, args.model, torch.Generator().manual_seed(args.seed))
     policy = DiscreteActorPolicy(
@@ -107,7 +107,7 @@ def make_algorithm(args: Args, env: MaskedVectorEnv) -> PPO:
     )
     return PPO(
         policy=policy,
-        critic=Critic(actor_critic),
+        critic=TianshouCritic(actor_critic),
         optim=AdamOptimizerFactory(lr=args.learning_rate),
         gamma=1.0,  # the return is minus the cost of the tour
         gae_lambda=0.95,
@@ -121,7 +121,7 @@ def main(args: Args) -> tuple[float, float]:
     """Train; return the mean cost of the greedy tours, and of random ones, on held-out instances."""
     torch.manual_seed(args.seed)  # Tianshou samples actions and shuffles with the global generators
     np.random.seed(args.seed)  # noqa: NPY002
-    env = MaskedVectorEnv(args.env_id, args.num_envs, flat=False, on_illegal="raise")
+    env = TianshouVectorEnv(args.env_id, args.num_envs, flat=False, on_illegal="raise")
     env.seed(args.seed)
     algorithm = make_algorithm(args, env)
     collector = Collector(algorithm, env, VectorReplayBuffer(args.batch_size, args.num_envs))

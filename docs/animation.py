@@ -7,39 +7,31 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from routing_agents.attention.decoding import Decoding, solve
-from routing_agents.checkpoint import load_model
+import routing_agents
 from routing_gym import render
-from routing_gym.arrays import map_arrays, to_backend, to_numpy
 
-ROOT = Path(__file__).parents[1]
-WEIGHTS = ROOT / "agents" / "routing_agents" / "weights"
 OUT = Path(__file__).with_name("animation.gif")
 COLOURS = 64  # of the palette that all frames share
 STEP, END = 90, 3000  # milliseconds that a frame stays, and the last one
 
 
-def solved(name: str, seed: int) -> tuple:
-    """Return a problem, one random instance of it, and the best of many greedy tours."""
-    model, problem, _ = load_model(WEIGHTS / f"{name.lower()}.safetensors")
-    instance = to_backend(problem.generate(np.random.default_rng(seed), 1), "torch")
-    tours = Decoding(problem.num_nodes, force_starts=True, symmetries=8)
-    found = solve(model, problem, instance, tours, torch.Generator().manual_seed(seed))
-    return problem, map_arrays(to_numpy, instance), found.actions[0].numpy()
+def solved(name: str, seed: int) -> routing_agents.SolvedInstance:
+    """Solve one random instance with the published weights."""
+    model = routing_agents.load(name)
+    return model.solve(model.problem.generate(np.random.default_rng(seed), 1))
 
 
-def frame(games: list[tuple], step: int) -> Image.Image:
+def frame(games: list[routing_agents.SolvedInstance], step: int) -> Image.Image:
     """Draw all games side by side, as they stand after so many steps."""
     figure = Figure(figsize=(7.2, 3.8))
     FigureCanvasAgg(figure)
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.92, wspace=0.03)
-    for axes, (problem, instance, tour) in zip(figure.subplots(1, len(games)), games, strict=True):
-        render.draw(problem, instance, tour[:step], axes=axes)
+    for axes, game in zip(figure.subplots(1, len(games)), games, strict=True):
+        render.draw(game.problem, game.instance, game.actions[:step], axes=axes)
         if legend := axes.get_legend():
             legend.remove()  # its entries come and go
     picture = BytesIO()
@@ -50,7 +42,7 @@ def frame(games: list[tuple], step: int) -> Image.Image:
 def main(out: Path = OUT, names: tuple[str, ...] = ("TSP-50", "CVRP-50")) -> None:
     """Solve, draw every step, and save the pictures as one that moves."""
     games = [solved(name, seed=6) for name in names]
-    num_steps = max(len(tour) for _, _, tour in games)
+    num_steps = max(len(game.actions) for game in games)
     pictures = [frame(games, step) for step in range(num_steps + 1)]
     palette = pictures[-1].quantize(COLOURS)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]

@@ -113,17 +113,23 @@ class Episodes:
         self.finished = self.problem.done(self.instance, self.state)  # all False
         self.illegal = self.xp.zeros_like(self.finished)
         self.history: deque[Array] = deque()  # actions (B,) of the latest steps
-        self.begin = np.zeros(self.batch_size, dtype=np.int64)  # the step at which each lane's episode began
-        self.now = 0  # steps taken
+        self.num_steps = 0  # taken since `start`, by all lanes together
+        self.first_step = np.zeros(self.batch_size, dtype=np.int64)  # `num_steps` when each lane's episode began
         self.started = True
 
     def restart(self, lanes: Lanes, instance: Any) -> None:
-        """Begin an episode in some lanes, on one instance for each of them."""
+        """Begin an episode in some lanes, on one instance for each of them; the other lanes go on.
+
+        What stays the same during an episode (instance, static observations, bound) is our own and large: it is
+        overwritten in place, row by row. What a step replaces (state, cost, flags) is copied first: the fields
+        of a state may be one array, or the instance's, and `observe` and `info` may have handed them out.
+        """
         if len(lanes) == self.batch_size:
             return self.start(instance)
         index = self.move(lanes)
         fresh = self.own(instance)
         write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
+        # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
         self.instance, fresh = match_distances((self.instance, fresh))
         map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
         for key, value in self.problem.observe_static(fresh).items():
@@ -133,8 +139,9 @@ class Episodes:
         )
         for name in ("cost", "finished", "illegal"):
             setattr(self, name, write(self.copy(getattr(self, name)), index, 0))
-        self.begin[lanes] = self.now
-        while len(self.history) > self.now - self.begin.min():
+        self.first_step[lanes] = self.num_steps
+        # Forget the actions from before the oldest episode that still runs.
+        while len(self.history) > self.num_steps - self.first_step.min():
             self.history.popleft()
         return None
 
@@ -144,6 +151,10 @@ class Episodes:
 
     def step(self, actions: Any, idle: Lanes) -> Array:
         """Take one action in every lane.
+
+        In order: check the actions; replace illegal ones (by the mask) with legal ones, so that one batched
+        `Problem.step` serves all lanes; undo what that did to the lanes that chose them, which end here; then
+        add up the costs and make the rewards. `mask` is still the one from before the step, until `refresh_mask`.
 
         Args:
             actions: Integers of shape `shape`.
@@ -168,18 +179,20 @@ class Episodes:
             self.put_legal(taken, illegal_lanes)
         state, cost = self.problem.step(self.instance, self.state, taken)
         cost = self.as_float64(cost)
-        if any_illegal:
+        if any_illegal:  # these lanes have not moved: their old state, and nothing to pay
             state = map_arrays(lambda old, new: self.where(illegal, old, new), self.state, state)
             cost = self.where(illegal, 0.0 * cost, cost)
         self.state, self.illegal = state, illegal
         self.finished = self.problem.done(self.instance, state) | illegal
         if len(idle):
-            self.finished[self.move(idle)] = True  # until they do start anew
+            self.finished[self.move(idle)] = True  # they ended before this step, and `restart` comes after it
         self.cost = self.cost + cost
         self.history.append(taken)
-        self.now += 1
+        self.num_steps += 1
+        # Dense: minus the cost of this step. Sparse: minus that of the episode, on its last step.
         reward = 0.0 - (self.where(self.finished, self.cost, 0.0 * cost) if self.sparse else cost)  # never -0.0
         if any_illegal:
+            # What brings the episode's return to -(1 + bound): dense rewards have already paid `cost` of it.
             paid = 0.0 * cost if self.sparse else self.cost
             reward = self.where(illegal, paid - (1.0 + self.bound), reward)
         return reward
@@ -259,7 +272,7 @@ class Episodes:
     def tours(self) -> list[npt.NDArray[np.int64]]:
         """Actions of each lane's episode so far, without an illegal one at its end."""
         actions = to_numpy(self.history_array())
-        starts = len(actions) - (self.now - self.begin)
+        starts = len(actions) - (self.num_steps - self.first_step)
         ends = len(actions) - to_numpy(self.illegal)
         return [actions[starts[lane] : ends[lane], lane].copy() for lane in range(self.batch_size)]
 
@@ -306,7 +319,7 @@ class Episodes:
             finished=self.copy(self.finished),
             illegal=self.copy(self.illegal),
             history=self.history_array(),
-            num_actions=self.now - self.begin,
+            num_actions=self.num_steps - self.first_step,
             generators=tuple(dict(generator.bit_generator.state) for generator in generators),
         )
 
@@ -329,8 +342,8 @@ class Episodes:
         for name in ("cost", "bound", "finished", "illegal"):
             setattr(self, name, self.copy(self.move(getattr(snapshot, name))))
         self.history.extend(self.copy(self.move(snapshot.history)))
-        self.now = len(self.history)
-        self.begin = self.now - snapshot.num_actions
+        self.num_steps = len(self.history)
+        self.first_step = self.num_steps - snapshot.num_actions
         self.refresh_mask()
         for generator, state in zip(generators, snapshot.generators, strict=True):
             generator.bit_generator.state = state

@@ -165,7 +165,7 @@ def command(script: str) -> str:
     return f"{python.relative_to(here) if python.is_relative_to(here) else python} agents/{script}"
 
 
-def make_folder(runs: Path, name: str) -> Path:
+def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
     """Make the folder of a new run; one that a killed process left empty serves too.
 
     Raises:
@@ -177,7 +177,8 @@ def make_folder(runs: Path, name: str) -> Path:
     folder = runs / name
     folder.mkdir(parents=True, exist_ok=True)
     if any(path.name not in (LOCK, LAST + ".tmp") for path in folder.iterdir()):
-        raise FileExistsError(f"{folder} exists; continue it with --resume {folder}, or choose another --name")
+        continued = f"continue it with --resume {folder}, or " if resumable else ""
+        raise FileExistsError(f"{folder} exists; {continued}choose another --name")
     return folder
 
 

@@ -10,7 +10,7 @@ from routing_gym.data.file_instance import FileInstance
 from routing_gym.data.npz import load_npz, save_npz
 from routing_gym.data.paper import paper_test_set
 from routing_gym.data.pickles import load_pickle
-from routing_gym.data.solutions import Solution, read_solution, write_tour
+from routing_gym.data.solutions import FileTour, read_solution, write_tour
 from routing_gym.data.tsplib import MAX_NODES, read_instance, write_instance
 from routing_gym.files import FileError, InvalidFile, UnsupportedFile
 
@@ -18,8 +18,8 @@ __all__ = [
     "MAX_NODES",
     "FileError",
     "FileInstance",
+    "FileTour",
     "InvalidFile",
-    "Solution",
     "UnsupportedFile",
     "load_npz",
     "load_pickle",

@@ -19,7 +19,7 @@ GEO_EARTH_RADIUS = 6378.388  # km
 BLOCK_ROWS = 128  # of the matrix computed at a time, so that temporaries stay small
 
 
-def distance_matrix(coords: FloatArray, metric: str) -> IntArray:
+def file_distances(coords: FloatArray, metric: str) -> IntArray:
     """Compute all distances between nodes.
 
     Args:

@@ -31,7 +31,7 @@ ENDINGS = {"TSP": (".opt.tour", ".tour"), "CVRP": (".sol",), "OP": (".sol",)}
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class FileTour:
     """A feasible tour from a file.
 
     Attributes:
@@ -43,7 +43,7 @@ class Solution:
     cost: int
 
 
-def read_solution(path: str | Path, instance: FileInstance) -> Solution:
+def read_solution(path: str | Path, instance: FileInstance) -> FileTour:
     """Read a tour of an instance: TSPLIB's .tour, CVRPLIB's .sol or OPLib's .sol.
 
     Raises:
@@ -57,16 +57,16 @@ def read_solution(path: str | Path, instance: FileInstance) -> Solution:
     return read(path, instance)
 
 
-def read_tour(path: Path, instance: FileInstance) -> Solution:
+def read_tour(path: Path, instance: FileInstance) -> FileTour:
     """Read TSPLIB's .tour."""
     document = parse(path, max_file_bytes(len(instance.ids)), TOUR_GRAMMAR)
     check_head(document, instance, "TOUR")
     nodes = document.integers("TOUR_SECTION")
     actions = to_actions(path, instance, nodes)
-    return Solution(actions, rescore(path, document.section("TOUR_SECTION").line, instance, actions))
+    return FileTour(actions, rescore(path, document.section("TOUR_SECTION").line, instance, actions))
 
 
-def read_sequence(path: Path, instance: FileInstance) -> Solution:
+def read_sequence(path: Path, instance: FileInstance) -> FileTour:
     """Read OPLib's .sol, whose sequence starts at the depot and does not repeat it at the end."""
     document = parse(path, max_file_bytes(len(instance.ids)), OP_GRAMMAR)
     check_head(document, instance, "OP")
@@ -89,10 +89,10 @@ def read_sequence(path: Path, instance: FileInstance) -> Solution:
             raise InvalidFile(
                 path, line, f"{keyword}: found {found(text)}, but the sequence and its instance give {value}"
             )
-    return Solution(actions, cost)
+    return FileTour(actions, cost)
 
 
-def read_routes(path: Path, instance: FileInstance) -> Solution:
+def read_routes(path: Path, instance: FileInstance) -> FileTour:
     """Read CVRPLIB's .sol: one route a line, nodes numbered from 0 (the file's number less one), then the cost."""
     nodes: list[tuple[int, int]] = []
     stated: tuple[int, int] | None = None
@@ -118,7 +118,7 @@ def read_routes(path: Path, instance: FileInstance) -> Solution:
         raise InvalidFile(path, len(lines), f"the file ends without its cost; expected 'Cost {value}'")
     if stated[0] != value:
         raise InvalidFile(path, stated[1], f"found cost {stated[0]}, but the routes cost {value} on {instance.path}")
-    return Solution(actions, value)
+    return FileTour(actions, value)
 
 
 def check_head(document: Document, instance: FileInstance, kind: str) -> None:

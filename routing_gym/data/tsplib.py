@@ -20,7 +20,7 @@ from routing_gym.data.file_instance import (
     scale_distances,
     unit_scale,
 )
-from routing_gym.data.metrics import METRICS, FloatArray, IntArray, distance_matrix
+from routing_gym.data.metrics import METRICS, FloatArray, IntArray, file_distances
 from routing_gym.data.solutions import find_best_known
 from routing_gym.files import InvalidFile, UnsupportedFile, found, write_atomically
 from routing_gym.problem import AnyProblem
@@ -31,7 +31,7 @@ MAX_NODES = 10_000  # the matrices of the distances take 12 bytes per pair of no
 MIN_EXTENT = 1e-9  # of coordinates that are not all the same; keeps scaled distances finite
 
 
-class Layout(NamedTuple):
+class FileType(NamedTuple):
     """What a file of one TYPE has beside what all have."""
 
     values: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class Layout(NamedTuple):
     has_depot: bool = True
 
 
-LAYOUTS = {
-    "TSP": Layout(has_depot=False),
-    "CVRP": Layout(("CAPACITY",), ("DEMAND_SECTION", "DEPOT_SECTION")),
-    "OP": Layout(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
+FILE_TYPES = {
+    "TSP": FileType(has_depot=False),
+    "CVRP": FileType(("CAPACITY",), ("DEMAND_SECTION", "DEPOT_SECTION")),
+    "OP": FileType(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
 }
 COMMON_VALUES = (
     "NAME",
@@ -54,7 +54,7 @@ COMMON_VALUES = (
     "DISPLAY_DATA_TYPE",
 )
 COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
-SUPPORTED = f"supported are files of TYPE {', '.join(LAYOUTS)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}"
+SUPPORTED = f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}"
 GRAMMAR = Grammar(
     values=(*COMMON_VALUES, "CAPACITY", "COST_LIMIT"),
     sections=(*COMMON_SECTIONS, "DEMAND_SECTION", "NODE_SCORE_SECTION", "DEPOT_SECTION"),
@@ -94,11 +94,11 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
     dimension = check_dimension(document, max_nodes)
     coords = read_coords(document, dimension)
     ids = np.arange(1, dimension + 1)
-    if LAYOUTS[kind].has_depot:
+    if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
     coords = coords[ids - 1]
-    distances = distance_matrix(coords, metric)
+    distances = file_distances(coords, metric)
     name = document.values["NAME"].text if "NAME" in document.values else path.name
     problem, instance, cost_limit, scores = make_instance(document, kind, ids, coords, distances)
     file_instance = FileInstance(
@@ -142,13 +142,13 @@ def check_kind(document: Document) -> str:
     """Return the TYPE after checking that it is supported and that the file holds nothing foreign to it."""
     text, line = document.value("TYPE")
     kind = text.split()[0] if text else ""  # TSPLIB adds authors' names: "TSP (M.~Hofmeister)"
-    if kind not in LAYOUTS:
+    if kind not in FILE_TYPES:
         raise UnsupportedFile(document.path, line, f"TYPE {found(text)} is not supported; {SUPPORTED}")
-    layout = LAYOUTS[kind]
+    file_type = FILE_TYPES[kind]
     lines = {key: value.line for key, value in document.values.items()}
     lines |= {key: section.line for key, section in document.sections.items()}
     for keyword, line in lines.items():
-        if keyword not in (*COMMON_VALUES, *COMMON_SECTIONS, *layout.values, *layout.sections):
+        if keyword not in (*COMMON_VALUES, *COMMON_SECTIONS, *file_type.values, *file_type.sections):
             raise InvalidFile(document.path, line, f"{keyword} has no place in a file of TYPE {kind}")
     return kind
 
@@ -253,7 +253,7 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
     elif instance.scores is not None:
         lines.append("NODE_SCORE_SECTION")
         lines += [f"{i} {score}" for i, score in enumerate(instance.scores[by_id], start=1)]
-    if LAYOUTS[kind].has_depot:
+    if FILE_TYPES[kind].has_depot:
         lines += ["DEPOT_SECTION", str(instance.ids[0]), "-1"]
     lines += ["EOF", ""]
     write_atomically(Path(path), "\n".join(lines).encode())

@@ -21,8 +21,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from routing_gym.integrations import masked
-from routing_gym.integrations.masked import Layout, Library
+from routing_gym.integrations.masked import Layout, Library, MaskedEnv
 from routing_gym.integrations.vector_env import make_vector_env
 
 RLLIB = Library(
@@ -36,21 +35,21 @@ RLLIB = Library(
 CONFIG = {"env_id": None, "flat": True, "num_envs": None}  # what `make_env` reads itself, and the defaults
 
 
-class MaskedEnv(masked.MaskedEnv):
+class RLlibEnv(MaskedEnv):
     """Gives `{"observations": ..., "action_mask": float32 (A,)}`, 1 where an action is legal; see its base class."""
 
     library = RLLIB
 
 
-class MaskedVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
-    """`MaskedEnv` for all lanes of a `RoutingVectorEnv` at once.
+class RLlibVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
+    """`RLlibEnv` for all lanes of a `RoutingVectorEnv` at once.
 
     An integer seed is spread over the lanes by `np.random.SeedSequence`, not as seed + lane: RLlib seeds its
     k-th env runner with seed + k, so that most lanes would play what a lane of the next runner plays.
 
     Args:
         env: On NumPy, with `autoreset_mode="NextStep"` and `copy=True`.
-        flat: As in `MaskedEnv`.
+        flat: As in `RLlibEnv`.
 
     Raises:
         TypeError: Another environment.
@@ -60,7 +59,7 @@ class MaskedVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
     def __init__(self, env: VectorEnv[Any, Any, Any], *, flat: bool = True) -> None:
         super().__init__(env)
         made: Any = env.unwrapped
-        make_vector_env("MaskedVectorEnv", RLLIB.name, made, None, {}, RLLIB.needs)  # checks it
+        make_vector_env("RLlibVectorEnv", RLLIB.name, made, None, {}, RLLIB.needs)  # checks it
         self.layout = Layout(RLLIB, env.single_observation_space, flat)
         self.single_observation_space = self.layout.single_space()
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
@@ -79,11 +78,11 @@ class MaskedVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
         return self.layout.arrange(observations), rewards, terminated, truncated, info
 
 
-def make_env(config: Mapping[str, Any]) -> MaskedEnv | MaskedVectorEnv:
+def make_env(config: Mapping[str, Any]) -> RLlibEnv | RLlibVectorEnv:
     """Make an environment for RLlib: `tune.register_env("routing", make_env)`.
 
     Args:
-        config: `env_config`: "env_id", such as "routing/TSP-20"; "flat", as in `MaskedEnv`; and arguments of
+        config: `env_config`: "env_id", such as "routing/TSP-20"; "flat", as in `RLlibEnv`; and arguments of
             `RoutingEnv`, such as "reward". RLlib adds "num_envs" to ask for a vector environment.
 
     Raises:
@@ -95,5 +94,5 @@ def make_env(config: Mapping[str, Any]) -> MaskedEnv | MaskedVectorEnv:
     if env_id is None:
         raise TypeError('env_config: "env_id" is missing; as in env_config={"env_id": "routing/TSP-20"}')
     if num_envs is None:
-        return MaskedEnv(gym.make(env_id, **settings), flat=flat)
-    return MaskedVectorEnv(gym.make_vec(env_id, num_envs, **settings), flat=flat)
+        return RLlibEnv(gym.make(env_id, **settings), flat=flat)
+    return RLlibVectorEnv(gym.make_vec(env_id, num_envs, **settings), flat=flat)

@@ -73,7 +73,7 @@ class RoutingVecEnv(VecEnv):
         observations, info = self.vector_env.reset(seed=self._seeds, options=self._batch_options())
         self._reset_seeds()
         self._reset_options()
-        self.reset_infos = split(info, np.arange(self.num_envs))
+        self.reset_infos = single_infos(info, np.arange(self.num_envs))
         return observations
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
@@ -98,7 +98,7 @@ class RoutingVecEnv(VecEnv):
         infos: list[Info] = [{} for _ in range(self.num_envs)]
         if "final_obs" in info:
             ended = np.flatnonzero(dones)
-            rows = zip(ended.tolist(), split(info["final_info"], ended), split(info, ended), strict=True)
+            rows = zip(ended.tolist(), single_infos(info["final_info"], ended), single_infos(info, ended), strict=True)
             for lane, final, begun in rows:
                 observation = info["final_obs"][lane]
                 infos[lane] = {**final, "TimeLimit.truncated": False, "terminal_observation": observation}
@@ -176,7 +176,7 @@ class RoutingVecEnv(VecEnv):
         self.vector_env.close()
 
 
-def split(info: Info, lanes: npt.NDArray[np.intp]) -> list[Info]:
+def single_infos(info: Info, lanes: npt.NDArray[np.intp]) -> list[Info]:
     """Return the infos of some lanes, one dictionary each, as `RoutingEnv` returns them."""
     rows = zip(
         info["action_mask"][lanes], info["illegal_action"][lanes].tolist(), info["cost"][lanes].tolist(), strict=True

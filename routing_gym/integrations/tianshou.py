@@ -10,8 +10,7 @@ import numpy.typing as npt
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
-from routing_gym.integrations import masked
-from routing_gym.integrations.masked import Layout, Library, Observation
+from routing_gym.integrations.masked import Layout, Library, MaskedEnv, Observation
 from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
 from routing_gym.optional import explain_missing
 from routing_gym.vector_envs import RoutingVectorEnv
@@ -33,17 +32,17 @@ TIANSHOU = Library(
 )
 
 
-class MaskedEnv(masked.MaskedEnv):
+class TianshouEnv(MaskedEnv):
     """Gives `{"obs": ..., "mask": bool (A,)}` to DummyVectorEnv, SubprocVectorEnv and so on; see its base class."""
 
     library = TIANSHOU
 
 
-class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not there where mypy runs
+class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not there where mypy runs
     """Many lanes of one routing problem, stepped all at once.
 
-    `Collector(policy, MaskedVectorEnv("routing/TSP-20", num_envs=64), buffer)`. Plays what a DummyVectorEnv
-    over `MaskedEnv` plays: the same seeds and actions give the same observations, rewards and ends.
+    `Collector(policy, TianshouVectorEnv("routing/TSP-20", num_envs=64), buffer)`. Plays what a DummyVectorEnv
+    over `TianshouEnv` plays: the same seeds and actions give the same observations, rewards and ends.
     Differences:
 
     - Observations are a `Batch`, not an array of dictionaries. Infos hold `cost` and `illegal_action`
@@ -59,7 +58,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         env: An id, such as "routing/TSP-50", or a `RoutingVectorEnv` on NumPy with
             `autoreset_mode="Disabled"` and `copy=True`.
         num_envs: Number of lanes; only with an id.
-        flat: As in `MaskedEnv`.
+        flat: As in `TianshouEnv`.
         **settings: Further arguments of `RoutingVectorEnv`, such as `num_nodes`; only with an id.
 
     Raises:
@@ -71,7 +70,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         self, env: str | RoutingVectorEnv, num_envs: int | None = None, *, flat: bool = True, **settings: Any
     ) -> None:
         # Without super().__init__(), which makes one worker per environment; what it would set beside:
-        self.vector_env = make_vector_env("MaskedVectorEnv", TIANSHOU.name, env, num_envs, settings, TIANSHOU.needs)
+        self.vector_env = make_vector_env("TianshouVectorEnv", TIANSHOU.name, env, num_envs, settings, TIANSHOU.needs)
         self.env_num = self.vector_env.num_envs
         self.is_async = self.is_closed = False
         self.layout = Layout(TIANSHOU, self.vector_env.single_observation_space, flat)
@@ -92,7 +91,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         """
         lanes = self._lanes(env_id)
         observations, info = self._begin(lanes, None, options)
-        return self._batch(observations, lanes), split(info, lanes)
+        return self._batch(observations, lanes), tianshou_infos(info, lanes)
 
     def step(self, action: Any, id: Lanes = None) -> tuple[Any, Array, Array, Array, Array]:  # noqa: A002
         """Go to a node in some lanes, or in all; ended episodes stay ended until `reset`.
@@ -115,7 +114,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         self._ended = terminated
         self._left_out |= self._others(lanes)
         picked = (array[lanes] for array in (rewards, terminated, truncated))
-        return self._batch(observations, lanes), *picked, split(info, lanes)
+        return self._batch(observations, lanes), *picked, tianshou_infos(info, lanes)
 
     def _fill(self, action: Any, lanes: Array) -> Array:
         """Add legal actions for the lanes that are left out; those that have ended play their instance again."""
@@ -166,7 +165,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         Raises:
             AttributeError: Always.
         """
-        raise AttributeError(f"set_env_attr: make another MaskedVectorEnv, with another {key}")
+        raise AttributeError(f"set_env_attr: make another TianshouVectorEnv, with another {key}")
 
     def render(self) -> list[Any]:
         """Draw each lane's instance and tour so far, as the `render_mode` says."""
@@ -177,7 +176,7 @@ class MaskedVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not t
         self.is_closed = True
 
 
-def split(info: dict[str, Any], lanes: Array) -> Array:
+def tianshou_infos(info: dict[str, Any], lanes: Array) -> Array:
     """Return the infos of some lanes, one dictionary each."""
     rows = zip(lanes.tolist(), info["illegal_action"][lanes].tolist(), info["cost"][lanes].tolist(), strict=True)
     return np.array([{"env_id": lane, "illegal_action": illegal, "cost": cost} for lane, illegal, cost in rows])

@@ -134,6 +134,16 @@ def best_reversal(legs: FloatArray) -> tuple[FloatArray, IntArray]:
 def best_segment_move(legs: FloatArray, length: int, turned: bool) -> tuple[FloatArray, IntArray]:
     """Find the best Or-opt move: the cities from place s on go between places p and p + 1.
 
+    All moves of all rows at once, as a matrix of changes [row, s, p], places counted round the tour:
+
+    1. Taking out the segment s to last saves the edges before and after it, and costs the edge that joins
+       its neighbours: `removed`, one number per s.
+    2. Putting it between p and p + 1 costs two new edges and saves one: `added`, one number per s and p. Put
+       in as it is, its first city follows p and its last comes before p + 1; turned, the other way round.
+    3. Places p whose edge lies in the segment or touches it are no places to go to: infinite.
+    4. The new tour is written as places of the old one, counted from s: the segment itself is 0 to length - 1;
+       the others follow, and the segment goes in after the first `before` of them.
+
     Args:
         legs: (B, n, n), distances in the order of the tour.
         length: Number of cities moved.
@@ -147,7 +157,7 @@ def best_segment_move(legs: FloatArray, length: int, turned: bool) -> tuple[Floa
     last, following = (place + length - 1) % size, (place + length) % size
     edge = legs[:, place, (place + 1) % size]
     removed = (edge[:, place - 1] + edge[:, last]) - legs[:, place - 1, following]
-    from_last = np.roll(legs, 1 - length, axis=1)
+    from_last = np.roll(legs, 1 - length, axis=1)  # row s: from the last city of the segment that starts at s
     if turned:
         added = (from_last + np.roll(legs, -1, axis=2)) - edge[:, None, :]
     else:

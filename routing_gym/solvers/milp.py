@@ -120,12 +120,33 @@ def solve_integer(program: Program, bound: float, reduced: FloatArray, step: flo
     """Solve the integer program: a tour, proven optimal.
 
     Any solution that uses a variable whose value is 0 in the relaxation costs at least the bound plus its
-    reduced cost. So the variables with small reduced cost suffice, if the solution that they allow is
-    cheaper than that; else it says how many are needed.
+    reduced cost. So it suffices to try the variables whose reduced cost is at most `window`, if the tour that
+    they allow costs less than bound + window: every tour that uses another variable costs more.
+
+    Each round solves the program with those variables. Then, in this order:
+
+    1. It has no solution: the window is too narrow. Widen it. With all variables allowed, there is no tour.
+    2. The solution has islands, closed ways that miss node 0: forbid them, and try again. No tour costs less
+       than it, or than bound + window if that is less; to say so saves HiGHS from proving it again.
+    3. It is one tour, but breaks a limit by less than HiGHS's tolerance: `keeps_limits` has forbidden it.
+    4. It is a tour. If the window reaches up to its cost, it is optimal. If not, widen the window to that: the
+       next tour costs no more than this one, so the next round is the last but for islands and limits.
+
+    Args:
+        program: With the cuts of `relax`; further constraints are added, and `high` is changed.
+        bound: Cost of the relaxation.
+        reduced: Reduced costs of the variables.
+        step: Smallest difference between two costs; a tour that is better than another is so by this much.
+        deadline: Of `time.perf_counter`.
+
+    Raises:
+        TimedOut: The deadline has passed.
+        RuntimeError: There is no tour.
     """
     window = max(FIRST_WINDOW * abs(bound), step)
     edge_limits = program.high.copy()
     priced = np.flatnonzero(program.cost)
+    # No solution costs less than the relaxation; said as a constraint, HiGHS can stop as soon as it meets it.
     program.add(priced, program.cost[priced], bound - TOLERANCE * max(1.0, abs(bound)), np.inf)
     while True:
         allowed = (reduced <= window) | (program.low > 0)

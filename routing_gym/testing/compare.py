@@ -15,7 +15,7 @@ class ContractViolation(AssertionError):
     """A problem or an environment breaks its contract; the message says which part, where, and what was found."""
 
 
-def require(condition: Any, subject: Any, where: str, found: str) -> None:
+def expect(condition: Any, subject: Any, where: str, found: str) -> None:
     """Raise `ContractViolation` unless a condition holds."""
     if not condition:
         raise ContractViolation(f"{subject}: {where}: {found}")

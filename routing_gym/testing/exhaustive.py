@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from routing_gym.arrays import any_array, converter, device_of, select, to_numpy
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.testing.compare import require
+from routing_gym.testing.compare import expect
 
 TOLERANCE = 1e-5  # on costs
 MAX_SEQUENCES = 5000  # to try of the greatest length
@@ -36,18 +36,18 @@ def check_exhaustively(problem: AnyProblem, instance: Any, search: bool = True) 
     for row in range(len(bound)):
         one = select(instance, slice(row, row + 1))
         legal = legal_sequences(problem, one, max_steps)
-        require(legal, problem, f"small instance, row {row}", f"no legal sequence ends within {max_steps} steps")
+        expect(legal, problem, f"small instance, row {row}", f"no legal sequence ends within {max_steps} steps")
         for tours, costs in legal:
             check_costs(problem, one, tours, costs)
             where, dearest = f"cost_bound, small instance, row {row}", costs.max()
-            require(dearest <= bound[row] + TOLERANCE, problem, where, f"{bound[row]} is below a legal {dearest}")
+            expect(dearest <= bound[row] + TOLERANCE, problem, where, f"{bound[row]} is below a legal {dearest}")
         if search:
             cheapest = ((costs.min(), tours[costs.argmin()]) for tours, costs in legal)
             best_cost, best_tour = min(cheapest, key=itemgetter(0))
             found_cost, found_tour = best_of_all(problem, one, max_steps)
             told = f"the best legal sequence {best_tour} costs {best_cost}, but {found_tour} costs {found_cost}"
             same = abs(best_cost - found_cost) <= TOLERANCE * max(1.0, abs(found_cost))
-            require(same, problem, f"small instance, row {row}", told)
+            expect(same, problem, f"small instance, row {row}", told)
 
 
 def legal_sequences(
@@ -92,11 +92,11 @@ def check_costs(problem: AnyProblem, one: Any, tours: npt.NDArray[np.int64], cos
     try:
         expected = to_numpy(problem.objective(many, tours))
     except InfeasibleTour as error:
-        require(False, problem, "objective", f"refused the legal sequence {tours[error.row]}: {error}")
+        expect(False, problem, "objective", f"refused the legal sequence {tours[error.row]}: {error}")
     bad = ~(np.abs(expected - costs) <= TOLERANCE * np.maximum(1.0, np.abs(costs)))
     row = int(np.argmax(bad))
     told = f"sequence {tours[row]} costs {expected[row]}, but its steps cost {costs[row]}"
-    require(not bad.any(), problem, "objective", told)
+    expect(not bad.any(), problem, "objective", told)
 
 
 def best_of_all(problem: AnyProblem, one: Any, max_steps: int) -> tuple[float, tuple[int, ...]]:

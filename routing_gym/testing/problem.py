@@ -17,7 +17,7 @@ from array_api_compat import device as device_of_array
 from routing_gym.arrays import Array, concatenate, converter, device_of, select, to_backend, to_numpy
 from routing_gym.envs import RoutingEnv
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.testing.compare import difference, require
+from routing_gym.testing.compare import difference, expect
 from routing_gym.testing.exhaustive import check_exhaustively
 
 TOLERANCE = 1e-5  # on costs and observations between backends, and on what decides a mask
@@ -95,7 +95,7 @@ def call(problem: AnyProblem, method: str, *arguments: Any) -> Any:
     result = getattr(problem, method)(*arguments)
     for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
         where = difference(old, new)
-        require(where is None, problem, method, f"changed its argument {number}: {where}")
+        expect(where is None, problem, method, f"changed its argument {number}: {where}")
     return result
 
 
@@ -103,15 +103,15 @@ def check_generate(problem: AnyProblem, batch_size: int, seed: int) -> Any:
     """Check `generate`, `from_uniforms` and `validate`; return instances."""
     instance = problem.generate(np.random.default_rng(seed), batch_size)
     found, expected = type(instance), problem.instance_type
-    require(found is expected, problem, "generate", f"returned a {found.__name__}, expected a {expected.__name__}")
+    expect(found is expected, problem, "generate", f"returned a {found.__name__}, expected a {expected.__name__}")
     call(problem, "validate", instance)
     rng = np.random.default_rng(seed)
     parts = concatenate([problem.generate(rng, 1), problem.generate(rng, batch_size - 1)])
     where = difference(instance, parts)
-    require(where is None, problem, "generate", f"two batches in turn differ from one batch of both: {where}")
+    expect(where is None, problem, "generate", f"two batches in turn differ from one batch of both: {where}")
     uniforms = np.random.default_rng(seed).random((batch_size, problem.num_uniforms))
     where = difference(instance, call(problem, "from_uniforms", uniforms))
-    require(where is None, problem, "generate", f"differs from from_uniforms, which the environments use: {where}")
+    expect(where is None, problem, "generate", f"differs from from_uniforms, which the environments use: {where}")
     return instance
 
 
@@ -119,7 +119,7 @@ def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played
     """Play random legal episodes, checking masks, costs, ends and observations at every step."""
     space = problem.observation_space()
     unknown = sorted(set(problem.length_observations) - set(space))
-    require(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
+    expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
     state = call(problem, "initial", instance)
     states, masks, done, actions, costs = [state], [], [], [], []
     for step in itertools.count():
@@ -128,19 +128,19 @@ def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played
         masks.append(mask)
         done.append(finished)
         check_observation(problem, space, call(problem, "observe", instance, state), mask, step)
-        require(step > 0 or not finished.any(), problem, "done", f"row {np.argmax(finished)} is done at the start")
+        expect(step > 0 or not finished.any(), problem, "done", f"row {np.argmax(finished)} is done at the start")
         if step > 0:
             reopened = done[-2] & ~finished
-            require(not reopened.any(), problem, f"step {step}", f"row {np.argmax(reopened)} is done no longer")
+            expect(not reopened.any(), problem, f"step {step}", f"row {np.argmax(reopened)} is done no longer")
             if done[-2].all():
                 break
         open_rows = f"row {np.argmin(finished)} is not done after `horizon` = {problem.horizon} steps"
-        require(step < problem.horizon or bool(finished.all()), problem, "horizon", open_rows)
+        expect(step < problem.horizon or bool(finished.all()), problem, "horizon", open_rows)
         action = np.argmax(rng.random(mask.shape) * mask, axis=1)
         state, cost = call(problem, "step", instance, state, action)
-        require(cost.dtype == np.float32, problem, f"step {step}", f"costs are {cost.dtype}, expected float32")
+        expect(cost.dtype == np.float32, problem, f"step {step}", f"costs are {cost.dtype}, expected float32")
         paid = finished & (cost != 0)
-        require(not paid.any(), problem, f"step {step}", f"row {np.argmax(paid)} was done, yet paid {cost[paid]}")
+        expect(not paid.any(), problem, f"step {step}", f"row {np.argmax(paid)} was done, yet paid {cost[paid]}")
         check_absorbing(problem, instance, states[-1], state, finished, step)
         states.append(state)
         actions.append(action)
@@ -152,24 +152,24 @@ def check_mask(problem: AnyProblem, mask: Array, finished: Array, step: int) -> 
     """Check type and shape of a mask, and the number of legal actions in each row."""
     expected = (len(finished), problem.num_actions)
     found = f"{mask.dtype} {mask.shape}, expected bool {expected}"
-    require(mask.dtype == np.bool_ and mask.shape == expected, problem, f"action_mask, step {step}", found)
+    expect(mask.dtype == np.bool_ and mask.shape == expected, problem, f"action_mask, step {step}", found)
     legal = mask.sum(axis=1)
-    require(legal.all(), problem, f"action_mask, step {step}", f"row {np.argmin(legal)} has no legal action")
+    expect(legal.all(), problem, f"action_mask, step {step}", f"row {np.argmin(legal)} has no legal action")
     bad = finished & (legal != 1)
     several = f"row {np.argmax(bad)} is done but has {legal[np.argmax(bad)]} legal actions, expected 1"
-    require(not bad.any(), problem, f"action_mask, step {step}", several)
+    expect(not bad.any(), problem, f"action_mask, step {step}", several)
 
 
 def check_observation(problem: AnyProblem, space: Any, observation: Any, mask: Array, step: int) -> None:
     """Check that every row is within the space, and that the mask is the mask."""
     where = f"observe, step {step}"
-    require(observation.keys() == space.keys(), problem, where, f"keys {[*observation]}, expected {[*space]}")
+    expect(observation.keys() == space.keys(), problem, where, f"keys {[*observation]}, expected {[*space]}")
     for key, values in observation.items():
-        require(values.dtype == space[key].dtype, problem, where, f"{key} is {values.dtype}, not {space[key].dtype}")
+        expect(values.dtype == space[key].dtype, problem, where, f"{key} is {values.dtype}, not {space[key].dtype}")
         for row, value in enumerate(values):
             if value not in space[key]:  # the message is long to make
-                require(False, problem, where, f"row {row}: {key} = {value} is outside {space[key]}")
-    require(np.array_equal(observation["action_mask"], mask), problem, where, "action_mask differs from action_mask()")
+                expect(False, problem, where, f"row {row}: {key} = {value} is outside {space[key]}")
+    expect(np.array_equal(observation["action_mask"], mask), problem, where, "action_mask differs from action_mask()")
 
 
 def check_absorbing(problem: AnyProblem, instance: Any, old: Any, new: Any, finished: Array, step: int) -> None:
@@ -178,7 +178,7 @@ def check_absorbing(problem: AnyProblem, instance: Any, old: Any, new: Any, fini
     if len(rows):
         before, after = (problem.observe(select(instance, rows), select(state, rows)) for state in (old, new))
         where = difference(before, after)
-        require(where is None, problem, f"step {step}", f"changed finished rows (numbers {rows}): {where}")
+        expect(where is None, problem, f"step {step}", f"changed finished rows (numbers {rows}): {where}")
 
 
 def check_objective(problem: AnyProblem, instance: Any, played: Played) -> None:
@@ -187,20 +187,20 @@ def check_objective(problem: AnyProblem, instance: Any, played: Played) -> None:
     for row, length in enumerate(played.lengths):
         one, tour, cost = select(instance, [row]), played.actions[row : row + 1, :length], played.costs[row].sum()
         if problem.fixed_length:
-            require(length == problem.horizon, problem, f"row {row}", f"took {length} steps, not {problem.horizon}")
+            expect(length == problem.horizon, problem, f"row {row}", f"took {length} steps, not {problem.horizon}")
         tours = [tour] + ([np.pad(tour, ((0, 0), (0, 2)))] if problem.has_depot else [])
         for actions in tours:
             expected = float(call(problem, "objective", one, actions)[0])
             apart = f"row {row}: tour {actions[0]} costs {expected}, but its steps cost {cost}"
-            require(abs(expected - cost) <= TOLERANCE * max(1.0, abs(cost)), problem, "objective", apart)
+            expect(abs(expected - cost) <= TOLERANCE * max(1.0, abs(cost)), problem, "objective", apart)
         dear = f"row {row}: tour {tour[0]} costs {cost}, above the bound {bound[row]}"
-        require(cost <= bound[row] + TOLERANCE, problem, "cost_bound", dear)
+        expect(cost <= bound[row] + TOLERANCE, problem, "cost_bound", dear)
         try:
             problem.objective(one, tour[:, :-1])
         except InfeasibleTour as error:
-            require(error.row == 0, problem, "objective", f"InfeasibleTour.row is {error.row} for a batch of one")
+            expect(error.row == 0, problem, "objective", f"InfeasibleTour.row is {error.row} for a batch of one")
         else:
-            require(False, problem, "objective", f"row {row}: accepted {tour[0]} without its last action")
+            expect(False, problem, "objective", f"row {row}: accepted {tour[0]} without its last action")
 
 
 def check_rows_are_independent(problem: AnyProblem, instance: Any, played: Played) -> None:
@@ -218,12 +218,12 @@ def check_rows_are_independent(problem: AnyProblem, instance: Any, played: Playe
         some, state = (select(batch, rows) for batch in everything)
         where = f"rows {rows[:3]}... of steps {steps}, {len(rows)} at once"
         same = np.array_equal(problem.action_mask(some, state), expected_masks[rows])
-        require(same, problem, where, "action_mask depends on the other rows or their order")
+        expect(same, problem, where, "action_mask depends on the other rows or their order")
         same = np.array_equal(problem.done(some, state), expected_done[rows])
-        require(same, problem, where, "done depends on the other rows or their order")
+        expect(same, problem, where, "done depends on the other rows or their order")
         new_state, cost = problem.step(some, state, actions[rows])
         apart = difference((new_state, cost), (select(expected_states, rows), costs[rows].astype(np.float32)))
-        require(apart is None, problem, where, f"step depends on the other rows or their order: {apart}")
+        expect(apart is None, problem, where, f"step depends on the other rows or their order: {apart}")
 
 
 def check_rewards(problem: AnyProblem, seed: int) -> None:
@@ -239,9 +239,9 @@ def check_rewards(problem: AnyProblem, seed: int) -> None:
             rewards.append(value)
         cost = float(problem.objective(env.instance, env.tour[None])[0])
         apart = f"add up to {sum(rewards)}, but the tour costs {cost}"
-        require(abs(sum(rewards) + cost) <= TOLERANCE * max(1.0, abs(cost)), problem, f"{reward} rewards", apart)
+        expect(abs(sum(rewards) + cost) <= TOLERANCE * max(1.0, abs(cost)), problem, f"{reward} rewards", apart)
         early = [step for step, value in enumerate(rewards[:-1]) if value != 0 and reward == "sparse"]
-        require(not early, problem, "sparse rewards", f"not 0 before the end, at steps {early}")
+        expect(not early, problem, "sparse rewards", f"not 0 before the end, at steps {early}")
 
 
 def check_backends_agree(problem: AnyProblem, instance: Any, played: Played, device: str | None) -> None:
@@ -250,32 +250,32 @@ def check_backends_agree(problem: AnyProblem, instance: Any, played: Played, dev
     moved = to_backend(instance, "torch", device)
     state = call(problem, "initial", moved)
     fixed = difference(problem.observe_static(moved), problem.observe_static(instance), TOLERANCE)
-    require(fixed is None, problem, "observe_static", f"torch and NumPy differ: {fixed}")
+    expect(fixed is None, problem, "observe_static", f"torch and NumPy differ: {fixed}")
     for step, expected_state in enumerate(played.states):
         where = f"step {step}"
         mask = call(problem, "action_mask", moved, state)
-        require(device_of_array(mask) == device_of(moved), problem, where, "the mask is on another device")
+        expect(device_of_array(mask) == device_of(moved), problem, where, "the mask is on another device")
         disputed = to_numpy(mask) != played.masks[step]
         if disputed.any():
             disputed &= ~near_limit(problem, instance, expected_state)
         places = f"torch and NumPy disagree at (row, action) {np.argwhere(disputed)[:5].tolist()}"
-        require(not disputed.any(), problem, f"action_mask, {where}", places)
+        expect(not disputed.any(), problem, f"action_mask, {where}", places)
         same = np.array_equal(to_numpy(problem.done(moved, state)), played.done[step])
-        require(same, problem, f"done, {where}", "torch and NumPy disagree")
+        expect(same, problem, f"done, {where}", "torch and NumPy disagree")
         seen = problem.observe_dynamic(moved, state), problem.observe_dynamic(instance, expected_state)
         apart = difference(seen[0], seen[1], TOLERANCE)
-        require(apart is None, problem, f"observe_dynamic, {where}", f"torch and NumPy differ: {apart}")
+        expect(apart is None, problem, f"observe_dynamic, {where}", f"torch and NumPy differ: {apart}")
         if step < played.actions.shape[1]:
             state, cost = call(problem, "step", moved, state, move(played.actions[:, step]))
             apart = difference(cost, played.costs[:, step].astype(np.float32), TOLERANCE)
-            require(apart is None, problem, where, f"torch and NumPy differ in the cost: {apart}")
+            expect(apart is None, problem, where, f"torch and NumPy differ in the cost: {apart}")
     apart = difference(problem.cost_bound(moved), problem.cost_bound(instance), TOLERANCE)
-    require(apart is None, problem, "cost_bound", f"torch and NumPy differ: {apart}")
+    expect(apart is None, problem, "cost_bound", f"torch and NumPy differ: {apart}")
     for row, length in enumerate(played.lengths):
         tour = played.actions[row : row + 1, :length]
         both = problem.objective(select(moved, [row]), move(tour)), problem.objective(select(instance, [row]), tour)
         apart = difference(both[0], both[1], TOLERANCE)
-        require(apart is None, problem, f"objective, row {row}", f"torch and NumPy differ: {apart}")
+        expect(apart is None, problem, f"objective, row {row}", f"torch and NumPy differ: {apart}")
 
 
 def near_limit(problem: AnyProblem, instance: Any, state: Any) -> npt.NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from routing_gym.arrays import to_numpy
-from routing_gym.testing.compare import difference, require
+from routing_gym.testing.compare import difference, expect
 
 AnyVectorEnv = VectorEnv[Any, Any, Any]
 VECTOR_ONLY = ("num_envs", "vectorization_mode", "autoreset_mode", "backend", "device", "copy")
@@ -107,7 +107,7 @@ class Pair:
         for name in ("single_observation_space", "observation_space", "single_action_space", "action_space"):
             same = getattr(native, name) == getattr(reference, name)
             found = f"{getattr(native, name)}, expected {getattr(reference, name)}"
-            require(same, self.subject, name, found)
+            expect(same, self.subject, name, found)
 
     def play(self, num_episodes: int) -> None:
         """Play until each lane has ended a number of episodes."""
@@ -126,7 +126,7 @@ class Pair:
                 where = f"reset with reset_mask after step {step}"
                 observation, _ = self.both(where, "reset", options={"reset_mask": ended})
         else:
-            require(False, self.subject, f"step {MAX_STEPS}", f"the lanes have ended only {episodes} episodes")
+            expect(False, self.subject, f"step {MAX_STEPS}", f"the lanes have ended only {episodes} episodes")
         if in_step:
             warnings.warn(
                 f"{self.subject}: all lanes always ended together, so partial resets went unchecked", stacklevel=3
@@ -139,14 +139,14 @@ class Pair:
             for env in (self.native, self.reference)
         )
         names = ("observation", "info") if len(expected) == 2 else STEP_NAMES
-        require(len(found) == len(expected), self.subject, where, f"{len(found)} values, expected {len(expected)}")
+        expect(len(found) == len(expected), self.subject, where, f"{len(found)} values, expected {len(expected)}")
         for name, one, other in zip(names, found, expected, strict=True):
             apart = difference(one, other, self.tolerance)
-            require(apart is None, self.subject, f"{where}, {name}", f"native != reference: {apart}")
+            expect(apart is None, self.subject, f"{where}, {name}", f"native != reference: {apart}")
         if getattr(self.native, "copy", True):
             if self.returned is not None:
                 apart = difference(*self.returned)
-                require(apart is None, self.subject, where, f"changed what was returned before: {apart}")
+                expect(apart is None, self.subject, where, f"changed what was returned before: {apart}")
             self.returned = found, copy.deepcopy(found)
         return found
 

@@ -101,7 +101,7 @@ def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
         rest = process.stdout.read()
     assert process.returncode != 0
     assert "another process of the run is gone; the checkpoint of epoch" in rest
-    assert f"Go on with: python agents/am_reinforce.py --resume {tmp_path / 'run'}" in rest
+    assert f"python agents/am_reinforce.py --resume {tmp_path / 'run'}" in rest
     with start([sys.executable, AGENTS / "am_reinforce.py", "--resume", tmp_path / "run"]) as process:
         rest = process.stdout.read()
     assert process.returncode == 0, rest

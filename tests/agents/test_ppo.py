@@ -41,7 +41,7 @@ def tiny(tmp_path, monkeypatch):
     return replace(TINY, runs=tmp_path)
 
 
-def play(args: ppo.Args, seed: int = 0) -> tuple[ppo.Agent, ppo.Rollout]:
+def play(args: ppo.Args, seed: int = 0) -> tuple[ppo.Agent, ppo.Experience]:
     """One rollout of an untrained agent, whose value head is made to say something."""
     envs = ppo.make_envs(args, "cpu")
     generator = torch.Generator().manual_seed(seed)
@@ -169,12 +169,12 @@ def test_same_seed_same_weights_other_seed_other_weights(tiny):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_envs": 0}, "--num-envs must be at least 1, got 0"),
+        ({"num_envs": 0}, "--num-envs must be an integer of at least 1, got 0"),
         ({"num_envs": 12}, "--num-envs 12 is not a multiple of --lanes-per-instance 4 times --num-minibatches 2"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
-        ({"threads": -1}, "--threads must be at least 0, got -1"),
-        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0"),
-        ({"max_grad_norm": math.nan}, "--max-grad-norm must be positive, got nan"),
+        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
+        ({"threads": -1}, "--threads must be an integer of at least 0, got -1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
+        ({"max_grad_norm": math.nan}, "--max-grad-norm must be a positive number, got nan"),
         ({"model": ModelConfig()}, "--normalization batch does not go with PPO"),
     ],
 )
@@ -199,9 +199,10 @@ def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
 
 def test_existing_run_is_left_alone(tiny, tmp_path):
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "args.json").touch()
     with pytest.raises(FileExistsError, match="mine exists; choose another --name"):
         ppo.main(replace(tiny, name="mine"))
-    assert list((tmp_path / "mine").iterdir()) == []
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["args.json"]
 
 
 def test_diverging_training_stops(tiny):
@@ -210,7 +211,7 @@ def test_diverging_training_stops(tiny):
 
 
 def test_errors_are_no_tracebacks(tmp_path):
-    command = [sys.executable, ppo.__file__, "--env-id", "routing/TSP-21", "--runs", str(tmp_path)]
+    command = [sys.executable, ppo.__file__, "--env-id", "routing/ATSP-21", "--runs", str(tmp_path)]
     failed = subprocess.run(command, capture_output=True, text=True)
     assert failed.returncode == 1
     assert failed.stderr.startswith("ppo: ")

@@ -212,7 +212,7 @@ def test_batch_normalization_is_refused():
 
 def test_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sb3_contrib.common.maskable.buffers", None)
-    for module in ("sb3_policy", "sb3_maskable_ppo"):
+    for module in ("routing_agents.attention.sb3_policy", "sb3_maskable_ppo"):
         monkeypatch.delitem(sys.modules, module)
         with pytest.raises(ImportError, match=r'sb3-contrib cannot be imported .*: pip install "routing-gym\[sb3\]"'):
             importlib.import_module(module)
@@ -275,10 +275,10 @@ def test_ctrl_c_stops_and_saves(tmp_path, monkeypatch):
     ("changes", "message"),
     [
         ({"num_envs": 6}, "--num-minibatches 4 does not divide --num-envs 6"),
-        ({"total_steps": 0}, "--total-steps must be at least 1, got 0"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
-        ({"threads": -1}, "--threads must be at least 0, got -1"),
-        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
+        ({"total_steps": 0}, "--total-steps must be an integer of at least 1, got 0"),
+        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
+        ({"threads": -1}, "--threads must be an integer of at least 0, got -1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
     ],
 )
 def test_arguments(changes, message):

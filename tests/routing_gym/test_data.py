@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from helpers import CVRP_TEXT, OP_TEXT, ROUTES, SEQUENCE, SHARED, TOUR, TSP_TEXT
 from routing_gym import data
-from routing_gym.data.metrics import distance_matrix
+from routing_gym.data.metrics import file_distances
 from routing_gym.problem import InfeasibleTour
 
 LIBRARIES = SHARED / "data"
@@ -111,7 +111,7 @@ def test_geo_distances_as_published():
     ],
 )
 def test_metrics_by_hand(metric, point, expected):
-    distances = distance_matrix(np.array([(0.0, 0.0), point]), metric)
+    distances = file_distances(np.array([(0.0, 0.0), point]), metric)
     assert distances.tolist() == [[0, expected], [expected, 0]]
 
 
@@ -124,7 +124,7 @@ def test_metrics_equal_exact_integer_arithmetic(points):
         root = math.isqrt(numerator // denominator)
         return root + (denominator * root * root < numerator)
 
-    euc, ceil, att = (distance_matrix(np.array(points, dtype=float), name) for name in ("EUC_2D", "CEIL_2D", "ATT"))
+    euc, ceil, att = (file_distances(np.array(points, dtype=float), name) for name in ("EUC_2D", "CEIL_2D", "ATT"))
     for i, (x, y) in enumerate(points):
         for j, (u, v) in enumerate(points):
             square = (x - u) ** 2 + (y - v) ** 2
@@ -196,7 +196,7 @@ def orienteering_files(draw: st.DrawFn, largest: int) -> tuple[str, list[int]]:
     coordinate = st.integers(0, largest)
     points = draw(st.lists(st.tuples(coordinate, coordinate), min_size=3, max_size=6))
     tour = draw(st.permutations(range(1, len(points))))
-    distances = distance_matrix(np.array(points, dtype=float), "EUC_2D")
+    distances = file_distances(np.array(points, dtype=float), "EUC_2D")
     limit = max(0, int(distances[[0, *tour], [*tour, 0]].sum()) + draw(st.integers(-1, 1)))
     coords = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(points, start=1))
     scores = "".join(f"{i} 1\n" for i in range(1, len(points) + 1))

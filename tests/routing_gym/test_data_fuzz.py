@@ -85,7 +85,7 @@ def test_damaged_solutions(instance, solution, draw, tmp_path):
     content = draw.draw(damaged(solution.encode()) | st.binary(max_size=200))
     read = read_damaged(lambda path: data.read_solution(path, file), tmp_path / "solution", content, has_lines=True)
     if read is not None:
-        assert isinstance(read, data.Solution)
+        assert isinstance(read, data.FileTour)
         assert file.cost(read.actions) == read.cost
 
 

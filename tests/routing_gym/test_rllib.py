@@ -12,7 +12,7 @@ from gymnasium.error import InvalidAction
 
 import routing_gym
 from helpers import AGENTS
-from routing_gym.integrations.rllib import MaskedEnv, MaskedVectorEnv, make_env
+from routing_gym.integrations.rllib import RLlibEnv, RLlibVectorEnv, make_env
 
 needs_ray = pytest.mark.skipif(
     find_spec("ray") is None, reason="Ray has an environment of its own: make test-integrations"
@@ -54,7 +54,7 @@ def test_single_environment(name):
 def test_lanes_equal_single_environments(name, flat):
     config = {"env_id": f"routing/{name}-10", "flat": flat}
     env, singles = make_env({**config, "num_envs": 2}), [make_env(config) for _ in range(2)]
-    assert isinstance(env, MaskedVectorEnv)
+    assert isinstance(env, RLlibVectorEnv)
     assert env.single_observation_space == singles[0].observation_space
     seen, _ = env.reset(seed=[4, 7])
     rows = [single.reset(seed=seed)[0] for single, seed in zip(singles, [4, 7], strict=True)]
@@ -110,9 +110,9 @@ def test_arguments():
     with pytest.raises(TypeError, match="rewards"):
         make_env({"env_id": "routing/TSP-10", "rewards": "sparse"})
     with pytest.raises(TypeError, match="expected the Dict observations of a RoutingEnv"):
-        MaskedEnv(MaskedEnv(gym.make("routing/TSP-10")))
+        RLlibEnv(RLlibEnv(gym.make("routing/TSP-10")))
     with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers; got SyncVectorEnv"):
-        MaskedVectorEnv(gym.make_vec("routing/TSP-10", num_envs=2, vectorization_mode="sync"))
+        RLlibVectorEnv(gym.make_vec("routing/TSP-10", num_envs=2, vectorization_mode="sync"))
 
 
 @needs_ray
@@ -124,7 +124,7 @@ def test_the_attention_model_learns(capsys, monkeypatch):
     import rllib_ppo
 
     sizes = {"embed_dim": 32, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 32, "normalization": "instance"}
-    with pytest.raises(ValueError, match="--num-env-runners must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="--num-env-runners must be an integer of at least 0, got -1"):
         rllib_ppo.Args(num_env_runners=-1)
     args = rllib_ppo.Args(
         num_envs=32,
@@ -171,4 +171,4 @@ def test_a_missing_ray_names_the_extra():
     code = "import sys; sys.modules['ray'] = None; import rllib_ppo"
     result = subprocess.run([sys.executable, "-c", code], cwd=AGENTS, capture_output=True, text=True, check=False)
     assert "ImportError: RLlib cannot be imported" in result.stderr
-    assert 'pip install "routing-gym[rllib]", or `make .venv-integrations/.ready`' in result.stderr
+    assert 'pip install "routing-gym[rllib]"' in result.stderr

@@ -1,4 +1,4 @@
-"""Tianshou: `MaskedVectorEnv` plays what its DummyVectorEnv plays, and its algorithms learn on it."""
+"""Tianshou: `TianshouVectorEnv` plays what its DummyVectorEnv plays, and its algorithms learn on it."""
 
 import subprocess
 import sys
@@ -23,13 +23,13 @@ from tianshou.utils.net.common import Net  # noqa: E402
 
 import tianshou_ppo  # noqa: E402
 from helpers import ROOT  # noqa: E402
-from routing_gym.integrations.tianshou import MaskedEnv, MaskedVectorEnv  # noqa: E402
+from routing_gym.integrations.tianshou import TianshouEnv, TianshouVectorEnv  # noqa: E402
 
 LANES = 4
 
 
 def dummy(env_id, flat):
-    return tianshou_env.DummyVectorEnv([lambda: MaskedEnv(gym.make(env_id), flat=flat) for _ in range(LANES)])
+    return tianshou_env.DummyVectorEnv([lambda: TianshouEnv(gym.make(env_id), flat=flat) for _ in range(LANES)])
 
 
 def choose(rng, masks, wild):
@@ -55,9 +55,9 @@ def assert_same(ours, theirs):
 def test_equals_dummy_vector_env(name, flat):
     """Illegal actions end some episodes early, so that lanes start anew at different steps."""
     env_id = f"routing/{name}-10"
-    ours, theirs = MaskedVectorEnv(env_id, LANES, flat=flat), dummy(env_id, flat)
+    ours, theirs = TianshouVectorEnv(env_id, LANES, flat=flat), dummy(env_id, flat)
     assert len(ours) == len(theirs)
-    assert ours.observation_space[0] == MaskedEnv(gym.make(env_id), flat=flat).observation_space
+    assert ours.observation_space[0] == TianshouEnv(gym.make(env_id), flat=flat).observation_space
     assert ours.action_space == theirs.action_space
     assert ours.seed(7) == [7, 8, 9, 10]
     theirs.seed(7)
@@ -89,7 +89,7 @@ def test_equals_dummy_vector_env(name, flat):
 
 def test_lanes_are_left_out_as_in_dummy_vector_env():
     """Lanes 0 and 2 stop after their first episode; left out for longer than an episode, they disturb nobody."""
-    ours, theirs = MaskedVectorEnv("routing/TSP-10", LANES), dummy("routing/TSP-10", flat=True)
+    ours, theirs = TianshouVectorEnv("routing/TSP-10", LANES), dummy("routing/TSP-10", flat=True)
     for env in (ours, theirs):
         env.seed(1)
         env.reset()
@@ -107,7 +107,7 @@ def test_lanes_are_left_out_as_in_dummy_vector_env():
 
 
 def test_a_step_that_is_refused_leaves_no_lane_out():
-    env = MaskedVectorEnv("routing/TSP-10", 3)
+    env = TianshouVectorEnv("routing/TSP-10", 3)
     env.reset()
     with pytest.raises(InvalidAction, match="node 99 does not exist"):
         env.step(np.array([99]), [0])
@@ -115,7 +115,7 @@ def test_a_step_that_is_refused_leaves_no_lane_out():
 
 
 def test_attributes_of_lanes():
-    ours, theirs = MaskedVectorEnv("routing/TSP-10", LANES), dummy("routing/TSP-10", flat=True)
+    ours, theirs = TianshouVectorEnv("routing/TSP-10", LANES), dummy("routing/TSP-10", flat=True)
     for env in (ours, theirs):
         env.seed(1)
         env.reset()
@@ -128,7 +128,7 @@ def test_attributes_of_lanes():
 
 
 def test_ended_episodes_must_be_reset():
-    env = MaskedVectorEnv("routing/TSP-10", 2)
+    env = TianshouVectorEnv("routing/TSP-10", 2)
     env.reset()
     env.step(np.array([4, 5]))
     _, _, terminated, _, infos = env.step(np.array([1, 5]))  # illegal in lane 1
@@ -146,7 +146,7 @@ def test_instances_of_ones_own():
     """A square of side 0.5: four sides are 2; and one half as large. Lane 1 plays its own a second time."""
     square = np.array([[0, 0], [0.5, 0], [0.5, 0.5], [0, 0.5]], dtype=np.float32)
     options = {"instance": routing_gym.TSPInstance(coords=np.stack([square, square / 2]))}
-    env = MaskedVectorEnv("routing/TSP", 2, num_nodes=4, render_mode="ansi")
+    env = TianshouVectorEnv("routing/TSP", 2, num_nodes=4, render_mode="ansi")
     env.reset(options=options)
     for node in range(4):
         *_, infos = env.step(np.array([node, node]))
@@ -178,7 +178,7 @@ def test_dqn_learns_and_obeys_the_mask():
     random_length = 10 * np.linalg.norm(coords[:, None] - coords, axis=-1).sum() / 90
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002  Tianshou explores with it
-    env = MaskedVectorEnv("routing/TSP-10", 32, generator=lambda rng, batch_size: instance, on_illegal="raise")
+    env = TianshouVectorEnv("routing/TSP-10", 32, generator=lambda rng, batch_size: instance, on_illegal="raise")
     env.seed(0)
     algorithm = q_network(env)
     collector = Collector(algorithm, env, VectorReplayBuffer(12_800, 32), exploration_noise=True)
@@ -221,12 +221,12 @@ def test_the_attention_model_learns(capsys):
 def test_unmasked_algorithms_are_told_what_they_need():
     """`random=True` samples from the action space without a mask, as an unmasked actor would."""
     for flat in (True, False):
-        env = MaskedVectorEnv("routing/TSP-10", 8, flat=flat, on_illegal="raise")
-        collector = Collector(q_network(MaskedVectorEnv("routing/TSP-10", 8)), env, VectorReplayBuffer(160, 8))
+        env = TianshouVectorEnv("routing/TSP-10", 8, flat=flat, on_illegal="raise")
+        collector = Collector(q_network(TianshouVectorEnv("routing/TSP-10", 8)), env, VectorReplayBuffer(160, 8))
         with pytest.raises(InvalidAction, match="is illegal") as caught:
             collector.collect(n_step=160, random=True, reset_before_collect=True)
         assert 'needs on_illegal="terminate", the default' in caught.value.__notes__[0]
-    env = MaskedVectorEnv("routing/TSP-10", 8)
+    env = TianshouVectorEnv("routing/TSP-10", 8)
     stats = Collector(q_network(env), env, VectorReplayBuffer(160, 8)).collect(
         n_step=160, random=True, reset_before_collect=True
     )
@@ -243,18 +243,18 @@ def test_unmasked_algorithms_are_told_what_they_need():
 )
 def test_refuses_what_it_cannot_carry(settings, message):
     with pytest.raises(ValueError, match=message):
-        MaskedVectorEnv("routing/TSP-10", 2, **settings)
+        TianshouVectorEnv("routing/TSP-10", 2, **settings)
     made = routing_gym.RoutingVectorEnv("TSP", 10, 2, **{"autoreset_mode": "Disabled", **settings})
     with pytest.raises(ValueError, match=message):
-        MaskedVectorEnv(made)
+        TianshouVectorEnv(made)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"repeats": 0}, "--repeats must be at least 1, got 0"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
-        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
+        ({"repeats": 0}, "--repeats must be an integer of at least 1, got 0"),
+        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
         ({"batch_size": 100}, "--batch-size 100 is not a multiple of --num-envs 128"),
     ],
 )
@@ -265,17 +265,17 @@ def test_arguments_of_the_script(changes, message):
 
 def test_arguments():
     made = routing_gym.RoutingVectorEnv("TSP", 10, 2, autoreset_mode="Disabled")
-    assert MaskedVectorEnv(made).vector_env is made
-    with pytest.raises(TypeError, match=r'num_envs is missing; as in MaskedVectorEnv\("routing/TSP-10", num_envs=64\)'):
-        MaskedVectorEnv("routing/TSP-10")
+    assert TianshouVectorEnv(made).vector_env is made
+    with pytest.raises(TypeError, match=r'num_envs is missing; as in TianshouVectorEnv\("routing/TSP-10"'):
+        TianshouVectorEnv("routing/TSP-10")
     with pytest.raises(TypeError, match="num_envs, reward: only with an id"):
-        MaskedVectorEnv(made, 2, reward="sparse")
+        TianshouVectorEnv(made, 2, reward="sparse")
     with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers; got OrderEnforcing"):
-        MaskedVectorEnv(gym.make("routing/TSP-10"))
+        TianshouVectorEnv(gym.make("routing/TSP-10"))
     with pytest.raises(TypeError, match="expected the Dict observations of a RoutingEnv"):
-        MaskedEnv(MaskedEnv(gym.make("routing/TSP-10")))
-    with pytest.raises(AttributeError, match="make another MaskedVectorEnv, with another generator"):
-        MaskedVectorEnv(made).set_env_attr("generator", None)
+        TianshouEnv(TianshouEnv(gym.make("routing/TSP-10")))
+    with pytest.raises(AttributeError, match="make another TianshouVectorEnv, with another generator"):
+        TianshouVectorEnv(made).set_env_attr("generator", None)
 
 
 def test_missing_library_names_the_extra():

@@ -164,9 +164,9 @@ def test_refuses_what_it_cannot_carry(settings, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"minibatch": 0}, "--minibatch must be at least 1, got 0"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
-        ({"learning_rate": -1.0}, "--learning-rate must be positive, got -1.0"),
+        ({"minibatch": 0}, "--minibatch must be an integer of at least 1, got 0"),
+        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
+        ({"learning_rate": -1.0}, "--learning-rate must be a positive number, got -1.0"),
     ],
 )
 def test_arguments_of_the_script(changes, message):
