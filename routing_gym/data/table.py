@@ -23,7 +23,6 @@ from routing_gym.files import InvalidFile, found, read_lines
 from routing_gym.problem import Problem
 from routing_gym.problems import OP, PCTSP, PROBLEMS, TSP
 from routing_gym.problems.cvrp import VehicleRouting
-from routing_gym.problems.op import LENGTH_MARGIN
 
 COLUMNS = ("x", "y", "demand", "prize", "penalty")
 MAX_BYTES = 2**26
@@ -153,7 +152,7 @@ def build(
         )
     prize = values["prize"]
     if issubclass(kind, OP):
-        most = positive("max_length", settings["max_length"]) / scale * (1 + LENGTH_SLACK) + LENGTH_MARGIN
+        most = positive("max_length", settings["max_length"]) / scale * (1 + LENGTH_SLACK)
         return rules, kind.instance_type(coords, row("prize", prize), row("max_length", np.array([most]))[0])
     share = prize / positive("required_prize", settings["required_prize"])
     return rules, kind.instance_type(coords, row("prize", share), row("penalty", values["penalty"] / scale))

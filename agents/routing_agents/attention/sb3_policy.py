@@ -176,7 +176,7 @@ class Split(nn.Module):
 
 
 class PerNode(nn.Module):
-    """The output of the value head, learnt per node: costs grow with the number of nodes, which small weights cannot."""
+    """The output of the value head, per node: costs grow with the number of nodes, and small weights learn slowly."""
 
     def __init__(self, head: ValueHead, num_nodes: int) -> None:
         super().__init__()
