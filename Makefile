@@ -5,6 +5,7 @@ GYMNASIUM ?=
 VENV := .venv$(addprefix -gymnasium-,$(GYMNASIUM))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TRAINS := $(VENV)/.trains
 # Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
 INTEGRATIONS := .venv-integrations
 INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py $(wildcard tests/test_docs.py)
@@ -14,7 +15,7 @@ INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tian
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
-train: $(READY)  ## train an attention model on TSP-20; another problem: ARGS="--env-id routing/CVRP-20"
+train: $(TRAINS)  ## train an attention model on TSP-20; another problem: ARGS="--env-id routing/CVRP-20"
 	$(BIN)/python agents/am_reinforce.py $(ARGS)
 
 test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
@@ -48,6 +49,12 @@ $(READY): pyproject.toml constraints.txt
 	$(call new_environment,$(VENV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
 	$(if $(GYMNASIUM),$(BIN)/python -m pip install --quiet --disable-pip-version-check gymnasium==$(GYMNASIUM))
+	@touch $@
+
+# What training needs: a third of the rest. pip shows its progress.
+$(TRAINS): pyproject.toml constraints.txt
+	$(call new_environment,$(VENV))
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[agents]" fast-tsp
 	@touch $@
 
 $(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import routing_agents
+from routing_agents.attention.decoding import solve
+from routing_agents.checkpoint import load_model
 from routing_gym import TSPInstance
 from routing_gym.problems import make_problem
 
@@ -96,6 +98,13 @@ def test_load(tmp_path):
             ValueError, match="neither a run or checkpoint, nor among the published weights: CVRP-20, CVRP"
         ):
             routing_agents.load(name)
+
+
+def test_the_functions_below_take_numpy_and_names(models):
+    """`load_model` takes a str, `decoding.solve` instances on NumPy."""
+    network, problem, _ = load_model(str(models["TSP"].path))
+    instance = problem.generate(np.random.default_rng(0), 2)
+    assert torch.equal(solve(network, problem, instance).cost, models["TSP"].solve_batch(problem, instance).cost)
 
 
 def test_without_torch():

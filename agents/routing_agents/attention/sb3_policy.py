@@ -242,10 +242,10 @@ def group_rows(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         int64 (B,) and (B,): group and place within it of each row.
     """
     _, group, sizes = torch.unique(rows, dim=0, return_inverse=True, return_counts=True)
-    order = group.argsort(stable=True)
-    starts = sizes.cumsum(0) - sizes
-    place = torch.empty_like(group)
+    order = group.argsort(stable=True)  # the rows, group by group
+    starts = sizes.cumsum(0) - sizes  # where each group begins in that order
+    place = torch.empty_like(group)  # a row's place in its group: its place in that order, less where the group begins
     place[order] = torch.arange(len(rows), device=rows.device) - starts.repeat_interleave(sizes)
-    table = order[starts, None].repeat(1, int(sizes.max()))
+    table = order[starts, None].repeat(1, int(sizes.max()))  # each group's first row everywhere, then the others
     table[group, place] = torch.arange(len(rows), device=rows.device)
     return table, group, place
