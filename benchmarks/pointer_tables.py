@@ -1,7 +1,7 @@
 """How well pointer networks answer, beside the paper's figures: docs/pointer-networks.md shows them.
 
     python benchmarks/pointer_tables.py                      # the published weights
-    python benchmarks/pointer_tables.py runs/A runs/B        # others; what was measured of the rest is kept
+    python benchmarks/pointer_tables.py runs/A runs/B        # others; the rest of the figures is kept
     python benchmarks/doc_tables.py                          # writes the page's tables
 
 Each network answers the same held-out instances, drawn with a seed of their own. Vinyals et al. (2015) had a million
@@ -183,32 +183,39 @@ def draw_tasks(args: Args) -> None:
     figure.savefig(args.picture, dpi=100)
 
 
-def main(args: Args) -> Figures:
-    """Measure, and write the figures."""
-    keep_freed_memory()
-    torch.set_num_threads(args.threads)
-    kept = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
-    paths = args.models or tuple(sorted(PUBLISHED.glob("*.safetensors")))
-    rows = []
-    console = Console()
-    for path in paths:
-        for row in measure(path, args):
-            console.print({key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()})
-            rows.append(row)
-    names = {row["model"] for row in rows}
-    rows = [*(row for row in kept if row["model"] not in names), *rows]
+def measure_speeds(args: Args) -> list[Figures]:
+    """Speed of training by encoder, units and points."""
     dtype = fast_precision("cpu")
-    speeds = [
+    return [
         throughput(TASKS["tsp"], PointerConfig(encoder=encoder, units=units), n, dtype, args.batch_size)
         for encoder in ("transformer", "lstm")
         for units in (128, 256)
         for n in (10, 20, 50)
     ]
+
+
+def main(args: Args) -> Figures:
+    """Measure, and write the figures."""
+    keep_freed_memory()
+    torch.set_num_threads(args.threads)
+    kept = json.loads(args.out.read_text()) if args.models and args.out.exists() else {}
+    rows = []
+    console = Console()
+    for path in args.models or sorted(PUBLISHED.glob("*.safetensors")):
+        for row in measure(path, args):
+            console.print({key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()})
+            rows.append(row)
+    names = {row["model"] for row in rows}
+    rows = [*(row for row in kept.get("rows", []) if row["model"] not in names), *rows]
     table = Table("network", "n", "width", "result")
     for row in rows:
         shown = {key: row[key] for key in ("length", "gap", "accuracy", "area", "coverage", "valid") if key in row}
         table.add_row(row["model"], str(row["n"]), str(row["width"]), str({k: round(v, 4) for k, v in shown.items()}))
-    figures = {"rows": rows, "labels": measure_labels(args), "precision": str(dtype), "throughput": speeds}
+    figures = {
+        "rows": rows,
+        "labels": kept.get("labels") or measure_labels(args),
+        "throughput": kept.get("throughput") or measure_speeds(args),
+    }
     if any(PUBLISHED.glob("*.safetensors")):
         draw_tasks(args)
     return finish(args, figures, table)
