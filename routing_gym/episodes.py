@@ -31,6 +31,7 @@ class Snapshot:
     instance: Any  # B instances
     state: Any  # B states
     cost: Array  # float64 (B,), of the episode so far
+    bound: Array  # float64 (B,), no legal tour costs more
     finished: Array  # bool (B,)
     illegal: Array  # bool (B,), ended by an illegal action
     history: Array  # int64 (T, B), the latest actions of all lanes
@@ -50,6 +51,7 @@ class Episodes:
         state: B states.
         mask: bool (B, A), the legal actions; call `refresh_mask` after `start`, `restart` and `step`.
         cost: float64 (B,), of the episode so far.
+        bound: float64 (B,), no legal tour costs more.
         finished: bool (B,), whether the episode has ended.
         illegal: bool (B,), whether an illegal action has ended it.
     """
@@ -59,6 +61,7 @@ class Episodes:
     state: Any
     mask: Array
     cost: Array
+    bound: Array
     finished: Array
     illegal: Array
 
@@ -105,8 +108,9 @@ class Episodes:
         self.instance = self.own(instance)
         self.state = self.problem.initial(self.instance)
         self.static = {key: self.copy(value) for key, value in self.problem.observe_static(self.instance).items()}
+        self.bound = self.as_float64(self.problem.cost_bound(self.instance))
+        self.cost = self.xp.zeros_like(self.bound)
         self.finished = self.problem.done(self.instance, self.state)  # all False
-        self.cost = self.as_float64(self.finished)  # all 0
         self.illegal = self.xp.zeros_like(self.finished)
         self.history: deque[Array] = deque()  # actions (B,) of the latest steps
         self.num_steps = 0  # taken since `start`, by all lanes together
@@ -116,7 +120,7 @@ class Episodes:
     def restart(self, lanes: Lanes, instance: Any) -> None:
         """Begin an episode in some lanes, on one instance for each of them; the other lanes go on.
 
-        What stays the same during an episode (instance, static observations) is our own and large: it is
+        What stays the same during an episode (instance, static observations, bound) is our own and large: it is
         overwritten in place, row by row. What a step replaces (state, cost, flags) is copied first: the fields
         of a state may be one array, or the instance's, and `observe` and `info` may have handed them out.
         """
@@ -124,6 +128,7 @@ class Episodes:
             return self.start(instance)
         index = self.move(lanes)
         fresh = self.own(instance)
+        write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
         # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
         self.instance, fresh = match_distances((self.instance, fresh))
         map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
@@ -200,9 +205,8 @@ class Episodes:
         tour, and the higher the more was achieved. Without that, an algorithm that knows no masks would have
         nothing to learn from until it happens to finish a tour.
         """
-        instance, state = select(self.instance, index), select(self.state, index)
-        left = 1.0 - self.problem.progress(instance, state)
-        return -(1.0 + self.as_float64(self.problem.cost_bound(instance))) * (1.0 + left)
+        left = 1.0 - self.problem.progress(select(self.instance, index), select(self.state, index))
+        return -(1.0 + self.bound[index]) * (1.0 + left)
 
     def as_actions(self, actions: Any, idle: Lanes) -> Array:
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
@@ -322,6 +326,7 @@ class Episodes:
             instance=self.own(self.instance),
             state=self.own(self.state),
             cost=self.copy(self.cost),
+            bound=self.copy(self.bound),
             finished=self.copy(self.finished),
             illegal=self.copy(self.illegal),
             history=self.history_array(),
@@ -345,7 +350,7 @@ class Episodes:
             )
         self.start(snapshot.instance)
         self.state = self.own(snapshot.state)
-        for name in ("cost", "finished", "illegal"):
+        for name in ("cost", "bound", "finished", "illegal"):
             setattr(self, name, self.copy(self.move(getattr(snapshot, name))))
         self.history.extend(self.copy(self.move(snapshot.history)))
         self.num_steps = len(self.history)
