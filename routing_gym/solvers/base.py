@@ -33,6 +33,7 @@ OPTIMAL = "optimal"  # proven
 FEASIBLE = "feasible"
 Finished: TypeAlias = Generator[tuple[int, RowResult], None, None]  # rows as they finish; closing it ends the work
 NO_NODE = -1  # in the actions of a failed row
+MAX_TIME_LIMIT = 1e6  # seconds, eleven days; the packages take no more than some 2^31 or 2^63 of their own units
 CHUNK_ELEMENTS = 2**20  # of one (chunk, A, A) array in a batched solver: 8 MiB of float64 stay in the cache
 
 
@@ -253,13 +254,17 @@ class RowSolver(Solver):
         time_limit: Seconds per instance. Heuristics use all of it.
 
     Raises:
-        ValueError: The time limit is not positive and finite.
+        ValueError: The time limit is not positive, or more than a million seconds.
     """
 
     time_limit: float
 
     def __post_init__(self) -> None:
         check_positive(self, "time_limit")
+        if self.time_limit > MAX_TIME_LIMIT:
+            raise ValueError(
+                f"{self.name}: time_limit must be at most {MAX_TIME_LIMIT:,.0f} s, got {self.time_limit:g}"
+            )
 
     @property
     def label(self) -> str:

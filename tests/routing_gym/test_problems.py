@@ -66,6 +66,26 @@ def play(problem, instance, actions):
     return costs, masks, bool(problem.done(instance, state)[0])
 
 
+def test_numbers_that_float32_cannot_hold_are_refused():
+    """1e300 became infinite; what is infinite already is for `validate` to refuse."""
+    coords = np.zeros((1, 3, 2))
+    with pytest.raises(ValueError, match="^1e\\+300 is too large for float32, at most 3.4e38; choose a larger unit"):
+        normalise(TSPInstance(coords, distances=np.array([[[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]])))
+    assert np.isinf(normalise(TSPInstance(np.full((1, 3, 2), np.inf))).coords).all()
+
+
+@pytest.mark.parametrize("problem", [CVRP(4), SDVRP(4)], ids=str)
+def test_demands_whose_sum_leaves_int64_are_refused(problem):
+    """4 x 2^61 = 2^63 is one more than int64 holds."""
+    demand = np.full((1, 5), 2**61)
+    demand[:, 0] = 0
+    instance = problem.instance_type(np.zeros((1, 5, 2), dtype=np.float32), demand, np.array([2**62]))
+    with pytest.raises(
+        InvalidInstance, match=r"capacity: row 0 is .*, expected in \[1, 1.09951e\+12\]; choose a larger"
+    ):
+        problem.validate(instance)
+
+
 # --- TSP
 
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
