@@ -56,6 +56,12 @@ def scatter(x: Array, index: Array, value: Array) -> Array:
     return x.scatter(1, index[:, None], value[:, None])
 
 
+def as_share(part: Array, whole: Array | int) -> Array:
+    """Divide in float64, which int / int is in NumPy only."""
+    xp = array_namespace(part)
+    return xp.astype(part, xp.float64) / whole
+
+
 def euclidean(origin: Array, destination: Array) -> Array:
     """Distance between points (..., 2); the same operations, in the same order, on every backend.
 

@@ -31,7 +31,6 @@ class Snapshot:
     instance: Any  # B instances
     state: Any  # B states
     cost: Array  # float64 (B,), of the episode so far
-    bound: Array  # float64 (B,), no legal tour costs more
     finished: Array  # bool (B,)
     illegal: Array  # bool (B,), ended by an illegal action
     history: Array  # int64 (T, B), the latest actions of all lanes
@@ -51,7 +50,6 @@ class Episodes:
         state: B states.
         mask: bool (B, A), the legal actions; call `refresh_mask` after `start`, `restart` and `step`.
         cost: float64 (B,), of the episode so far.
-        bound: float64 (B,), no legal tour costs more.
         finished: bool (B,), whether the episode has ended.
         illegal: bool (B,), whether an illegal action has ended it.
     """
@@ -61,7 +59,6 @@ class Episodes:
     state: Any
     mask: Array
     cost: Array
-    bound: Array
     finished: Array
     illegal: Array
 
@@ -108,9 +105,8 @@ class Episodes:
         self.instance = self.own(instance)
         self.state = self.problem.initial(self.instance)
         self.static = {key: self.copy(value) for key, value in self.problem.observe_static(self.instance).items()}
-        self.bound = self.as_float64(self.problem.cost_bound(self.instance))
-        self.cost = self.xp.zeros_like(self.bound)
         self.finished = self.problem.done(self.instance, self.state)  # all False
+        self.cost = self.as_float64(self.finished)  # all 0
         self.illegal = self.xp.zeros_like(self.finished)
         self.history: deque[Array] = deque()  # actions (B,) of the latest steps
         self.num_steps = 0  # taken since `start`, by all lanes together
@@ -120,7 +116,7 @@ class Episodes:
     def restart(self, lanes: Lanes, instance: Any) -> None:
         """Begin an episode in some lanes, on one instance for each of them; the other lanes go on.
 
-        What stays the same during an episode (instance, static observations, bound) is our own and large: it is
+        What stays the same during an episode (instance, static observations) is our own and large: it is
         overwritten in place, row by row. What a step replaces (state, cost, flags) is copied first: the fields
         of a state may be one array, or the instance's, and `observe` and `info` may have handed them out.
         """
@@ -128,7 +124,6 @@ class Episodes:
             return self.start(instance)
         index = self.move(lanes)
         fresh = self.own(instance)
-        write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
         # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
         self.instance, fresh = match_distances((self.instance, fresh))
         map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
@@ -192,10 +187,22 @@ class Episodes:
         # Dense: minus the cost of this step. Sparse: minus that of the episode, on its last step.
         reward = 0.0 - (self.where(self.finished, self.cost, 0.0 * cost) if self.sparse else cost)  # never -0.0
         if any_illegal:
-            # What brings the episode's return to -(1 + bound): dense rewards have already paid `cost` of it.
+            # Dense rewards have already paid `cost` of the episode's return.
             paid = 0.0 * cost if self.sparse else self.cost
-            reward = self.where(illegal, paid - (1.0 + self.bound), reward)
+            index = self.move(illegal_lanes)
+            write(reward, index, paid[index] + self.illegal_returns(index))
         return reward
+
+    def illegal_returns(self, index: Array) -> Array:
+        """Returns of episodes that an illegal action ends now, in the lanes `index`: float64.
+
+        From -2 (1 + bound) at the start to -(1 + bound) with everything done: always below that of a legal
+        tour, and the higher the more was achieved. Without that, an algorithm that knows no masks would have
+        nothing to learn from until it happens to finish a tour.
+        """
+        instance, state = select(self.instance, index), select(self.state, index)
+        left = 1.0 - self.problem.progress(instance, state)
+        return -(1.0 + self.as_float64(self.problem.cost_bound(instance))) * (1.0 + left)
 
     def as_actions(self, actions: Any, idle: Lanes) -> Array:
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
@@ -315,7 +322,6 @@ class Episodes:
             instance=self.own(self.instance),
             state=self.own(self.state),
             cost=self.copy(self.cost),
-            bound=self.copy(self.bound),
             finished=self.copy(self.finished),
             illegal=self.copy(self.illegal),
             history=self.history_array(),
@@ -339,7 +345,7 @@ class Episodes:
             )
         self.start(snapshot.instance)
         self.state = self.own(snapshot.state)
-        for name in ("cost", "bound", "finished", "illegal"):
+        for name in ("cost", "finished", "illegal"):
             setattr(self, name, self.copy(self.move(getattr(snapshot, name))))
         self.history.extend(self.copy(self.move(snapshot.history)))
         self.num_steps = len(self.history)

@@ -15,7 +15,7 @@ from routing_gym.problems.geometry import MAX_FLOAT
 
 IntArray = npt.NDArray[np.int64]
 
-TOLERANCE = 1e-5  # of `objective` on lengths and prizes, which are sums of float32
+TOLERANCE = 1e-6  # on limits of lengths and prizes, which are sums of float32: of masks, `objective` and solvers
 
 
 def check_size(problem: AnyProblem) -> None:

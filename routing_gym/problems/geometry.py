@@ -12,7 +12,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, euclidean, gather
+from routing_gym.arrays import Array, any_array, euclidean, gather
 
 MAX_FLOAT = float(np.finfo(np.float32).max)  # "unbounded" in spaces: Gymnasium's checker warns of infinity
 
@@ -26,25 +26,47 @@ def node_spaces(num_actions: int) -> dict[str, spaces.Space[Any]]:
     }
 
 
-def leg_length(instance: Any, origin: Array, destination: Array) -> Array:
-    """Length of the way from `origin` to `destination`, both int64 (B,): float32 (B,)."""
+def leg_length(instance: Any, origin: Array, destination: Array, dtype: Any = None) -> Array:
+    """Length of the way from `origin` to `destination`, both int64 (B,): float32 (B,), or of the dtype."""
     if instance.distances is not None:
-        return gather(gather(instance.distances, origin), destination)
-    return euclidean(gather(instance.coords, origin), gather(instance.coords, destination))
+        return as_dtype(gather(gather(instance.distances, origin), destination), dtype)
+    ends = (as_dtype(gather(instance.coords, node), dtype) for node in (origin, destination))
+    return euclidean(*ends)
 
 
-def lengths_from(instance: Any, origin: Array) -> Array:
-    """Lengths of the ways from `origin`, int64 (B,), to every node: float32 (B, A)."""
+def lengths_from(instance: Any, origin: Array, dtype: Any = None) -> Array:
+    """Lengths of the ways from `origin`, int64 (B,), to every node: float32 (B, A), or of the dtype."""
     if instance.distances is not None:
-        return gather(instance.distances, origin)
-    return euclidean(gather(instance.coords, origin)[:, None, :], instance.coords)
+        return as_dtype(gather(instance.distances, origin), dtype)
+    coords = as_dtype(instance.coords, dtype)
+    return euclidean(gather(coords, origin)[:, None, :], coords)
 
 
-def longest_leg(instance: Any) -> Array:
-    """Bound every leg from above: the diagonal of the unit square, or the largest given distance."""
+def as_dtype(x: Array, dtype: Any) -> Array:
+    """Cast an array; None leaves it as it is."""
+    return x if dtype is None else array_namespace(x).astype(x, dtype, copy=False)
+
+
+def reach(instance: Any, centre: int | None = None) -> Array:
+    """Bound the legs: the one from i to j is at most as long as what i and j reach, together.
+
+    By the triangle inequality, each node's distance from any one point will do. Given distances need not
+    keep it: half of the longest leg from or to the node.
+
+    Args:
+        instance: B instances.
+        centre: The node to use as that point; None takes the middle of all nodes.
+
+    Returns:
+        float64 (B, A).
+    """
+    xp = array_namespace(any_array(instance))
     if instance.distances is not None:
-        return array_namespace(instance.distances).max(instance.distances, axis=(1, 2))
-    return array_namespace(instance.coords).full_like(instance.coords[:, 0, 0], 2**0.5)
+        longest = xp.maximum(xp.max(instance.distances, axis=1), xp.max(instance.distances, axis=2))
+        return xp.astype(longest, xp.float64) / 2
+    coords = xp.astype(instance.coords, xp.float64)
+    point = xp.mean(coords, axis=1) if centre is None else coords[:, centre]
+    return euclidean(coords, point[:, None, :])
 
 
 def match_distances(batches: Sequence[Any]) -> list[Any]:

@@ -42,7 +42,6 @@ from routing_gym.problems.geometry import (
 )
 
 PrizeKind = Literal["constant", "uniform", "distance"]
-LENGTH_MARGIN = 1e-6  # kept below the maximum length, so that rounding cannot make a legal tour too long
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,13 @@ class OPState:
     length: Array  # float64 (B,), travelled so far
     returned: Array  # bool (B,), back at the depot: done
     visited: Array  # bool (B, A), depot column always False
-    to_depot: Array  # float32 (B, A), constant; kept so that a mask costs one row of distances, not two
+    to_depot: Array  # float64 (B, A), constant; kept so that a mask costs one row of distances, not two
+
+
+def length_limit(instance: OPInstance) -> Array:
+    """How long a tour may be: float64 (B,). Masks, `objective` and solvers all ask here, and add up in float64."""
+    xp = array_namespace(instance.max_length)
+    return xp.astype(instance.max_length, xp.float64) + TOLERANCE
 
 
 def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
@@ -154,27 +159,29 @@ class OP(Problem[OPInstance, OPState]):
             length=xp.zeros(num_rows, dtype=xp.float64, device=where),
             returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.prize.shape, dtype=xp.bool, device=where),
-            to_depot=lengths_from(instance, depot) if instance.distances is None else instance.distances[:, :, 0],
+            to_depot=lengths_from(instance, depot, xp.float64)
+            if instance.distances is None
+            else xp.astype(instance.distances[:, :, 0], xp.float64),
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
         """Mark nodes from which the vehicle can still return in time, and the depot.
 
-        A customer is legal if unvisited and length so far + leg + way back <= max length - 1e-6.
+        A customer is legal if unvisited and length so far + leg + way back <= max length + 1e-6.
 
         Returns:
             bool (B, A). The depot is always True.
         """
         xp = array_namespace(state.node)
-        budget = xp.astype(instance.max_length, xp.float64) - state.length - LENGTH_MARGIN
-        reachable = lengths_from(instance, state.node) + state.to_depot <= budget[:, None]
+        budget = length_limit(instance) - state.length
+        reachable = lengths_from(instance, state.node, xp.float64) + state.to_depot <= budget[:, None]
         legal = reachable & ~state.visited & ~state.returned[:, None]
         return scatter(legal, xp.zeros_like(state.node), xp.ones_like(state.returned))
 
     def step(self, instance: OPInstance, state: OPState, action: Array) -> tuple[OPState, Array]:
         new_state = OPState(
             node=action,
-            length=state.length + leg_length(instance, state.node, action),
+            length=state.length + leg_length(instance, state.node, action, state.length.dtype),
             returned=action == 0,
             visited=scatter(state.visited, action, action != 0),
             to_depot=state.to_depot,
@@ -210,13 +217,21 @@ class OP(Problem[OPInstance, OPState]):
     def cost_bound(self, instance: OPInstance) -> Array:
         return array_namespace(instance.max_length).zeros_like(instance.max_length)
 
+    def progress(self, instance: OPInstance, state: OPState) -> Array:
+        """Return the share of all prizes that is collected; 1 where there is none to collect."""
+        xp = array_namespace(instance.prize)
+        prize = xp.astype(instance.prize, xp.float64)
+        left = xp.sum(xp.where(state.visited, xp.zeros_like(prize), prize), axis=1)
+        total = xp.sum(prize, axis=1)
+        return 1.0 - left / xp.where(total > 0, total, xp.ones_like(total))
+
     def objective(self, instance: OPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_single_trip(tours)
         check_each_once(tours, self.num_actions, depot=True)
         length, max_length = tour_length(instance, tours, closed_at_depot=True), to_numpy(instance.max_length)
-        too_long = length > max_length + TOLERANCE
+        too_long = length > to_numpy(length_limit(instance))
         if too_long.any():
             row = int(np.argmax(too_long))
             raise InfeasibleTour(

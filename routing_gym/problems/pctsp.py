@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, batch_size, device_of, gather, scatter, to_numpy
+from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -37,14 +37,14 @@ from routing_gym.problems.geometry import (
     MAX_FLOAT,
     expected_length,
     leg_length,
-    longest_leg,
     node_spaces,
+    reach,
     uniform_coords,
     with_depot,
 )
 
 MIN_PRIZE = 1.0
-ENOUGH_PRIZE = MIN_PRIZE - 1e-6  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
+ENOUGH_PRIZE = MIN_PRIZE - TOLERANCE  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ class PCTSPState:
     node: Array  # int64 (B,), 0 = depot
     num_visited: Array  # int64 (B,), customers
     collected: Array  # float64 (B,), prize so far
-    unpaid: Array  # float64 (B,), penalties of the unvisited
     returned: Array  # bool (B,), back at the depot: done
     visited: Array  # bool (B, A), depot column always False
 
@@ -134,7 +133,6 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
             node=zero,
             num_visited=zero,
             collected=xp.zeros(num_rows, dtype=xp.float64, device=where),
-            unpaid=xp.sum(xp.astype(instance.penalty, xp.float64), axis=1),
             returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.penalty.shape, dtype=xp.bool, device=where),
         )
@@ -156,13 +154,14 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
             node=action,
             num_visited=state.num_visited + xp.astype(~returns, xp.int64),
             collected=state.collected + gather(self.collectable(instance), action),
-            unpaid=state.unpaid - gather(instance.penalty, action),
             returned=returns,
             visited=scatter(state.visited, action, ~returns),
         )
         leg = leg_length(instance, state.node, action)
-        fine = xp.where(returns & ~state.returned, xp.astype(state.unpaid, leg.dtype), xp.zeros_like(leg))
-        return new_state, leg + fine
+        # Summed up anew: what is left of a total when one huge penalty is taken off it is rounding errors.
+        skipped = xp.where(state.visited, xp.zeros_like(instance.penalty), instance.penalty)
+        fine = xp.astype(xp.sum(skipped, axis=1, dtype=xp.float64), leg.dtype)
+        return new_state, leg + xp.where(returns & ~state.returned, fine, xp.zeros_like(fine))
 
     def done(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
         return state.returned
@@ -193,8 +192,13 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         )
 
     def cost_bound(self, instance: PCTSPInstance) -> Array:
+        """As the TSP, but for a customer either two legs or the penalty, whichever is more."""
         xp = array_namespace(instance.penalty)
-        return longest_leg(instance) * self.num_actions + xp.sum(instance.penalty, axis=1)
+        legs = 2 * reach(instance)
+        return xp.sum(xp.maximum(legs, xp.astype(instance.penalty, xp.float64)), axis=1)
+
+    def progress(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
+        return as_share(state.num_visited, self.num_nodes)
 
     def objective(self, instance: PCTSPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
@@ -202,7 +206,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         check_single_trip(tours)
         visited = check_each_once(tours, self.num_actions, depot=True)[:, 1:]
         prize = (to_numpy(self.collectable(instance)).astype(np.float64)[:, 1:] * visited).sum(axis=1)
-        too_little = (prize < MIN_PRIZE - TOLERANCE) & ~visited.all(axis=1)
+        too_little = (prize < ENOUGH_PRIZE) & ~visited.all(axis=1)
         if too_little.any():
             row = int(np.argmax(too_little))
             raise InfeasibleTour(

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.op import LENGTH_MARGIN
+from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
 from routing_gym.solvers.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
@@ -83,7 +83,7 @@ def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tupl
         rounded = np.rint(prize)
         is_integer = bool(np.allclose(prize, rounded, rtol=0, atol=1e-3))
         program.cost[nodes] = -(rounded if is_integer else prize)
-        limit = float(instance.max_length[0]) - LENGTH_MARGIN
+        limit = float(length_limit(instance)[0])
         program.add_limit(program.edges, program.lengths, -np.inf, limit)
         return program, conflicting_sets(program, distances, limit), float(is_integer)
     assert hasattr(problem, "collectable")

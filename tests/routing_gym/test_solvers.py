@@ -19,7 +19,6 @@ from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.data.file_instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
-from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.solvers import (
     REFERENCES,
     SOLVERS,
@@ -198,7 +197,7 @@ def test_mip_where_nodes_coincide_and_limits_are_met_exactly(name):
     prize[:, 1:] = rng.integers(1, 5, (12, 6)) / 4
     penalty[:, 1:] = rng.random((12, 6)) / 5
     if name == "OP":
-        instance = OPInstance(coords, prize, (rng.integers(4, 12, 12) / 4 + LENGTH_MARGIN).astype(np.float32))
+        instance = OPInstance(coords, prize, (rng.integers(4, 12, 12) / 4).astype(np.float32))
     else:
         instance = PCTSPInstance(coords, prize, penalty)
     solution = ExactMIP().solve(make_problem(name, 6), instance, num_workers=0)
