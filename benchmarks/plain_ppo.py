@@ -33,6 +33,7 @@ from routing_gym.integrations.sb3 import RoutingVecEnv
 ROOT = Path(__file__).parents[1]
 ALGORITHMS: dict[str, Any] = {"PPO": PPO, "MaskablePPO": MaskablePPO}
 STEPS = {"TSP-20": 300_000, "CVRP-20": 600_000, "OP-20": 600_000, "TSP-50": 2_000_000}  # the curves' lengths
+HELD_OUT_SEED = 10**6
 SETTINGS = {"n_steps": 128, "batch_size": 512, "gamma": 1.0}  # the rest are the library's defaults
 
 
@@ -45,7 +46,9 @@ class Args:
     num_envs: int = 16
     """Lanes."""
     points: int = 50
-    """Points of a curve: each sums up the episodes that ended since the last."""
+    """Points of a curve."""
+    held_out: int = 500
+    """Instances played greedily at each of them."""
     seed: int = 0
     """Of instances, network and actions."""
     threads: int = 1
@@ -59,24 +62,48 @@ class Args:
 
 
 class Curve(BaseCallback):
-    """Sum up the training episodes, whose actions are sampled, at regular steps."""
+    """Sum up the training episodes, whose actions are sampled, at regular steps, and play held-out ones greedily."""
 
-    def __init__(self, total_steps: int, points: int) -> None:
+    def __init__(self, total_steps: int, args: Args, held_out: RoutingVecEnv) -> None:
         super().__init__()
-        self.marks = np.linspace(0, total_steps, points + 1)[1:].tolist()
-        self.episodes: list[tuple[bool, float]] = []  # illegal end, cost
-        self.points: list[dict[str, float]] = []
+        self.marks = np.linspace(0, total_steps, args.points + 1)[1:].tolist()
+        self.held_out = held_out
+        self.episodes: list[dict[str, Any]] = []
+        self.points: list[Figures] = []
 
     def _on_step(self) -> bool:
-        ended = np.flatnonzero(self.locals["dones"])
-        infos = self.locals["infos"]
-        self.episodes += [(infos[lane]["illegal_action"], infos[lane]["cost"]) for lane in ended]
+        self.episodes += [self.locals["infos"][lane] for lane in np.flatnonzero(self.locals["dones"])]
         if self.marks and self.num_timesteps >= self.marks[0]:
-            costs = [cost for illegal, cost in self.episodes if not illegal]
-            point = {"steps": self.num_timesteps, "legal": len(costs) / max(1, len(self.episodes))}
-            self.points.append(point | ({"cost": float(np.mean(costs))} if costs else {}))
+            greedy = play_greedily(self.model, self.held_out)
+            self.points.append(
+                {"steps": self.num_timesteps, "greedy": summary(greedy), "sampled": summary(self.episodes)}
+            )
             self.marks, self.episodes = self.marks[1:], []
         return True
+
+
+def play_greedily(model: Any, env: RoutingVecEnv) -> list[dict[str, Any]]:
+    """Play the same episode in each lane with the likeliest actions; return the infos of their ends."""
+    env.seed(HELD_OUT_SEED)
+    observation = env.reset()
+    ends: dict[int, dict[str, Any]] = {}
+    while len(ends) < env.num_envs:
+        masks = {"action_masks": env.vector_env.action_masks()} if isinstance(model, MaskablePPO) else {}
+        actions, _ = model.predict(observation, deterministic=True, **masks)
+        observation, _, dones, infos = env.step(actions)
+        for lane in np.flatnonzero(dones).tolist():
+            ends.setdefault(lane, infos[lane])
+    return list(ends.values())
+
+
+def summary(episodes: list[dict[str, Any]]) -> Figures:
+    """Return the share of legal episodes, and the mean cost of these; None where there is none."""
+    costs = [end["cost"] for end in episodes if not end["illegal_action"]]
+    return {
+        "episodes": len(episodes),
+        "legal": len(costs) / max(1, len(episodes)),
+        "cost": float(np.mean(costs)) if costs else None,
+    }
 
 
 def measure(name: str, args: Args) -> Figures:
@@ -85,7 +112,7 @@ def measure(name: str, args: Args) -> Figures:
     torch.manual_seed(args.seed)
     env = RoutingVecEnv(f"routing/{size}", num_envs=args.num_envs)
     model = ALGORITHMS[algorithm]("MultiInputPolicy", env, **SETTINGS, seed=args.seed, device="cpu")
-    curve = Curve(STEPS[size], args.points)
+    curve = Curve(STEPS[size], args, RoutingVecEnv(f"routing/{size}", num_envs=args.held_out))
     start = time.perf_counter()
     model.learn(STEPS[size], callback=curve)
     return {
@@ -97,7 +124,7 @@ def measure(name: str, args: Args) -> Figures:
 
 
 def draw(curves: dict[str, Figures], path: Path) -> None:
-    """Plot legality above, cost below, one column for each problem."""
+    """Plot legality above and cost below, a column for each problem; greedy held-out episodes, sampled ones dotted."""
     sizes = [size for size in STEPS if any(name.endswith(f"/{size}") for name in curves)]
     figure = Figure(figsize=(3.6 * len(sizes), 5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -105,10 +132,11 @@ def draw(curves: dict[str, Figures], path: Path) -> None:
     for (legality, cost), size in zip(columns, sizes, strict=True):
         for number, algorithm in enumerate(ALGORITHMS):
             points = curves.get(f"{algorithm}/{size}", {"points": []})["points"]
-            style = {"label": algorithm, "color": f"C{number}"}
-            legality.plot([p["steps"] for p in points], [100 * p["legal"] for p in points], **style)
-            reached = [p for p in points if "cost" in p]
-            cost.plot([p["steps"] for p in reached], [p["cost"] for p in reached], **style)
+            for kind, line in (("greedy", "-"), ("sampled", ":")):
+                style = {"label": f"{algorithm}, {kind}", "color": f"C{number}", "linestyle": line}
+                legality.plot([p["steps"] for p in points], [100 * p[kind]["legal"] for p in points], **style)
+                reached = [(p["steps"], p[kind]["cost"]) for p in points if p[kind]["cost"] is not None]
+                cost.plot(*zip(*reached, strict=True), **style) if reached else None
         legality.set(title=f"routing/{size}", ylim=(-3, 103))
         cost.set(xlabel="environment steps")
         cost.locator_params(axis="x", nbins=3)
@@ -116,19 +144,26 @@ def draw(curves: dict[str, Figures], path: Path) -> None:
         for axes in (legality, cost):
             axes.grid(alpha=0.3)
     columns[0][0].set(ylabel="legal episodes, %")
-    columns[0][1].set(ylabel="mean cost of legal episodes")
-    columns[0][0].legend()
+    columns[0][1].set(ylabel="mean cost of the legal ones")
+    columns[0][0].legend(fontsize="small")
     figure.savefig(path, dpi=90)
 
 
 def table(curves: dict[str, Figures]) -> Table:
-    """Sum up each curve: when nine episodes in ten were legal, and how it ended."""
-    result = Table("curve", "90 % legal from step", "legal at the end", "cost at the end", "minutes")
+    """Sum up each curve: from which step nine episodes in ten are legal for good, and how it ends."""
+    result = Table(
+        "curve", "90 % legal from, greedy", "sampled", "legal at the end", "sampled", "cost", "sampled", "min"
+    )
     for name, curve in curves.items():
-        points = curve["points"]
-        reached = next((f"{point['steps']:,}" for point in points if point["legal"] >= 0.9), "-")
-        cost = f"{points[-1]['cost']:.2f}" if "cost" in points[-1] else "-"
-        result.add_row(name, reached, f"{points[-1]['legal']:.1%}", cost, f"{curve['seconds'] / 60:.1f}")
+        cells = {}
+        for kind in ("greedy", "sampled"):
+            points = [(point["steps"], point[kind]) for point in curve["points"]]
+            below = max((steps for steps, point in points if point["legal"] < 0.9), default=0)
+            cells[kind] = [next((f"{steps:,}" for steps, _ in points if steps > below), "-")]
+            last = points[-1][1]
+            cells[kind] += [f"{last['legal']:.1%}", "-" if last["cost"] is None else f"{last['cost']:.2f}"]
+        both = [cell for pair in zip(cells["greedy"], cells["sampled"], strict=True) for cell in pair]
+        result.add_row(name, *both, f"{curve['seconds'] / 60:.1f}")
     return result
 
 

@@ -214,6 +214,50 @@ def test_mip_uses_a_limit_up_where_coordinates_are_large():
     assert solution.cost.tolist() == [-15.0]
 
 
+@pytest.mark.parametrize("name", ["TSP", "PCTSP"])
+def test_mip_is_exact_where_all_lengths_are_small(name):
+    """In a square of side 1e-6, tours differ by less than HiGHS's tolerance of 1e-6."""
+    pytest.importorskip("scipy")
+    problem, instance = draw(name, 10, 16)
+    instance = replace(instance, coords=instance.coords * np.float32(1e-6))
+    if name == "PCTSP":
+        instance = replace(instance, penalty=instance.penalty * np.float32(1e-6))
+    found, best = (solver.solve(problem, instance, num_workers=0) for solver in (ExactMIP(), HeldKarp()))
+    np.testing.assert_allclose(found.cost, best.cost, rtol=1e-9)
+
+
+@pytest.mark.parametrize("prizes", [(0.504, 0.500), (2e-6, 1e-6), (1.000005, 1.0), (5e7 + 4, 5e7)])
+def test_mip_takes_prizes_as_they_are(prizes):
+    """Of two customers at 0.5 only one can be visited; prizes were rounded to hundredths or lost in a tolerance."""
+    pytest.importorskip("scipy")
+    for order in (prizes, prizes[::-1]):
+        instance = OPInstance(
+            coords=np.array([[[0.5, 0.5], [0.5, 0.0], [0.5, 1.0]]], dtype=np.float32),
+            prize=np.array([[0.0, *order]], dtype=np.float32),
+            max_length=np.array([1.5], dtype=np.float32),
+        )
+        solution = ExactMIP().solve(make_problem("OP", 2), instance, num_workers=0)
+        assert solution.cost[0] == -float(np.float32(max(prizes)))
+
+
+def test_mip_stays_at_home_where_the_maximum_length_is_zero():
+    """Customer 1 lies at the depot and costs no way; the limit of 0 was taken for -1e-6, which no tour keeps."""
+    pytest.importorskip("scipy")
+    coords = np.array([[[0, 0], [0, 0], [1, 0]]], dtype=np.float32)
+    instance = OPInstance(coords, np.array([[0, 0.5, 1]], dtype=np.float32), np.zeros(1, dtype=np.float32))
+    solution = ExactMIP().solve(make_problem("OP", 2), instance, num_workers=0)
+    assert (solution.cost.tolist(), solution.status) == ([-0.5], ("optimal",))
+
+
+def test_mip_beside_a_huge_penalty():
+    """One customer may not be left out at any price; the others are as in Held and Karp's optimum."""
+    pytest.importorskip("scipy")
+    problem, instance = draw("PCTSP", 8, 6)
+    instance.penalty[:, 3] = 1e13
+    found, best = (solver.solve(problem, instance, num_workers=0) for solver in (ExactMIP(), HeldKarp()))
+    np.testing.assert_allclose(found.cost, best.cost, rtol=1e-9)
+
+
 def test_mip_is_not_lenient_as_highs_is():
     """HiGHS lets a constraint slip by 1e-6; a tour that is longer than its limit by less is no solution."""
     pytest.importorskip("scipy")
