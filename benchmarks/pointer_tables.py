@@ -1,7 +1,7 @@
 """How well pointer networks answer, beside the paper's figures: docs/pointer-networks.md shows them.
 
-    python benchmarks/pointer_tables.py                      # the published weights
-    python benchmarks/pointer_tables.py runs/A runs/B        # others; the rest of the figures is kept
+    python benchmarks/pointer_tables.py                      # the published weights, labels and speed
+    python benchmarks/pointer_tables.py runs/A runs/B        # other networks; all other figures are kept
     python benchmarks/doc_tables.py                          # writes the page's tables
 
 Each network answers the same held-out instances, drawn with a seed of their own. Vinyals et al. (2015) had a million
@@ -198,7 +198,8 @@ def main(args: Args) -> Figures:
     """Measure, and write the figures."""
     keep_freed_memory()
     torch.set_num_threads(args.threads)
-    kept = json.loads(args.out.read_text()) if args.models and args.out.exists() else {}
+    old = json.loads(args.out.read_text()) if args.out.exists() else {}
+    kept = old if args.models else {}
     rows = []
     console = Console()
     for path in args.models or sorted(PUBLISHED.glob("*.safetensors")):
@@ -206,7 +207,7 @@ def main(args: Args) -> Figures:
             console.print({key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()})
             rows.append(row)
     names = {row["model"] for row in rows}
-    rows = [*(row for row in kept.get("rows", []) if row["model"] not in names), *rows]
+    rows = [*(row for row in old.get("rows", []) if row["model"] not in names), *rows]
     table = Table("network", "n", "width", "result")
     for row in rows:
         shown = {key: row[key] for key in ("length", "gap", "accuracy", "area", "coverage", "valid") if key in row}
