@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from routing_gym.arrays import Array, batch_size, device_of, euclidean
 from routing_gym.game import Game
-from routing_gym.games.rows import pad, pick_last, pick_rows, to_customers, tokens
+from routing_gym.games.rows import FAR, pad, pick_last, pick_rows, to_customers, tokens
 from routing_gym.games.scoring import score
 from routing_gym.problems.checks import check_batch, check_field, check_integer, check_positive, like
 
@@ -45,7 +45,7 @@ class CompetitiveOPState:
     available: Array  # bool (B, n), not collected yet
     tick: Array  # int64 (B,)
     nearest: Array  # int64 (B, m, L), available customers, nearest first; L = min(num_listed, n)
-    distance: Array  # float64 (B, m, L), to them; inf where there are none
+    distance: Array  # float64 (B, m, L), to them; FAR where there are none
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
     ) -> CompetitiveOPState:
         """Complete a state with each agent's list of customers, from the distances (B, m, n) to all."""
         xp = array_namespace(position)
-        distance = xp.where(available[:, None, :], distance, xp.full_like(distance, math.inf))
+        distance = xp.where(available[:, None, :], distance, xp.full_like(distance, FAR))
         by_number = TIE * xp.astype(xp.arange(self.num_customers, device=device(position)), xp.float64)
         nearest = xp.argsort(distance + by_number, axis=-1, stable=False)[..., : self.num_listed]
         return CompetitiveOPState(position, move, available, tick, nearest, pick_last(distance, nearest))
@@ -206,7 +206,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         gains = xp.sum(xp.astype(arrived, xp.float64) * share[:, None, :], axis=2)
         new_state = self._listed(
             position=position,
-            move=position - state.position,
+            move=xp.where(self.done(instance, state)[:, None, None], state.move, position - state.position),
             available=state.available & (sharers == 0),
             tick=xp.clip(state.tick + 1, None, self.num_ticks),
             distance=distance,
@@ -273,7 +273,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         xp = array_namespace(state.position)
         distance = euclidean(state.position[:, :, None, :], state.position[:, None, :, :])
         oneself = xp.eye(self.num_agents, dtype=xp.bool, device=device(distance))
-        distance = xp.where(oneself, xp.full_like(distance, math.inf), distance)
+        distance = xp.where(oneself, xp.full_like(distance, FAR), distance)
         nearest = xp.argsort(distance, axis=-1, stable=False)[..., : self.rivals_seen]
         distance = pick_last(distance, nearest)
         goal = pick_rows(state.position, nearest)

@@ -8,6 +8,8 @@ from array_api_compat import array_namespace, device
 
 from routing_gym.arrays import Array, euclidean
 
+FAR = 1e6  # a distance of nothing: no two points of the unit square are so far apart
+
 
 def pick_rows(x: Array, index: Array) -> Array:
     """Pick entries of each row: x (B, n, ...) and int64 index (B, ...) give x[b, index[b, ...]]."""
@@ -49,7 +51,7 @@ def tokens(origin: Array, goal: Array, distance: Array, *others: Array, unit: fl
     Args:
         origin: (B, m, 2), where the agents are.
         goal: (B, m, L, 2).
-        distance: (B, m, L), inf where there is nothing.
+        distance: (B, m, L), FAR where there is nothing.
         *others: (B, m, L).
         unit: Of lengths.
         size: How many rows an agent gets.
@@ -58,7 +60,7 @@ def tokens(origin: Array, goal: Array, distance: Array, *others: Array, unit: fl
         float32 (B, m, size, 4 + len(others)): 1 where there is something, dx, dy, `others`, distance.
     """
     xp = array_namespace(distance)
-    present = xp.astype(distance < math.inf, distance.dtype)
+    present = xp.astype(distance < FAR, distance.dtype)
     way = [present * (goal[..., axis] - origin[..., None, axis]) / unit for axis in (0, 1)]  # 10 times as fast as both
     far = xp.where(present > 0, distance, present) / unit
     columns = [present, *way, *(present * other for other in others), far]
