@@ -23,8 +23,9 @@ from routing_gym.problems.checks import check_batch, check_field, check_integer,
 
 Control = Literal["target", "velocity"]
 
-MARGIN = 1e-9  # in steps: rounding on the way may not make a vehicle late
+MARGIN = 1e-6  # in steps: customers 3 steps away are, but for the rounding of float32 coordinates
 TIE = 1e-12  # customers that are nearer to each other in distance than this are listed by number
+BOUND = 1.001  # of what is observed, where 1 is meant: with room for rounding
 FULL_PRIZE = 100  # prizes are integers, in hundredths
 SCALE = "scale both axes into the unit square by one factor"
 
@@ -297,8 +298,8 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         return xp.astype(xp.concat(flat, axis=1), xp.float32)
 
     def observation_space(self) -> spaces.Dict:
-        farthest = max(1.0, 1.001 * math.sqrt(2) / self.whole_way)
-        off_centre = max(1.0, 1.001 * 0.5 / self.step_length)
+        farthest = BOUND * max(1.0, math.sqrt(2) / self.whole_way)
+        off_centre = BOUND * max(1.0, 0.5 / self.step_length)
         described: dict[str, spaces.Space[Any]] = {
             "self": spaces.Box(-off_centre, off_centre, (7,), np.float32),
             "customers": spaces.Box(-farthest, farthest, (self.num_listed, 5), np.float32),
@@ -315,7 +316,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         return spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def state_space(self) -> spaces.Box:
-        return spaces.Box(-1.0, 1.0, (4 * self.num_agents + 4 * self.num_customers + 1,), np.float32)
+        return spaces.Box(-BOUND, BOUND, (4 * self.num_agents + 4 * self.num_customers + 1,), np.float32)
 
     def replay(self, instance: CompetitiveOPInstance, actions: Array) -> Array:
         return like(score(self, instance, actions), instance)

@@ -121,7 +121,7 @@ def draw(game: AnyGame, instance: Any, state: Any, rng: np.random.Generator) -> 
     mask = call(game, "action_mask", instance, state)
     weights = rng.random(mask.shape)
     legal = np.argmax(weights * mask, axis=-1)
-    return np.where(rng.random(legal.shape) < UNMASKED, np.argmax(weights, axis=-1), legal)
+    return np.asarray(np.where(rng.random(legal.shape) < UNMASKED, np.argmax(weights, axis=-1), legal))
 
 
 def check_seen(game: AnyGame, instance: Any, state: Any, where: str) -> None:
