@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from routing_gym.arrays import Array, batch_size, device_of, euclidean
 from routing_gym.game import Game
-from routing_gym.games.rows import FAR, pad, pick_last, pick_rows, to_customers, tokens
+from routing_gym.games.rows import FAR, count, pad, pick_last, pick_rows, to_customers, tokens
 from routing_gym.games.scoring import score
 from routing_gym.problems.checks import check_batch, check_field, check_integer, check_positive, like
 
@@ -194,17 +194,21 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         self, instance: CompetitiveOPInstance, state: CompetitiveOPState, action: Array
     ) -> tuple[CompetitiveOPState, Array]:
         xp = array_namespace(state.position)
+        prize = xp.astype(instance.prize, xp.float64)
         if self.control == "target":
-            position, arrived = self._drive(instance, state, action)
+            position, target, lands = self._drive(instance, state, action)
             distance = to_customers(instance.coords, position)
+            sharers = count(target, lands, self.num_customers)
+            share = pick_rows(prize / (FULL_PRIZE * xp.clip(sharers, 1.0, None)), target)
+            gains = xp.where(lands, share, xp.zeros_like(share))
         else:
             position = self._steer(state, action)
             distance = to_customers(instance.coords, position)
-            arrived = (distance <= self.radius * (1 + MARGIN)) & ~self.done(instance, state)[:, None, None]
-        arrived = arrived & state.available[:, None, :]
-        sharers = xp.sum(xp.astype(arrived, xp.float64), axis=1)  # (B, n)
-        share = xp.astype(instance.prize, xp.float64) / (FULL_PRIZE * xp.clip(sharers, 1.0, None))
-        gains = xp.sum(xp.astype(arrived, xp.float64) * share[:, None, :], axis=2)
+            near = (distance <= self.radius * (1 + MARGIN)) & ~self.done(instance, state)[:, None, None]
+            arrived = xp.astype(near & state.available[:, None, :], xp.float64)
+            sharers = xp.sum(arrived, axis=1)
+            share = prize / (FULL_PRIZE * xp.clip(sharers, 1.0, None))
+            gains = xp.sum(arrived * share[:, None, :], axis=2)
         new_state = self._listed(
             position=position,
             move=xp.where(self.done(instance, state)[:, None, None], state.move, position - state.position),
@@ -214,20 +218,24 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         )
         return new_state, gains
 
-    def _drive(self, instance: CompetitiveOPInstance, state: CompetitiveOPState, action: Array) -> tuple[Array, Array]:
-        """Move towards the chosen customers; return the positions, and who is where: bool (B, m, n)."""
+    def _drive(
+        self, instance: CompetitiveOPInstance, state: CompetitiveOPState, action: Array
+    ) -> tuple[Array, Array, Array]:
+        """Move towards the chosen customers; return positions, customers (B, m), and who lands: bool (B, m)."""
         xp = array_namespace(state.position)
         legal = pick_last(self.action_mask(instance, state), action[..., None])[..., 0]
         moving = legal & (action > 0)
         place = xp.where(moving, action - 1, xp.zeros_like(action))[..., None]
-        target, distance = pick_last(state.nearest, place), pick_last(state.distance, place)  # (B, m, 1)
-        lands = moving[..., None] & (distance <= self.step_length * (1 + MARGIN))
-        goal = xp.astype(pick_rows(instance.coords, target[..., 0]), xp.float64)
+        target, distance = (pick_last(x, place)[..., 0] for x in (state.nearest, state.distance))
+        lands = moving & (distance <= self.step_length * (1 + MARGIN))
+        goal = xp.astype(pick_rows(instance.coords, target), xp.float64)
         share = self.step_length / xp.clip(distance, self.step_length, None)  # of the way; it lands where this is 1
-        fraction = xp.where(moving[..., None], share, xp.zeros_like(share))
-        on_the_way = state.position + fraction * (goal - state.position)
-        customers = xp.arange(self.num_customers, device=device(target))
-        return xp.where(lands, goal, on_the_way), lands & (target == customers)
+        fraction = xp.where(moving, share, xp.zeros_like(share))[..., None]
+        return (
+            xp.where(lands[..., None], goal, state.position + fraction * (goal - state.position)),
+            target,
+            lands,
+        )
 
     def _steer(self, state: CompetitiveOPState, action: Array) -> Array:
         """Move by the velocities, cut to the unit disc and to the square; rows that are done stay."""

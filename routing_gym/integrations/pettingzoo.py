@@ -34,8 +34,9 @@ PerAgent = dict[str, Any]
 class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see pyproject.toml
     """One game for PettingZoo, with the agents `vehicle_0`, `vehicle_1` and so on.
 
-    Observations are those of the game, the action mask among them, which `infos` hold too, with
-    `illegal_action`: whether the latest action was illegal, and counted as 0. All agents terminate together.
+    Observations are those of the game, the action mask among them. `infos` hold the mask too, `gained`, what the
+    agent has collected so far, and `illegal_action`: whether its latest action was illegal, and counted as 0.
+    All agents terminate together.
     An observation has one space object per agent, as the seeding of spaces needs.
 
     `reset(options={"instance": instance})` plays one row of the game's instance dataclass. Options that are
@@ -43,6 +44,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
 
     Args:
         game: Such as `CompetitiveOP(8)`.
+        mask_in_infos: Whether infos hold the action mask, too; TorchRL's wrapper takes it in one place only.
         generator: Replaces `Game.generate`: called as `generator(rng, 1)`, returns one instance.
         render_mode: None, "rgb_array" or "ansi" (text).
 
@@ -58,9 +60,17 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         "is_parallelizable": True,
     }
 
-    def __init__(self, game: AnyGame, generator: Generator | None = None, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        game: AnyGame,
+        *,
+        mask_in_infos: bool = True,
+        generator: Generator | None = None,
+        render_mode: str | None = None,
+    ) -> None:
         self._episodes = GameEpisodes(game, 1, keep_trail=render_mode is not None)
         self.game = game
+        self.mask_in_infos = mask_in_infos
         self.generator = generator
         self.render_mode = check_render_mode(type(self), render_mode)
         self.metadata = {**type(self).metadata, "name": game.name}
@@ -161,6 +171,8 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
 
     def _infos(self) -> PerAgent:
         info = self._episodes.info(copy=True)
+        if not self.mask_in_infos:
+            info.pop("action_mask", None)
         return {
             agent: {
                 key: value[0, row].copy() if value.ndim > 2 else value[0, row].item() for key, value in info.items()
