@@ -33,7 +33,6 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 import torch
-import torch.nn.functional as F
 import tyro
 from rich.console import Console
 from rich.progress import track
@@ -44,6 +43,7 @@ from routing_agents import checkpoint
 from routing_agents.attention.decoding import Choice, sampling_choice, solve
 from routing_agents.attention.features import FEATURES, Features
 from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
+from routing_agents.attention.value import ValueHead
 from routing_agents.runs import (
     HELD_OUT_SEED,
     HELD_OUT_STREAM,
@@ -132,42 +132,13 @@ class Args:
             raise ValueError("--normalization batch does not go with PPO; choose instance, layer or none")
 
 
-class PPOCritic(nn.Module):
-    """Value head: what the rest of the episode will bring, from the decoder's context and the legal nodes.
-
-    Args:
-        embed_dim: Size d of the embeddings.
-        generator: Source of the initial weights. The output starts at zero.
-    """
-
-    def __init__(self, embed_dim: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.context = nn.Linear(embed_dim, embed_dim)
-        self.node = nn.Linear(embed_dim, embed_dim)
-        self.value = nn.Linear(embed_dim, 1)
-        with torch.no_grad():
-            for parameter in (*self.context.parameters(), *self.node.parameters()):
-                parameter.uniform_(-(embed_dim**-0.5), embed_dim**-0.5, generator=generator)
-            self.node.bias.uniform_(-1, 1, generator=generator)  # see `forward`
-            for parameter in self.value.parameters():
-                parameter.zero_()
-
-    def forward(self, encoding: Encoding, query: Tensor, mask: Tensor) -> Tensor:
-        """Return the values (B, Q) of Q queries (B, Q, d) per instance with masks (B, Q, A)."""
-        nodes = self.node(encoding.logit_keys)  # once per instance, not per query
-        # Divided by the number of all nodes, so that the bias brings in the share of the legal ones: how much is left
-        # to do says most about the value.
-        legal = mask.float() @ nodes / mask.shape[-1]
-        return self.value(F.relu(self.context(query) + legal)).squeeze(-1)
-
-
 class Agent(nn.Module):
     """Policy (the attention model) and value head over one encoding."""
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.actor = AttentionModel(features, config, generator)
-        self.critic = PPOCritic(config.embed_dim, generator)
+        self.critic = ValueHead(config.embed_dim, generator)
 
     def value(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Return the values (B, Q)."""

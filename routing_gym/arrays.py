@@ -56,6 +56,12 @@ def scatter(x: Array, index: Array, value: Array) -> Array:
     return x.scatter(1, index[:, None], value[:, None])
 
 
+def as_share(part: Array, whole: Array | int) -> Array:
+    """Divide in float64, which int / int is in NumPy only."""
+    xp = array_namespace(part)
+    return xp.astype(part, xp.float64) / whole
+
+
 def euclidean(origin: Array, destination: Array) -> Array:
     """Distance between points (..., 2); the same operations, in the same order, on every backend.
 
@@ -175,12 +181,20 @@ def normalise(instance: Batch) -> Batch:
 
     Lossless kinds only: floats to float32, integers to int64. Anything else is left for
     `Problem.validate` to refuse.
+
+    Raises:
+        ValueError: A number is too large for float32.
     """
 
     def cast(x: Array) -> npt.NDArray[Any]:
         values = to_numpy(x)
         if np.issubdtype(values.dtype, np.floating):
-            return values.astype(np.float32, copy=False)
+            with np.errstate(over="ignore"):
+                single = values.astype(np.float32, copy=False)
+            lost = np.isinf(single) & np.isfinite(values)
+            if lost.any():
+                raise ValueError(f"{values[lost][0]:g} is too large for float32, at most 3.4e38; choose a larger unit")
+            return single
         if np.issubdtype(values.dtype, np.integer):
             return values.astype(np.int64, copy=False)
         return values

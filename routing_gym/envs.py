@@ -71,8 +71,9 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     `terminated` once the tour is complete; never `truncated`. An illegal action ends the episode too: the
     state stays, `info["illegal_action"]` is True, and the reward brings the episode's return to
-    -(1 + an upper bound on the cost of any legal tour), so to -1 for the OP. With `on_illegal="raise"` it
-    raises InvalidAction instead.
+    -(1 + b) (1 + l): b is an upper bound on the cost of any legal tour (OP: 0), and l the share of the task
+    that was left (of customers, SDVRP: of demand, OP: of prizes). So it is below the return of every legal
+    tour, and grows with what was achieved. With `on_illegal="raise"` it raises InvalidAction instead.
 
     ## Info
 

@@ -169,10 +169,21 @@ class Episodes(LaneArrays):
         # Dense: minus the cost of this step. Sparse: minus that of the episode, on its last step.
         reward = 0.0 - (self.where(self.finished, self.cost, 0.0 * cost) if self.sparse else cost)  # never -0.0
         if any_illegal:
-            # What brings the episode's return to -(1 + bound): dense rewards have already paid `cost` of it.
+            # Dense rewards have already paid `cost` of the episode's return.
             paid = 0.0 * cost if self.sparse else self.cost
-            reward = self.where(illegal, paid - (1.0 + self.bound), reward)
+            index = self.move(illegal_lanes)
+            write(reward, index, paid[index] + self.illegal_returns(index))
         return reward
+
+    def illegal_returns(self, index: Array) -> Array:
+        """Returns of episodes that an illegal action ends now, in the lanes `index`: float64.
+
+        From -2 (1 + bound) at the start to -(1 + bound) with everything done: always below that of a legal
+        tour, and the higher the more was achieved. Without that, an algorithm that knows no masks would have
+        nothing to learn from until it happens to finish a tour.
+        """
+        left = 1.0 - self.problem.progress(select(self.instance, index), select(self.state, index))
+        return -(1.0 + self.bound[index]) * (1.0 + left)
 
     def as_actions(self, actions: Any, idle: Lanes) -> Array:
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""

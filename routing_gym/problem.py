@@ -167,6 +167,14 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         """Bound the cost of every legal tour from above: (B,)."""
 
     @abstractmethod
+    def progress(self, instance: InstanceT, state: StateT) -> Array:
+        """Say which share of the task is done: float64 (B,), from 0 to 1.
+
+        It never falls, and grows on the way, such as the share of the customers served. An illegal end
+        costs less the more was achieved: that is what algorithms without masks learn from.
+        """
+
+    @abstractmethod
     def objective(self, instance: InstanceT, actions: Array) -> Array:
         """Check complete tours and compute their cost, independently of `step`.
 

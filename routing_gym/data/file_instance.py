@@ -11,7 +11,8 @@ import numpy as np
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.data.metrics import BLOCK_ROWS, FloatArray, IntArray
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.problems.op import LENGTH_MARGIN, OPInstance
+from routing_gym.problems.checks import TOLERANCE
+from routing_gym.problems.op import OPInstance
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ def orienteering_instance(coords: Array, distances: Array, scores: IntArray, lim
     do not.
     """
     slack = max(0.5, 3 * 2.0**-24 * (limit + 1))
-    max_length = (limit + 1 - slack) / scale + LENGTH_MARGIN
+    max_length = max(0.0, (limit + 1 - slack) / scale - TOLERANCE / 2)
     prize = scores.astype(np.float32)
     prize[0] = 0
     return OPInstance(coords, prize[None], np.full(1, max_length, dtype=np.float32), distances)

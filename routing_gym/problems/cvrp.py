@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, batch_size, gather, scatter, to_numpy
+from routing_gym.arrays import Array, as_share, batch_size, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems.checks import (
     IntArray,
@@ -33,15 +33,15 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import (
-    MAX_FLOAT,
     leg_length,
-    longest_leg,
     node_spaces,
+    reach,
     uniform_coords,
     with_depot,
 )
 
 MAX_DEMAND = 9  # of generated instances
+MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, leaves int64
 StateT = TypeVar("StateT")
 
 
@@ -111,8 +111,8 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
 
     def validate(self, instance: CVRPInstance) -> None:
         check_nodes(instance, self.num_actions)
-        check_field(instance, "capacity", (), np.int64, 1, MAX_FLOAT)
-        check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_FLOAT)
+        check_field(instance, "capacity", (), np.int64, 1, MAX_CAPACITY, "choose a larger unit")
+        check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_CAPACITY, "choose a larger unit")
         check_batch(instance)
         check_depot_values(instance, "demand")
         customers = instance.demand[:, 1:]
@@ -136,8 +136,12 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
             }
         )
 
-    def cost_bound(self, instance: CVRPInstance) -> Array:
-        return longest_leg(instance) * self.horizon
+    def dearest_visits(self, instance: CVRPInstance, extra: Array) -> Array:
+        """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float64 (B,)."""
+        xp = array_namespace(instance.demand)
+        away = reach(instance, centre=0)
+        trips = 2 * (away[:, 1:] + away[:, :1])
+        return xp.sum(trips, axis=1) + extra * xp.max(trips, axis=1)
 
 
 def share(amount: Array, capacity: Array) -> Array:
@@ -204,6 +208,13 @@ class CVRP(VehicleRouting[CVRPState]):
     def observe_dynamic(self, instance: CVRPInstance, state: CVRPState) -> dict[str, Array]:
         free = share(instance.capacity - state.load, instance.capacity)
         return {"current_node": state.node, "free_capacity": free[:, None]}
+
+    def cost_bound(self, instance: CVRPInstance) -> Array:
+        """A trip to each customer alone, by the triangle inequality."""
+        return self.dearest_visits(instance, array_namespace(instance.capacity).zeros_like(instance.capacity))
+
+    def progress(self, instance: CVRPInstance, state: CVRPState) -> Array:
+        return as_share(state.num_served, self.num_nodes)
 
     def objective(self, instance: CVRPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)

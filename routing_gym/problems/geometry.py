@@ -12,7 +12,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, euclidean, gather
+from routing_gym.arrays import Array, any_array, euclidean, gather
 
 MAX_FLOAT = float(np.finfo(np.float32).max)  # "unbounded" in spaces: Gymnasium's checker warns of infinity
 
@@ -40,11 +40,26 @@ def lengths_from(instance: Any, origin: Array) -> Array:
     return euclidean(gather(instance.coords, origin)[:, None, :], instance.coords)
 
 
-def longest_leg(instance: Any) -> Array:
-    """Bound every leg from above: the diagonal of the unit square, or the largest given distance."""
+def reach(instance: Any, centre: int | None = None) -> Array:
+    """Bound the legs: the one from i to j is at most as long as what i and j reach, together.
+
+    By the triangle inequality, each node's distance from any one point will do. Given distances need not
+    keep it: half of the longest leg from or to the node.
+
+    Args:
+        instance: B instances.
+        centre: The node to use as that point; None takes the middle of all nodes.
+
+    Returns:
+        float64 (B, A).
+    """
+    xp = array_namespace(any_array(instance))
     if instance.distances is not None:
-        return array_namespace(instance.distances).max(instance.distances, axis=(1, 2))
-    return array_namespace(instance.coords).full_like(instance.coords[:, 0, 0], 2**0.5)
+        longest = xp.maximum(xp.max(instance.distances, axis=1), xp.max(instance.distances, axis=2))
+        return xp.astype(longest, xp.float64) / 2
+    coords = xp.astype(instance.coords, xp.float64)
+    point = xp.mean(coords, axis=1) if centre is None else coords[:, centre]
+    return euclidean(coords, point[:, None, :])
 
 
 def match_distances(batches: Sequence[Any]) -> list[Any]:

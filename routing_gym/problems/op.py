@@ -42,7 +42,6 @@ from routing_gym.problems.geometry import (
 )
 
 PrizeKind = Literal["constant", "uniform", "distance"]
-LENGTH_MARGIN = 1e-6  # kept below the maximum length, so that rounding cannot make a legal tour too long
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,16 @@ class OPState:
     length: Array  # float64 (B,), travelled so far
     returned: Array  # bool (B,), back at the depot: done
     visited: Array  # bool (B, A), depot column always False
-    to_depot: Array  # float32 (B, A), constant; kept so that a mask costs one row of distances, not two
+    to_depot: Array  # float64 (B, A), constant; kept so that a mask costs one row of distances, not two
+
+
+def length_limit(instance: OPInstance) -> Array:
+    """How long a tour may be, for masks and solvers, which add float32 legs in float64: float64 (B,).
+
+    `objective` allows half the tolerance more: torch and NumPy round some legs differently.
+    """
+    xp = array_namespace(instance.max_length)
+    return xp.astype(instance.max_length, xp.float64) + TOLERANCE / 2
 
 
 def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
@@ -149,24 +157,25 @@ class OP(Problem[OPInstance, OPState]):
     def initial(self, instance: OPInstance) -> OPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
         depot = xp.zeros(num_rows, dtype=xp.int64, device=where)
+        back = lengths_from(instance, depot) if instance.distances is None else instance.distances[:, :, 0]
         return OPState(
             node=depot,
             length=xp.zeros(num_rows, dtype=xp.float64, device=where),
             returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.prize.shape, dtype=xp.bool, device=where),
-            to_depot=lengths_from(instance, depot) if instance.distances is None else instance.distances[:, :, 0],
+            to_depot=xp.astype(back, xp.float64),
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
         """Mark nodes from which the vehicle can still return in time, and the depot.
 
-        A customer is legal if unvisited and length so far + leg + way back <= max length - 1e-6.
+        A customer is legal if unvisited and length so far + leg + way back <= max length + 5e-7.
 
         Returns:
             bool (B, A). The depot is always True.
         """
         xp = array_namespace(state.node)
-        budget = xp.astype(instance.max_length, xp.float64) - state.length - LENGTH_MARGIN
+        budget = length_limit(instance) - state.length
         reachable = lengths_from(instance, state.node) + state.to_depot <= budget[:, None]
         legal = reachable & ~state.visited & ~state.returned[:, None]
         return scatter(legal, xp.zeros_like(state.node), xp.ones_like(state.returned))
@@ -210,13 +219,21 @@ class OP(Problem[OPInstance, OPState]):
     def cost_bound(self, instance: OPInstance) -> Array:
         return array_namespace(instance.max_length).zeros_like(instance.max_length)
 
+    def progress(self, instance: OPInstance, state: OPState) -> Array:
+        """Return the share of all prizes that is collected; 1 where there is none to collect."""
+        xp = array_namespace(instance.prize)
+        prize = xp.astype(instance.prize, xp.float64)
+        left = xp.sum(xp.where(state.visited, xp.zeros_like(prize), prize), axis=1)
+        total = xp.sum(prize, axis=1)
+        return 1.0 - left / xp.where(total > 0, total, xp.ones_like(total))
+
     def objective(self, instance: OPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_single_trip(tours)
         check_each_once(tours, self.num_actions, depot=True)
         length, max_length = tour_length(instance, tours, closed_at_depot=True), to_numpy(instance.max_length)
-        too_long = length > max_length + TOLERANCE
+        too_long = length > to_numpy(length_limit(instance)) + TOLERANCE / 2
         if too_long.any():
             row = int(np.argmax(too_long))
             raise InfeasibleTour(

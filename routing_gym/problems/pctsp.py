@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, batch_size, device_of, gather, scatter, to_numpy
+from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -37,14 +37,15 @@ from routing_gym.problems.geometry import (
     MAX_FLOAT,
     expected_length,
     leg_length,
-    longest_leg,
     node_spaces,
+    reach,
     uniform_coords,
     with_depot,
 )
 
 MIN_PRIZE = 1.0
-ENOUGH_PRIZE = MIN_PRIZE - 1e-6  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
+MAX_PENALTY = 1e9  # beyond it, what is left of the sum when one is taken off is rounding errors
+ENOUGH_PRIZE = MIN_PRIZE - TOLERANCE  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     def validate(self, instance: PCTSPInstance) -> None:
         check_nodes(instance, self.num_actions)
         check_field(instance, "expected_prize", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
-        check_field(instance, "penalty", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
+        check_field(instance, "penalty", (self.num_actions,), np.float32, 0.0, MAX_PENALTY)
         check_batch(instance)
         check_depot_values(instance, "expected_prize", "penalty")
 
@@ -193,8 +194,13 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         )
 
     def cost_bound(self, instance: PCTSPInstance) -> Array:
+        """As the TSP, but for a customer either two legs or the penalty, whichever is more."""
         xp = array_namespace(instance.penalty)
-        return longest_leg(instance) * self.num_actions + xp.sum(instance.penalty, axis=1)
+        legs = 2 * reach(instance)
+        return xp.sum(xp.maximum(legs, xp.astype(instance.penalty, xp.float64)), axis=1)
+
+    def progress(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
+        return as_share(state.num_visited, self.num_nodes)
 
     def objective(self, instance: PCTSPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
@@ -202,7 +208,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         check_single_trip(tours)
         visited = check_each_once(tours, self.num_actions, depot=True)[:, 1:]
         prize = (to_numpy(self.collectable(instance)).astype(np.float64)[:, 1:] * visited).sum(axis=1)
-        too_little = (prize < MIN_PRIZE - TOLERANCE) & ~visited.all(axis=1)
+        too_little = (prize < ENOUGH_PRIZE) & ~visited.all(axis=1)
         if too_little.any():
             row = int(np.argmax(too_little))
             raise InfeasibleTour(

@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, batch_size, gather, scatter, to_numpy
+from routing_gym.arrays import Array, as_share, batch_size, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import IntArray, as_tours, check_returns, like, tour_length
 from routing_gym.problems.cvrp import CVRPInstance, VehicleRouting, share
@@ -101,6 +101,14 @@ class SDVRP(VehicleRouting[SDVRPState]):
     def observation_space(self) -> spaces.Dict:
         remaining = spaces.Box(0.0, 1.0, (self.num_actions,), np.float32)
         return spaces.Dict({**super().observation_space().spaces, "remaining_demand": remaining})
+
+    def cost_bound(self, instance: CVRPInstance) -> Array:
+        """As CVRP, and a trip for each visit that empties the vehicle: total demand / capacity of them at most."""
+        total = array_namespace(instance.demand).sum(instance.demand, axis=1)
+        return self.dearest_visits(instance, total // instance.capacity)
+
+    def progress(self, instance: CVRPInstance, state: SDVRPState) -> Array:
+        return 1.0 - as_share(state.undelivered, array_namespace(instance.demand).sum(instance.demand, axis=1))
 
     def objective(self, instance: CVRPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, batch_size, device_of, scatter
+from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, scatter
 from routing_gym.problem import Problem
 from routing_gym.problems.checks import (
     as_tours,
@@ -27,7 +27,7 @@ from routing_gym.problems.checks import (
     like,
     tour_length,
 )
-from routing_gym.problems.geometry import leg_length, longest_leg, node_spaces, uniform_coords
+from routing_gym.problems.geometry import leg_length, node_spaces, reach, uniform_coords
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,12 @@ class TSP(Problem[TSPInstance, TSPState]):
         return spaces.Dict({**node_spaces(self.num_actions), "first_node": spaces.Discrete(self.num_actions)})
 
     def cost_bound(self, instance: TSPInstance) -> Array:
-        return longest_leg(instance) * self.num_nodes
+        """Two legs at each city, none longer than what both ends reach from the middle of them all."""
+        legs = 2 * reach(instance)
+        return array_namespace(legs).sum(legs, axis=1)
+
+    def progress(self, instance: TSPInstance, state: TSPState) -> Array:
+        return as_share(state.num_visited, self.num_nodes)
 
     def objective(self, instance: TSPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.op import LENGTH_MARGIN
+from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix
 
@@ -52,14 +52,14 @@ class HeldKarp(BatchSolver):
             return joined(paths, distances, best_partition(length, set_sums(instance.demand), instance.capacity))
         if problem.name == "OP":
             value = set_sums(instance.prize)
-            allowed = length <= instance.max_length.astype(np.float64)[:, None] - LENGTH_MARGIN
+            allowed = length <= length_limit(instance)[:, None]
             allowed[:, 0] = True
             best = np.argmax(np.where(allowed, value, -1.0), axis=1)
         else:
-            paid = set_sums(instance.penalty)
+            unpaid = set_sums(instance.penalty)[:, ::-1]  # of all who are not in the set
             allowed = set_sums(instance.expected_prize) >= ENOUGH_PRIZE
             allowed[:, -1] = True
-            best = np.argmin(np.where(allowed, length + paid[:, -1:] - paid, np.inf), axis=1)
+            best = np.argmin(np.where(allowed, length + unpaid, np.inf), axis=1)
         return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.op import LENGTH_MARGIN
+from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
 from routing_gym.solvers.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
@@ -26,6 +26,7 @@ from routing_gym.solvers.milp_program import Program
 
 TOLERANCE = 1e-6  # of HiGHS on constraints
 PRIZE_UNIT = 100  # prizes in hundredths, as all of the paper's are, make the objective an integer
+LARGEST = 2.0**10  # of a program's lengths and prizes: HiGHS's tolerances, 1e-6 whatever the numbers, are then small
 FIRST_WINDOW = 0.02  # reduced cost, relative to the bound, up to which edges are tried first
 
 
@@ -71,6 +72,8 @@ def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tupl
         The program; sets of nodes that no tour visits all of (OP); and the smallest difference between two
         costs, 0 where there is none.
     """
+    unit = scale(distances)  # the program's lengths are multiples of it
+    distances = distances * unit
     program = Program.of_tours(distances)
     nodes = np.arange(program.num_nodes)
     if problem.name == "TSP":
@@ -79,23 +82,37 @@ def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tupl
         program.cost[program.edges] = program.lengths
         return program, [], 0.0
     if problem.name == "OP":
-        prize = instance.prize[0].astype(np.float64) * PRIZE_UNIT
-        rounded = np.rint(prize)
-        is_integer = bool(np.allclose(prize, rounded, rtol=0, atol=1e-3))
-        program.cost[nodes] = -(rounded if is_integer else prize)
-        limit = float(instance.max_length[0]) - LENGTH_MARGIN
+        prize = instance.prize[0].astype(np.float64)
+        rounded = np.rint(prize * PRIZE_UNIT)
+        # Hundredths, or as near to them as float32 can be: what is not must not be taken for it.
+        is_integer = (
+            bool((instance.prize[0] == (rounded / PRIZE_UNIT).astype(np.float32)).all()) and rounded.max() < 1e6
+        )
+        program.cost[nodes] = -(rounded if is_integer else prize * scale(prize))
+        limit = float(length_limit(instance)[0]) * unit
         program.add_limit(program.edges, program.lengths, -np.inf, limit)
         return program, conflicting_sets(program, distances, limit), float(is_integer)
     assert hasattr(problem, "collectable")
     prize = problem.collectable(instance)[0].astype(np.float64)
     program.cost[program.edges] = program.lengths
-    program.cost[nodes] = -instance.penalty[0].astype(np.float64)
+    penalty = instance.penalty[0].astype(np.float64) * unit
+    # To take in one more customer costs two legs at most: whose penalty is more is visited, and need not be priced.
+    # Beside a penalty of 10^13, HiGHS would see no length at all.
+    always = penalty > 2 * distances.max()
+    program.cost[nodes] = np.where(always, 0.0, -penalty)
+    program.low[nodes] = always
     program.low[0] = 1.0
     if prize.sum() < ENOUGH_PRIZE:
         program.low[nodes] = 1.0
     else:
         program.add_limit(nodes, prize, ENOUGH_PRIZE, np.inf)
     return program, [], 0.0
+
+
+def scale(values: FloatArray) -> float:
+    """Return the power of two, so that nothing is rounded, that brings the largest value up, or down, to `LARGEST`."""
+    largest = float(values.max())
+    return float(2.0 ** np.floor(np.log2(LARGEST / largest))) if largest > 0 else 1.0
 
 
 def relax(program: Program, conflicts: list[IntArray], deadline: float) -> tuple[float, FloatArray]:

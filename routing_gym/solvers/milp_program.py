@@ -11,7 +11,7 @@ import numpy as np
 from routing_gym.optional import require
 from routing_gym.solvers.base import FloatArray, IntArray, TimedOut
 
-ROUNDING = 1e-12  # of sums in float64
+ROUNDING = 1e-12  # of sums in float64, relative
 
 
 @dataclass
@@ -69,10 +69,10 @@ class Program:
             chosen = values[columns]
             total = float(weights @ chosen)
             used = chosen > 0
-            if total > high + ROUNDING:  # as does all that uses as much
+            if total > high + ROUNDING * max(1.0, abs(high)):  # as does all that uses as much
                 self.add(columns[used], 1.0, -np.inf, float(chosen.sum()) - 1)
                 return False
-            if total < low - ROUNDING:  # as does all that uses nothing else
+            if total < low - ROUNDING * max(1.0, abs(low)):  # as does all that uses nothing else
                 self.add(columns[~used], 1.0, 1.0, np.inf)
                 return False
         return True

@@ -9,7 +9,7 @@ import numpy as np
 
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.op import LENGTH_MARGIN
+from routing_gym.problems.op import length_limit
 from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
@@ -42,7 +42,7 @@ class PyVRP(RowSolver):
             legs = np.ceil(distances).astype(np.int64)
             prize = np.rint(instance.prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
             clients = [pyvrp.Client(node, prize=prize[node], required=False) for node in customers]
-            limit = int((float(instance.max_length[0]) - LENGTH_MARGIN) * DISTANCE_SCALE)
+            limit = int(float(length_limit(instance)[0]) * DISTANCE_SCALE)
             vehicle = pyvrp.VehicleType(max_distance=max(0, limit))
         else:
             legs = np.rint(distances).astype(np.int64)

@@ -39,6 +39,8 @@ def check_problem(
     - Every episode ends within `horizon` steps and costs no more than `cost_bound`.
     - The step costs add up to `objective`, which is written independently, and refuses incomplete tours.
     - Observations are within `observation_space`; rewards of `RoutingEnv` are minus the costs.
+    - `progress` is from 0 to 1, never falls, and grows; so do the returns of episodes that an illegal action
+      ends, which are below that of every legal tour.
     - No method changes its arguments; rows do not depend on each other and may be at different steps.
     - NumPy and torch agree: on costs and observations within 1e-5, and on masks exactly, except where a
       change of 1e-5 in a number of the instance or the state would change the mask anyway.
@@ -61,8 +63,10 @@ def check_problem(
     instance = check_generate(problem, batch_size, seed)
     episodes = play(problem, instance, np.random.default_rng(seed))
     check_objective(problem, instance, episodes)
+    check_progress(problem, instance, episodes)
     check_rows_are_independent(problem, instance, episodes)
     check_rewards(problem, seed)
+    check_illegal_ends(problem, seed)
     if small is None:
         small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, 3 if problem.has_depot else 4))  # type: ignore[type-var]
     tiny = small.generate(np.random.default_rng(seed), 2)
@@ -245,6 +249,43 @@ def check_rewards(problem: AnyProblem, seed: int) -> None:
         expect(not early, problem, "sparse rewards", f"not 0 before the end, at steps {early}")
 
 
+def check_progress(problem: AnyProblem, instance: Any, played: Played) -> None:
+    """Check that `progress` is a share that never falls, and grows in some row."""
+    shares = [call(problem, "progress", instance, state) for state in played.states]
+    for step, share in enumerate(shares):
+        where = f"progress, step {step}"
+        expected = (len(played.lengths),)
+        found = f"{share.dtype} {share.shape}, expected float64 {expected}"
+        expect(share.dtype == np.float64 and share.shape == expected, problem, where, found)
+        bad = ~((share >= 0) & (share <= 1))
+        expect(not bad.any(), problem, where, f"row {np.argmax(bad)} is at {share[np.argmax(bad)]}, outside [0, 1]")
+        falls = share < shares[max(0, step - 1)]
+        expect(not falls.any(), problem, where, f"row {np.argmax(falls)} has less than before")
+    grows = (shares[-1] > shares[0]).any()
+    expect(grows, problem, "progress", "no episode makes any, so nothing can be learnt from illegal ends")
+
+
+def check_illegal_ends(problem: AnyProblem, seed: int) -> None:
+    """End one episode illegally after each of its steps: returns below any legal one's, and not falling."""
+    for reward in ("dense", "sparse"):
+        env = RoutingEnv(problem, reward=reward)
+        env.reset(seed=seed)
+        floor = -float(problem.cost_bound(env.instance)[0])
+        rng, terminated, paid, last = np.random.default_rng(seed), False, 0.0, -np.inf
+        while not terminated:
+            mask = env.action_masks()
+            if not mask.all():
+                before = env.get_state()
+                ended = paid + float(env.step(int(np.argmin(mask)))[1])
+                env.set_state(before)
+                told = f"ends with the return {ended} after {len(env.tour)} steps"
+                expect(ended < floor, problem, f"illegal action, {reward}", f"{told}, a legal tour's may be {floor}")
+                expect(ended >= last - TOLERANCE, problem, f"illegal action, {reward}", f"{told}, earlier with {last}")
+                last = ended
+            value, terminated = env.step(rng.choice(np.flatnonzero(mask)))[1:3]
+            paid += float(value)
+
+
 def check_backends_agree(problem: AnyProblem, instance: Any, played: Played, device: str | None) -> None:
     """Replay the episodes with torch and compare masks, costs, ends, observations and objectives."""
     move = converter("torch", device)
@@ -263,6 +304,8 @@ def check_backends_agree(problem: AnyProblem, instance: Any, played: Played, dev
         expect(not disputed.any(), problem, f"action_mask, {where}", places)
         same = np.array_equal(to_numpy(problem.done(moved, state)), played.done[step])
         expect(same, problem, f"done, {where}", "torch and NumPy disagree")
+        apart = difference(problem.progress(moved, state), problem.progress(instance, expected_state), TOLERANCE)
+        expect(apart is None, problem, f"progress, {where}", f"torch and NumPy differ: {apart}")
         seen = problem.observe_dynamic(moved, state), problem.observe_dynamic(instance, expected_state)
         apart = difference(seen[0], seen[1], TOLERANCE)
         expect(apart is None, problem, f"observe_dynamic, {where}", f"torch and NumPy differ: {apart}")

@@ -202,6 +202,18 @@ class BoundTooLow(TSP):
 
 
 @dataclass(frozen=True)
+class NoProgress(TSP):
+    def progress(self, instance, state):
+        return 0.0 * super().progress(instance, state)
+
+
+@dataclass(frozen=True)
+class ProgressFalls(CVRP):
+    def progress(self, instance, state):
+        return 1.0 - super().progress(instance, state)
+
+
+@dataclass(frozen=True)
 class LengthNotObserved(TSP):
     length_observations: ClassVar[tuple[str, ...]] = ("remaining_length",)
 
@@ -243,7 +255,9 @@ class TorchRoundsDifferently(OP):
         (DepotNeedsToBePassedAtOnce(10), "the best legal sequence .* costs .*, but .* costs"),
         (ObservationOutsideItsSpace(10), "observe, step [0-9]+: row [0-9]+: remaining_length = .* is outside Box"),
         (HorizonTooShort(10), "horizon: row [0-9]+ is not done after `horizon` = 10 steps"),
-        (BoundTooLow(10), "cost_bound: row 0: tour .* costs .*, above the bound 1.414"),
+        (BoundTooLow(10), "cost_bound: row 0: tour .* costs .*, above the bound [01][.]"),
+        (NoProgress(10), "progress: no episode makes any, so nothing can be learnt from illegal ends"),
+        (ProgressFalls(10), "progress, step 1: row 0 has less than before"),
         (LengthNotObserved(10), r"length_observations: \['remaining_length'\] are not in observation_space"),
         (FinishedRowsPay(10), "step [0-9]+: row [0-9]+ was done, yet paid"),
         (ObjectiveAcceptsAnything(10), "objective: row 0: accepted .* without its last action"),

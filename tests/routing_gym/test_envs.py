@@ -15,10 +15,13 @@ import routing_gym
 from routing_gym import (
     CVRP,
     OP,
+    PCTSP,
+    SDVRP,
     TSP,
     CVRPInstance,
     InvalidInstance,
     OPInstance,
+    PCTSPInstance,
     RoutingEnv,
     RoutingVectorEnv,
     TSPInstance,
@@ -29,6 +32,11 @@ from routing_gym.problems import PROBLEMS
 SQUARE = TSPInstance(np.array([[[0, 0], [1, 0], [1, 1], [0, 1]]], dtype=np.float32))
 PAIR = CVRPInstance(  # customers at 0.5 to the right and to the top, too heavy for one trip
     np.array([[[0, 0], [0.5, 0], [0, 0.5]]], dtype=np.float32), np.array([[0, 3, 3]]), np.array([5])
+)
+PRIZES = PCTSPInstance(
+    np.array([[[0, 0], [0.5, 0], [0, 0.5]]], dtype=np.float32),
+    np.array([[0, 0.5, 0.5]], dtype=np.float32),
+    np.array([[0, 0.25, 0.25]], dtype=np.float32),
 )
 LINE = OPInstance(  # customers at 0.25 and 0.75 to the right
     np.array([[[0, 0], [0.25, 0], [0.75, 0]]], dtype=np.float32),
@@ -179,14 +187,21 @@ def test_three_ways_to_read_the_mask():
 @pytest.mark.parametrize(
     ("problem", "instance", "actions", "episode_return"),
     [
-        (TSP(4), SQUARE, [0, 1, 0], -(1 + 4 * 2**0.5)),  # four legs of at most sqrt(2)
-        (CVRP(2), PAIR, [1, 2], -(1 + 4 * 2**0.5)),  # at most four legs
-        (CVRP(2), PAIR, [0], -(1 + 4 * 2**0.5)),
-        (OP(2), LINE, [1, 1], -1),  # a legal tour costs 0 at most
+        # Twice the way from the middle to each city, 4 x 0.5 sqrt(2); 2, then 1 of 4 cities left.
+        (TSP(4), SQUARE, [0, 1, 0], -(1 + 4 * 2**0.5) * (1 + 2 / 4)),
+        (TSP(4), SQUARE, [0, 1, 2, 0], -(1 + 4 * 2**0.5) * (1 + 1 / 4)),
+        # To both customers and back, 1 + 1; all, one and none of them left.
+        (CVRP(2), PAIR, [0], -(1 + 2) * 2),
+        (CVRP(2), PAIR, [1, 2], -(1 + 2) * (1 + 1 / 2)),
+        (CVRP(2), PAIR, [1, 0, 2, 1], -(1 + 2)),
+        (SDVRP(2), PAIR, [1, 2, 2], -(1 + 3) * (1 + 1 / 6)),  # one trip more; 3 + 2 of 3 + 3 delivered
+        # The middle is (1/6, 1/6): sqrt(2)/6 from the depot, sqrt(5)/6 from the customers, twice more than 0.25.
+        (PCTSP(2), PRIZES, [1, 1], -(1 + 2 * (2**0.5 + 2 * 5**0.5) / 6) * (1 + 1 / 2)),
+        (OP(2), LINE, [1, 1], -(1 + 1 / 1.5)),  # a legal tour costs 0 at most; a prize of 1 of 1.5 left
     ],
 )
 def test_illegal_actions_end_the_episode(problem, instance, actions, episode_return, reward):
-    """The return is -(1 + an upper bound on any legal cost), and the state stays."""
+    """The return is -(1 + an upper bound on any legal cost) (1 + the share that was left), and the state stays."""
     env = RoutingEnv(problem, reward=reward)
     observation, info = env.reset(options={"instance": instance})
     total = 0.0

@@ -30,6 +30,7 @@ from routing_gym.arrays import concatenate, normalise, select, to_backend, to_nu
 from routing_gym.data import load_npz, save_npz
 from routing_gym.problems.cvrp import default_capacity
 from routing_gym.problems.geometry import expected_length, symmetry
+from routing_gym.solvers import HeldKarp
 from routing_gym.testing.exhaustive import legal_sequences
 
 
@@ -63,6 +64,26 @@ def play(problem, instance, actions):
         costs.append(float(cost[0]))
     masks.append(to_numpy(problem.action_mask(instance, state))[0].astype(int).tolist())
     return costs, masks, bool(problem.done(instance, state)[0])
+
+
+def test_numbers_that_float32_cannot_hold_are_refused():
+    """1e300 became infinite; what is infinite already is for `validate` to refuse."""
+    coords = np.zeros((1, 3, 2))
+    with pytest.raises(ValueError, match="^1e\\+300 is too large for float32, at most 3.4e38; choose a larger unit"):
+        normalise(TSPInstance(coords, distances=np.array([[[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]])))
+    assert np.isinf(normalise(TSPInstance(np.full((1, 3, 2), np.inf))).coords).all()
+
+
+@pytest.mark.parametrize("problem", [CVRP(4), SDVRP(4)], ids=str)
+def test_demands_whose_sum_leaves_int64_are_refused(problem):
+    """4 x 2^61 = 2^63 is one more than int64 holds."""
+    demand = np.full((1, 5), 2**61)
+    demand[:, 0] = 0
+    instance = problem.instance_type(np.zeros((1, 5, 2), dtype=np.float32), demand, np.array([2**62]))
+    with pytest.raises(
+        InvalidInstance, match=r"capacity: row 0 is .*, expected in \[1, 1.09951e\+12\]; choose a larger"
+    ):
+        problem.validate(instance)
 
 
 # --- TSP
@@ -232,16 +253,57 @@ LINE = {"coords": [[0, 0], [0.25, 0], [0.75, 0]], "prize": [0, 0.5, 1.0]}
     ("max_length", "mask"),
     [
         (0.4, [1, 0, 0]),  # too short to reach anyone: the tour stays at the depot
-        (0.5, [1, 0, 0]),  # 0.25 + 0.25 = 0.5 is not below 0.5 by 1e-6
-        (0.500002, [1, 1, 0]),
-        (1.5, [1, 1, 0]),
-        (1.500002, [1, 1, 1]),
+        (0.499998, [1, 0, 0]),  # 0.25 + 0.25 is more, by more than 1e-6
+        (0.5, [1, 1, 0]),
+        (1.499998, [1, 1, 0]),
+        (1.5, [1, 1, 1]),
     ],
 )
 def test_op_leaves_out_those_from_whom_the_way_back_is_too_far(backend, max_length, mask):
     instance = batch(backend, OPInstance, max_length=max_length, **LINE)
     _, masks, _ = play(OP(2), instance, [0])
     assert masks == [mask, [1, 0, 0]]
+
+
+@pytest.mark.parametrize(("over", "legal"), [(0.5e-6, True), (2e-6, False), (8e-6, False)])
+def test_op_has_one_limit_in_mask_objective_and_solvers(backend, over, legal):
+    """Out to 0.75 and back is 1.5. In the mask the limit was 1e-6 less, in `objective` 1e-5 more than the maximum."""
+    exact = LINE | {"max_length": 1.5 - over}
+    instance, problem, tour = batch(backend, OPInstance, **exact), OP(2), tours(backend, [2, 0])
+    assert bool(problem.action_mask(instance, problem.initial(instance))[0, 2]) == legal
+    assert HeldKarp().solve(problem, instance).cost.tolist() == [-1.5 if legal else -0.5]
+    if legal:
+        assert problem.objective(instance, tour).item() == -1.0
+    else:
+        with pytest.raises(InfeasibleTour, match="length 1.5 exceeds the maximum"):
+            problem.objective(instance, tour)
+
+
+@pytest.mark.parametrize(("prize", "legal"), [(0.9999995, True), (0.999992, False)])
+def test_pctsp_has_one_least_prize_in_mask_objective_and_solvers(backend, prize, legal):
+    """Customer 1 alone is almost enough. `objective` took 0.999992, which the mask forbids."""
+    nodes = {"coords": [[0, 0], [0.25, 0], [0.75, 0]], "penalty": [0.0, 0.0, 0.0]}
+    instance = batch(backend, PCTSPInstance, expected_prize=[0.0, prize, 0.5], **nodes)
+    problem, tour = PCTSP(2), tours(backend, [1, 0])
+    _, masks, _ = play(problem, instance, [1])
+    assert masks[1][0] == legal
+    assert HeldKarp().solve(problem, instance).cost.tolist() == [0.5 if legal else 1.5]
+    if legal:
+        assert problem.objective(instance, tour).item() == 0.5
+    else:
+        with pytest.raises(InfeasibleTour, match="prize 0.999992 is below 1"):
+            problem.objective(instance, tour)
+
+
+def test_pctsp_pays_small_penalties_beside_a_huge_one(backend):
+    """Customer 1 costs 10^9 to skip, so it is visited; 2 costs 0.25. Out and back is 0.5, together 0.75."""
+    nodes = {"coords": [[0, 0], [0.25, 0], [0.75, 0]], "expected_prize": [0.0, 1.0, 0.0]}
+    instance = batch(backend, PCTSPInstance, penalty=[0.0, 1e9, 0.25], **nodes)
+    assert play(PCTSP(2), instance, [1, 0])[0] == [0.25, 0.5]
+    assert PCTSP(2).objective(instance, tours(backend, [1, 0])).item() == 0.75
+    assert HeldKarp().solve(PCTSP(2), instance).cost.tolist() == [0.75]
+    with pytest.raises(InvalidInstance, match=r"penalty: .* expected in \[0, 1e\+09\]"):
+        PCTSP(2).validate(batch("numpy", PCTSPInstance, penalty=[0.0, 1e10, 0.25], **nodes))
 
 
 def test_op_collects_prizes(backend):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +20,6 @@ from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.data.file_instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
-from routing_gym.problems.op import LENGTH_MARGIN
 from routing_gym.solvers import (
     REFERENCES,
     SOLVERS,
@@ -198,7 +198,7 @@ def test_mip_where_nodes_coincide_and_limits_are_met_exactly(name):
     prize[:, 1:] = rng.integers(1, 5, (12, 6)) / 4
     penalty[:, 1:] = rng.random((12, 6)) / 5
     if name == "OP":
-        instance = OPInstance(coords, prize, (rng.integers(4, 12, 12) / 4 + LENGTH_MARGIN).astype(np.float32))
+        instance = OPInstance(coords, prize, (rng.integers(4, 12, 12) / 4).astype(np.float32))
     else:
         instance = PCTSPInstance(coords, prize, penalty)
     solution = ExactMIP().solve(make_problem(name, 6), instance, num_workers=0)
@@ -213,6 +213,50 @@ def test_mip_uses_a_limit_up_where_coordinates_are_large():
     instance = orienteering_instance(coords, scale_distances(distances, 1e6), np.array([0, 5, 7, 3]), 3_000_000, 1e6)
     solution = ExactMIP().solve(make_problem("OP", 3), instance, num_workers=0)
     assert solution.cost.tolist() == [-15.0]
+
+
+@pytest.mark.parametrize("name", ["TSP", "PCTSP"])
+def test_mip_is_exact_where_all_lengths_are_small(name):
+    """In a square of side 1e-6, tours differ by less than HiGHS's tolerance of 1e-6."""
+    pytest.importorskip("scipy")
+    problem, instance = draw(name, 10, 16)
+    instance = replace(instance, coords=instance.coords * np.float32(1e-6))
+    if name == "PCTSP":
+        instance = replace(instance, penalty=instance.penalty * np.float32(1e-6))
+    found, best = (solver.solve(problem, instance, num_workers=0) for solver in (ExactMIP(), HeldKarp()))
+    np.testing.assert_allclose(found.cost, best.cost, rtol=1e-9)
+
+
+@pytest.mark.parametrize("prizes", [(0.504, 0.500), (2e-6, 1e-6), (1.000005, 1.0), (5e7 + 4, 5e7)])
+def test_mip_takes_prizes_as_they_are(prizes):
+    """Of two customers at 0.5 only one can be visited; prizes were rounded to hundredths or lost in a tolerance."""
+    pytest.importorskip("scipy")
+    for order in (prizes, prizes[::-1]):
+        instance = OPInstance(
+            coords=np.array([[[0.5, 0.5], [0.5, 0.0], [0.5, 1.0]]], dtype=np.float32),
+            prize=np.array([[0.0, *order]], dtype=np.float32),
+            max_length=np.array([1.5], dtype=np.float32),
+        )
+        solution = ExactMIP().solve(make_problem("OP", 2), instance, num_workers=0)
+        assert solution.cost[0] == -float(np.float32(max(prizes)))
+
+
+def test_mip_stays_at_home_where_the_maximum_length_is_zero():
+    """Customer 1 lies at the depot and costs no way; the limit of 0 was taken for -1e-6, which no tour keeps."""
+    pytest.importorskip("scipy")
+    coords = np.array([[[0, 0], [0, 0], [1, 0]]], dtype=np.float32)
+    instance = OPInstance(coords, np.array([[0, 0.5, 1]], dtype=np.float32), np.zeros(1, dtype=np.float32))
+    solution = ExactMIP().solve(make_problem("OP", 2), instance, num_workers=0)
+    assert (solution.cost.tolist(), solution.status) == ([-0.5], ("optimal",))
+
+
+def test_mip_beside_a_huge_penalty():
+    """One customer may not be left out at any price; the others are as in Held and Karp's optimum."""
+    pytest.importorskip("scipy")
+    problem, instance = draw("PCTSP", 8, 6)
+    instance.penalty[:, 3] = 1e9
+    found, best = (solver.solve(problem, instance, num_workers=0) for solver in (ExactMIP(), HeldKarp()))
+    np.testing.assert_allclose(found.cost, best.cost, rtol=1e-9)
 
 
 def test_mip_is_not_lenient_as_highs_is():
@@ -301,6 +345,23 @@ def test_one_customer(solver, name):
     problem, instance = draw(name, 1, 2)
     solution = patient(solver).solve(problem, instance, num_workers=0)
     assert not solution.failed.any(), solution.status
+
+
+def test_the_page_says_who_solves_what():
+    """docs/solvers.md against the solvers' own attributes."""
+    page = (Path(__file__).parents[2] / "docs" / "solvers.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    assert [name.strip("`") for name, *_ in rows] == list(SOLVERS)
+    exact = [name for name, solver in SOLVERS.items() if solver.is_bound or solver in (HeldKarp, ExactMIP)]
+    for cells, (name, solver) in zip(rows, SOLVERS.items(), strict=True):
+        _, solves, quality, package, limit = cells
+        assert solves == ("every problem" if solver.problems is None else ", ".join(solver.problems))
+        assert quality.startswith("exact" if name in exact else "heuristic")
+        assert package == (
+            ", ".join(dict.fromkeys(one.split(".")[0].replace("_", "-") for one in solver.packages)) or "-"
+        )
+        assert limit == (f"{solver().time_limit:g} s" if issubclass(solver, RowSolver) else "-")
+        assert (f"`{name}`" in page[page.index("must be symmetric") :].split("- **")[0]) == solver.needs_symmetry
 
 
 def test_every_problem_has_a_reference():
@@ -667,6 +728,8 @@ def test_an_unsupported_problem_names_the_supported_ones():
 def test_settings_are_validated():
     with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 0"):
         FastTSP(time_limit=0)
+    with pytest.raises(ValueError, match="fast-tsp: time_limit must be at most 1,000,000 s, got 1e[+]300"):
+        FastTSP(time_limit=1e300)
     with pytest.raises(ValueError, match="time_limit must be positive and finite, got nan"):
         Hygese(time_limit=math.nan)
     with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 'long'"):
