@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 TRAINS := $(VENV)/.trains
 # Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
 INTEGRATIONS := .venv-integrations
-INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py $(wildcard tests/test_docs.py)
+INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py tests/routing_gym/test_game_pettingzoo.py $(wildcard tests/test_docs.py)
 
 .PHONY: help train test test-integrations lint wheel clean
 
@@ -59,7 +59,7 @@ $(TRAINS): pyproject.toml constraints.txt
 
 $(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
 	$(call new_environment,$(INTEGRATIONS))
-	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,rllib,tianshou]" hypothesis pytest
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,pettingzoo,rllib,tianshou]" hypothesis pytest
 	@touch $@
 
 define FRONT_DOOR
