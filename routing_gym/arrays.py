@@ -181,12 +181,20 @@ def normalise(instance: Batch) -> Batch:
 
     Lossless kinds only: floats to float32, integers to int64. Anything else is left for
     `Problem.validate` to refuse.
+
+    Raises:
+        ValueError: A number is too large for float32.
     """
 
     def cast(x: Array) -> npt.NDArray[Any]:
         values = to_numpy(x)
         if np.issubdtype(values.dtype, np.floating):
-            return values.astype(np.float32, copy=False)
+            with np.errstate(over="ignore"):
+                single = values.astype(np.float32, copy=False)
+            lost = np.isinf(single) & np.isfinite(values)
+            if lost.any():
+                raise ValueError(f"{values[lost][0]:g} is too large for float32, at most 3.4e38; choose a larger unit")
+            return single
         if np.issubdtype(values.dtype, np.integer):
             return values.astype(np.int64, copy=False)
         return values

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
-from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.error import InvalidAction
 
 from routing_gym import render
-from routing_gym.arrays import Array, converter, gather, map_arrays, select, to_numpy
+from routing_gym.arrays import Array, gather, map_arrays, select, to_numpy
+from routing_gym.lanes import LaneArrays, Lanes, write
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import match_distances
 
-Lanes = npt.NDArray[np.intp]
 Reward = Literal["dense", "sparse"]
 OnIllegal = Literal["terminate", "raise"]
 
@@ -31,6 +29,7 @@ class Snapshot:
     instance: Any  # B instances
     state: Any  # B states
     cost: Array  # float64 (B,), of the episode so far
+    bound: Array  # float64 (B,), no legal tour costs more
     finished: Array  # bool (B,)
     illegal: Array  # bool (B,), ended by an illegal action
     history: Array  # int64 (T, B), the latest actions of all lanes
@@ -38,7 +37,7 @@ class Snapshot:
     generators: tuple[dict[str, Any], ...]  # states of the B random generators
 
 
-class Episodes:
+class Episodes(LaneArrays):
     """B lanes, each of them in an episode of its own.
 
     Owns its arrays: what comes in is copied, and `instance` and `static` are overwritten row by row as
@@ -50,6 +49,7 @@ class Episodes:
         state: B states.
         mask: bool (B, A), the legal actions; call `refresh_mask` after `start`, `restart` and `step`.
         cost: float64 (B,), of the episode so far.
+        bound: float64 (B,), no legal tour costs more.
         finished: bool (B,), whether the episode has ended.
         illegal: bool (B,), whether an illegal action has ended it.
     """
@@ -59,6 +59,7 @@ class Episodes:
     state: Any
     mask: Array
     cost: Array
+    bound: Array
     finished: Array
     illegal: Array
 
@@ -74,39 +75,19 @@ class Episodes:
         for name, value, choices in (("reward", reward, Reward), ("on_illegal", on_illegal, OnIllegal)):
             if value not in get_args(choices):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}; got {value!r}")
+        super().__init__(shape, backend, device)
         self.problem = problem
-        self.shape = shape  # of the actions: () for the single environment, else (B,)
         self.sparse = reward == "sparse"
         self.raises = on_illegal == "raise"
-        self.backend = backend
-        self.device = device
-        self.copy = methodcaller("clone" if backend == "torch" else "copy")
-        self.started = False
-        self.connect()
-
-    def connect(self) -> None:
-        """Look up the backend: how to move an array to it, and its array-API namespace."""
-        self.move = converter(self.backend, self.device)
-        self.xp = array_namespace(self.move(np.zeros(0)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("move", "xp")}  # cannot be pickled
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.connect()
-
-    @property
-    def batch_size(self) -> int:
-        return self.shape[0] if self.shape else 1
 
     def start(self, instance: Any) -> None:
         """Begin an episode in every lane, on B instances of any backend."""
         self.instance = self.own(instance)
         self.state = self.problem.initial(self.instance)
         self.static = {key: self.copy(value) for key, value in self.problem.observe_static(self.instance).items()}
+        self.bound = self.as_float64(self.problem.cost_bound(self.instance))
+        self.cost = self.xp.zeros_like(self.bound)
         self.finished = self.problem.done(self.instance, self.state)  # all False
-        self.cost = self.as_float64(self.finished)  # all 0
         self.illegal = self.xp.zeros_like(self.finished)
         self.history: deque[Array] = deque()  # actions (B,) of the latest steps
         self.num_steps = 0  # taken since `start`, by all lanes together
@@ -116,7 +97,7 @@ class Episodes:
     def restart(self, lanes: Lanes, instance: Any) -> None:
         """Begin an episode in some lanes, on one instance for each of them; the other lanes go on.
 
-        What stays the same during an episode (instance, static observations) is our own and large: it is
+        What stays the same during an episode (instance, static observations, bound) is our own and large: it is
         overwritten in place, row by row. What a step replaces (state, cost, flags) is copied first: the fields
         of a state may be one array, or the instance's, and `observe` and `info` may have handed them out.
         """
@@ -124,6 +105,7 @@ class Episodes:
             return self.start(instance)
         index = self.move(lanes)
         fresh = self.own(instance)
+        write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
         # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
         self.instance, fresh = match_distances((self.instance, fresh))
         map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
@@ -200,9 +182,8 @@ class Episodes:
         tour, and the higher the more was achieved. Without that, an algorithm that knows no masks would have
         nothing to learn from until it happens to finish a tour.
         """
-        instance, state = select(self.instance, index), select(self.state, index)
-        left = 1.0 - self.problem.progress(instance, state)
-        return -(1.0 + self.as_float64(self.problem.cost_bound(instance))) * (1.0 + left)
+        left = 1.0 - self.problem.progress(select(self.instance, index), select(self.state, index))
+        return -(1.0 + self.bound[index]) * (1.0 + left)
 
     def as_actions(self, actions: Any, idle: Lanes) -> Array:
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
@@ -235,18 +216,6 @@ class Episodes:
         node = int(actions[lane])
         reason = self.problem.why_illegal(self.instance, self.state, lane, node)
         return InvalidAction(f"{self.place(lane)}node {node} is illegal: {reason}; choose one where action_mask is 1")
-
-    def place(self, lane: int) -> str:
-        return f"lane {lane}: " if self.shape else ""
-
-    def where(self, lanes: Array, first: Array, second: Array) -> Array:
-        """Pick the first array's rows in the lanes marked by bool (B,), else the second's."""
-        return self.xp.where(self.xp.reshape(lanes, (self.batch_size, *(1,) * (second.ndim - 1))), first, second)
-
-    def require_start(self, method: str) -> None:
-        """Raise ResetNeeded before the first reset."""
-        if not self.started:
-            raise ResetNeeded(f"call reset() before {method}()")
 
     def observe(self, copy: bool) -> dict[str, Array]:
         """Return the observations of all lanes; without `copy`, they may share memory with what is kept."""
@@ -303,10 +272,6 @@ class Episodes:
             return self.xp.stack(tuple(self.history))
         return self.move(np.zeros((0, self.batch_size), dtype=np.int64))
 
-    def own(self, batch: Any) -> Any:
-        """Copy a batch to the backend."""
-        return map_arrays(lambda x: self.copy(self.move(x)), batch)
-
     def as_float64(self, x: Array) -> Array:
         return self.xp.astype(x, self.xp.float64)
 
@@ -322,6 +287,7 @@ class Episodes:
             instance=self.own(self.instance),
             state=self.own(self.state),
             cost=self.copy(self.cost),
+            bound=self.copy(self.bound),
             finished=self.copy(self.finished),
             illegal=self.copy(self.illegal),
             history=self.history_array(),
@@ -345,7 +311,7 @@ class Episodes:
             )
         self.start(snapshot.instance)
         self.state = self.own(snapshot.state)
-        for name in ("cost", "finished", "illegal"):
+        for name in ("cost", "bound", "finished", "illegal"):
             setattr(self, name, self.copy(self.move(getattr(snapshot, name))))
         self.history.extend(self.copy(self.move(snapshot.history)))
         self.num_steps = len(self.history)
@@ -353,9 +319,3 @@ class Episodes:
         self.refresh_mask()
         for generator, state in zip(generators, snapshot.generators, strict=True):
             generator.bit_generator.state = state
-
-
-def write(target: Array, index: Array, rows: Array) -> Array:
-    """Overwrite some rows of an array in place, and return it."""
-    target[index] = rows
-    return target

@@ -73,14 +73,14 @@ class Document:
             )
         return int(text)
 
-    def parse_coordinate(self, text: str, line: int) -> float:
+    def parse_coordinate(self, text: str, line: int, most: float = MAX_COORDINATE) -> float:
         try:  # float() also takes digits of other scripts, and underscores
             value = float(text) if text.isascii() and "_" not in text and len(text) <= MAX_NUMBER_LENGTH else math.nan
         except ValueError:
             value = math.nan
-        if not abs(value) <= MAX_COORDINATE:
+        if not abs(value) <= most:
             raise InvalidFile(
-                self.path, line, f"coordinate: found {found(text)}, expected a number of at most {MAX_COORDINATE:g}"
+                self.path, line, f"coordinate: found {found(text)}, expected a number of at most {most:g}"
             )
         return value
 

@@ -16,6 +16,7 @@ IntArray = npt.NDArray[np.int64]
 
 GEO_PI = 3.141592  # TSPLIB's; the published optima were computed with it
 GEO_EARTH_RADIUS = 6378.388  # km
+GREATEST = {"GEO": (90.0, 360.0)}  # coordinates of metrics that have a bound: degrees of latitude and longitude
 BLOCK_ROWS = 128  # of the matrix computed at a time, so that temporaries stay small
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.problems import PROBLEMS, CVRPInstance, OPInstance, PCTSPInstance, SPCTSPInstance, TSPInstance
+from routing_gym.problems import CVRPInstance, OPInstance, PCTSPInstance, SPCTSPInstance, TSPInstance
 from routing_gym.problems.geometry import with_depot
 from routing_gym.problems.op import PrizeKind, distance_prize
 
@@ -21,6 +21,7 @@ Columns = dict[str, npt.NDArray[Any]]
 LENGTHS = {20: 2.0, 50: 3.0, 100: 4.0}  # OP: maximum length; PCTSP: the K of the penalties
 CAPACITIES = {20: 30.0, 50: 40.0, 100: 50.0}
 TEST_SEED = 1234
+NAMES = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")
 
 
 def paper_test_set(
@@ -52,8 +53,7 @@ def paper_columns(
     Returns:
         What `to_instance` takes, as float64, and "demand" as int64.
     """
-    if name not in PROBLEMS:
-        raise ValueError(f"unknown problem {name!r}; choose one of {', '.join(PROBLEMS)}")
+    check_name(name)
     if num_nodes not in LENGTHS:
         raise ValueError(f"the paper has no test set with num_nodes={num_nodes!r}; choose 20, 50 or 100")
     if prize not in get_args(PrizeKind):
@@ -81,6 +81,16 @@ def paper_columns(
     return columns
 
 
+def check_name(name: str) -> None:
+    """Refuse problems of others than the paper's authors.
+
+    Raises:
+        ValueError: With the paper's.
+    """
+    if name not in NAMES:
+        raise ValueError(f"the paper has no test set of {name!r}; choose one of {', '.join(NAMES)}")
+
+
 def to_instance(name: str, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
     """Make N instances from the original's columns.
 
@@ -90,6 +100,7 @@ def to_instance(name: str, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
             "capacity" (N,), whole numbers; OP "prize" (N, n) and "max_length" (N,); PCTSP and SPCTSP
             "penalty", "expected_prize" and "real_prize" (N, n), of which PCTSP leaves out the last.
     """
+    check_name(name)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which `validate` refuses
         values = {key: column.astype(np.float32) for key, column in columns.items()}
     if name == "TSP":

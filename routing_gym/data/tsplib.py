@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from routing_gym.data.document import Document, Grammar, Value, max_file_bytes, parse
+from routing_gym.data.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse
 from routing_gym.data.file_instance import (
     FileInstance,
     orienteering_instance,
@@ -20,7 +20,7 @@ from routing_gym.data.file_instance import (
     scale_distances,
     unit_scale,
 )
-from routing_gym.data.metrics import METRICS, FloatArray, IntArray, file_distances
+from routing_gym.data.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances
 from routing_gym.data.solutions import find_best_known
 from routing_gym.files import InvalidFile, UnsupportedFile, found, write_atomically
 from routing_gym.problem import AnyProblem
@@ -92,7 +92,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
     document = parse(path, max_file_bytes(max_nodes), GRAMMAR)
     kind, metric = check_kind(document), check_metric(document)
     dimension = check_dimension(document, max_nodes)
-    coords = read_coords(document, dimension)
+    coords = read_coords(document, dimension, metric)
     ids = np.arange(1, dimension + 1)
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, dimension)
@@ -177,13 +177,14 @@ def check_dimension(document: Document, max_nodes: int) -> int:
     return dimension
 
 
-def read_coords(document: Document, dimension: int) -> FloatArray:
+def read_coords(document: Document, dimension: int, metric: str) -> FloatArray:
     """Return the coordinates of nodes 1 to `dimension`: float64 (dimension, 2)."""
     rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
     if "DISPLAY_DATA_SECTION" in document.sections:  # for drawings; checked, so that no fault goes unseen
         for texts, line in document.rows_by_node("DISPLAY_DATA_SECTION", dimension, "x y"):
             [document.parse_coordinate(text, line) for text in texts]
-    coords = np.array([[document.parse_coordinate(text, line) for text in texts] for texts, line in rows])
+    most = GREATEST.get(metric, (MAX_COORDINATE, MAX_COORDINATE))
+    coords = np.array([[*map(document.parse_coordinate, texts, (line, line), most)] for texts, line in rows])
     extent = float((coords.max(axis=0) - coords.min(axis=0)).max())
     if 0 < extent < MIN_EXTENT:
         line = document.section("NODE_COORD_SECTION").line

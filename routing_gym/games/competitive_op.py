@@ -17,14 +17,15 @@ from gymnasium import spaces
 
 from routing_gym.arrays import Array, batch_size, device_of, euclidean
 from routing_gym.game import Game
-from routing_gym.games.rows import pad, pick_last, pick_rows, to_customers, tokens
+from routing_gym.games.rows import FAR, count, pad, pick_last, pick_rows, to_customers, tokens
 from routing_gym.games.scoring import score
 from routing_gym.problems.checks import check_batch, check_field, check_integer, check_positive, like
 
 Control = Literal["target", "velocity"]
 
-MARGIN = 1e-9  # in steps: rounding on the way may not make a vehicle late
+MARGIN = 1e-6  # in steps: customers 3 steps away are, but for the rounding of float32 coordinates
 TIE = 1e-12  # customers that are nearer to each other in distance than this are listed by number
+BOUND = 1.001  # of what is observed, where 1 is meant: with room for rounding
 FULL_PRIZE = 100  # prizes are integers, in hundredths
 SCALE = "scale both axes into the unit square by one factor"
 
@@ -45,7 +46,7 @@ class CompetitiveOPState:
     available: Array  # bool (B, n), not collected yet
     tick: Array  # int64 (B,)
     nearest: Array  # int64 (B, m, L), available customers, nearest first; L = min(num_listed, n)
-    distance: Array  # float64 (B, m, L), to them; inf where there are none
+    distance: Array  # float64 (B, m, L), to them; FAR where there are none
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
     ) -> CompetitiveOPState:
         """Complete a state with each agent's list of customers, from the distances (B, m, n) to all."""
         xp = array_namespace(position)
-        distance = xp.where(available[:, None, :], distance, xp.full_like(distance, math.inf))
+        distance = xp.where(available[:, None, :], distance, xp.full_like(distance, FAR))
         by_number = TIE * xp.astype(xp.arange(self.num_customers, device=device(position)), xp.float64)
         nearest = xp.argsort(distance + by_number, axis=-1, stable=False)[..., : self.num_listed]
         return CompetitiveOPState(position, move, available, tick, nearest, pick_last(distance, nearest))
@@ -193,40 +194,48 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         self, instance: CompetitiveOPInstance, state: CompetitiveOPState, action: Array
     ) -> tuple[CompetitiveOPState, Array]:
         xp = array_namespace(state.position)
+        prize = xp.astype(instance.prize, xp.float64)
         if self.control == "target":
-            position, arrived = self._drive(instance, state, action)
+            position, target, lands = self._drive(instance, state, action)
             distance = to_customers(instance.coords, position)
+            sharers = count(target, lands, self.num_customers)
+            share = pick_rows(prize / (FULL_PRIZE * xp.clip(sharers, 1.0, None)), target)
+            gains = xp.where(lands, share, xp.zeros_like(share))
         else:
             position = self._steer(state, action)
             distance = to_customers(instance.coords, position)
-            arrived = (distance <= self.radius * (1 + MARGIN)) & ~self.done(instance, state)[:, None, None]
-        arrived = arrived & state.available[:, None, :]
-        sharers = xp.sum(xp.astype(arrived, xp.float64), axis=1)  # (B, n)
-        share = xp.astype(instance.prize, xp.float64) / (FULL_PRIZE * xp.clip(sharers, 1.0, None))
-        gains = xp.sum(xp.astype(arrived, xp.float64) * share[:, None, :], axis=2)
+            near = (distance <= self.radius * (1 + MARGIN)) & ~self.done(instance, state)[:, None, None]
+            arrived = xp.astype(near & state.available[:, None, :], xp.float64)
+            sharers = xp.sum(arrived, axis=1)
+            share = prize / (FULL_PRIZE * xp.clip(sharers, 1.0, None))
+            gains = xp.sum(arrived * share[:, None, :], axis=2)
         new_state = self._listed(
             position=position,
-            move=position - state.position,
+            move=xp.where(self.done(instance, state)[:, None, None], state.move, position - state.position),
             available=state.available & (sharers == 0),
             tick=xp.clip(state.tick + 1, None, self.num_ticks),
             distance=distance,
         )
         return new_state, gains
 
-    def _drive(self, instance: CompetitiveOPInstance, state: CompetitiveOPState, action: Array) -> tuple[Array, Array]:
-        """Move towards the chosen customers; return the positions, and who is where: bool (B, m, n)."""
+    def _drive(
+        self, instance: CompetitiveOPInstance, state: CompetitiveOPState, action: Array
+    ) -> tuple[Array, Array, Array]:
+        """Move towards the chosen customers; return positions, customers (B, m), and who lands: bool (B, m)."""
         xp = array_namespace(state.position)
         legal = pick_last(self.action_mask(instance, state), action[..., None])[..., 0]
         moving = legal & (action > 0)
         place = xp.where(moving, action - 1, xp.zeros_like(action))[..., None]
-        target, distance = pick_last(state.nearest, place), pick_last(state.distance, place)  # (B, m, 1)
-        lands = moving[..., None] & (distance <= self.step_length * (1 + MARGIN))
-        goal = xp.astype(pick_rows(instance.coords, target[..., 0]), xp.float64)
+        target, distance = (pick_last(x, place)[..., 0] for x in (state.nearest, state.distance))
+        lands = moving & (distance <= self.step_length * (1 + MARGIN))
+        goal = xp.astype(pick_rows(instance.coords, target), xp.float64)
         share = self.step_length / xp.clip(distance, self.step_length, None)  # of the way; it lands where this is 1
-        fraction = xp.where(moving[..., None], share, xp.zeros_like(share))
-        on_the_way = state.position + fraction * (goal - state.position)
-        customers = xp.arange(self.num_customers, device=device(target))
-        return xp.where(lands, goal, on_the_way), lands & (target == customers)
+        fraction = xp.where(moving, share, xp.zeros_like(share))[..., None]
+        return (
+            xp.where(lands[..., None], goal, state.position + fraction * (goal - state.position)),
+            target,
+            lands,
+        )
 
     def _steer(self, state: CompetitiveOPState, action: Array) -> Array:
         """Move by the velocities, cut to the unit disc and to the square; rows that are done stay."""
@@ -273,7 +282,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         xp = array_namespace(state.position)
         distance = euclidean(state.position[:, :, None, :], state.position[:, None, :, :])
         oneself = xp.eye(self.num_agents, dtype=xp.bool, device=device(distance))
-        distance = xp.where(oneself, xp.full_like(distance, math.inf), distance)
+        distance = xp.where(oneself, xp.full_like(distance, FAR), distance)
         nearest = xp.argsort(distance, axis=-1, stable=False)[..., : self.rivals_seen]
         distance = pick_last(distance, nearest)
         goal = pick_rows(state.position, nearest)
@@ -297,8 +306,8 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         return xp.astype(xp.concat(flat, axis=1), xp.float32)
 
     def observation_space(self) -> spaces.Dict:
-        farthest = max(1.0, 1.001 * math.sqrt(2) / self.whole_way)
-        off_centre = max(1.0, 1.001 * 0.5 / self.step_length)
+        farthest = BOUND * max(1.0, math.sqrt(2) / self.whole_way)
+        off_centre = BOUND * max(1.0, 0.5 / self.step_length)
         described: dict[str, spaces.Space[Any]] = {
             "self": spaces.Box(-off_centre, off_centre, (7,), np.float32),
             "customers": spaces.Box(-farthest, farthest, (self.num_listed, 5), np.float32),
@@ -315,7 +324,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         return spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def state_space(self) -> spaces.Box:
-        return spaces.Box(-1.0, 1.0, (4 * self.num_agents + 4 * self.num_customers + 1,), np.float32)
+        return spaces.Box(-BOUND, BOUND, (4 * self.num_agents + 4 * self.num_customers + 1,), np.float32)
 
     def replay(self, instance: CompetitiveOPInstance, actions: Array) -> Array:
         return like(score(self, instance, actions), instance)

@@ -51,7 +51,7 @@ def cooperative_optimum(game: CompetitiveOP, instance: CompetitiveOPInstance) ->
 def ticks_between(game: CompetitiveOP, origin: Array, destination: Array) -> npt.NDArray[np.float64]:
     """Ticks from each origin (B, k, 2) to each destination (B, n, 2); to land takes one, also on the spot."""
     distance = np.linalg.norm(origin[:, :, None] - destination[:, None], axis=-1)
-    return np.maximum(np.ceil(distance / game.step_length - MARGIN), 1.0)
+    return np.asarray(np.maximum(np.ceil(distance / game.step_length - MARGIN), 1.0))
 
 
 def shortest_ticks(from_start: npt.NDArray[np.float64], between: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -8,6 +8,8 @@ from array_api_compat import array_namespace, device
 
 from routing_gym.arrays import Array, euclidean
 
+FAR = 1e6  # a distance of nothing: no two points of the unit square are so far apart
+
 
 def pick_rows(x: Array, index: Array) -> Array:
     """Pick entries of each row: x (B, n, ...) and int64 index (B, ...) give x[b, index[b, ...]]."""
@@ -25,6 +27,17 @@ def pick_last(x: Array, index: Array) -> Array:
     xp = array_namespace(x)
     picked = pick_rows(xp.reshape(x, (num_rows, x.shape[-1])), xp.reshape(index, (num_rows, index.shape[-1])))
     return xp.reshape(picked, index.shape)
+
+
+def count(index: Array, where: Array, size: int) -> Array:
+    """Count how often each number occurs in a row: int64 index (B, m), bool where (B, m), float64 (B, size)."""
+    xp = array_namespace(index)
+    num_rows = index.shape[0]
+    starts = xp.arange(0, num_rows * size, size, device=device(index))[:, None]
+    nowhere = xp.full_like(index, num_rows * size)
+    flat = xp.reshape(xp.where(where, starts + index, nowhere), (-1,))
+    counts = xp.bincount(flat, minlength=num_rows * size + 1)[:-1]  # not in the array API, but in NumPy and torch
+    return xp.reshape(xp.astype(counts, xp.float64), (num_rows, size))
 
 
 def pad(x: Array, size: int, axis: int) -> Array:
@@ -49,7 +62,7 @@ def tokens(origin: Array, goal: Array, distance: Array, *others: Array, unit: fl
     Args:
         origin: (B, m, 2), where the agents are.
         goal: (B, m, L, 2).
-        distance: (B, m, L), inf where there is nothing.
+        distance: (B, m, L), FAR where there is nothing.
         *others: (B, m, L).
         unit: Of lengths.
         size: How many rows an agent gets.
@@ -58,8 +71,11 @@ def tokens(origin: Array, goal: Array, distance: Array, *others: Array, unit: fl
         float32 (B, m, size, 4 + len(others)): 1 where there is something, dx, dy, `others`, distance.
     """
     xp = array_namespace(distance)
-    present = xp.astype(distance < math.inf, distance.dtype)
-    way = [present * (goal[..., axis] - origin[..., None, axis]) / unit for axis in (0, 1)]  # 10 times as fast as both
-    far = xp.where(present > 0, distance, present) / unit
-    columns = [present, *way, *(present * other for other in others), far]
-    return pad(xp.stack([xp.astype(column, xp.float32) for column in columns], axis=-1), size, axis=2)
+    present = xp.astype(distance < FAR, xp.float32)
+    columns = [present]
+    for axis in (0, 1):  # one after the other: 10 times as fast as both
+        way = xp.astype(goal[..., axis] - origin[..., None, axis], xp.float32)
+        columns.append(way * present / unit)
+    columns += [present * xp.astype(other, xp.float32) for other in others]
+    columns.append(xp.astype(distance, xp.float32) * present / unit)
+    return pad(xp.stack(columns, axis=-1), size, axis=2)

@@ -12,6 +12,8 @@ from routing_gym.arrays import Array, to_numpy
 
 Point = tuple[float, float]
 
+MARGIN = 1e-6  # in steps, as in the rules
+
 
 def score(game: Any, instance: Any, actions: Array) -> npt.NDArray[np.float64]:
     """Play the actions of whole games; see `Game.replay`.
@@ -75,7 +77,7 @@ def score_row(game: Any, coords: list[Point], starts: list[Point], prizes: list[
                 place, reached = drive(game, coords, open_customers, places[agent], choice, game.num_ticks - tick)
             else:
                 place = steer(game, places[agent], choice)
-                reached = [c for c in open_customers if math.dist(place, coords[c]) <= game.radius * (1 + 1e-9)]
+                reached = [c for c in open_customers if math.dist(place, coords[c]) <= game.radius * (1 + MARGIN)]
             places[agent] = place
             for customer in reached:
                 visitors.setdefault(customer, []).append(agent)
@@ -96,9 +98,9 @@ def drive(
     customer = nearest[choice - 1]
     goal = coords[customer]
     steps = math.dist(place, goal) / game.step_length
-    if steps > ticks_left + 1e-9:
+    if steps > ticks_left + MARGIN:
         return place, []
-    if steps <= 1 + 1e-9:
+    if steps <= 1 + MARGIN:
         return goal, [customer]
     return (place[0] + (goal[0] - place[0]) / steps, place[1] + (goal[1] - place[1]) / steps), []
 

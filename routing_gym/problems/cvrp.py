@@ -33,7 +33,6 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import (
-    MAX_FLOAT,
     leg_length,
     node_spaces,
     reach,
@@ -42,6 +41,7 @@ from routing_gym.problems.geometry import (
 )
 
 MAX_DEMAND = 9  # of generated instances
+MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, leaves int64
 StateT = TypeVar("StateT")
 
 
@@ -111,8 +111,8 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
 
     def validate(self, instance: CVRPInstance) -> None:
         check_nodes(instance, self.num_actions)
-        check_field(instance, "capacity", (), np.int64, 1, MAX_FLOAT)
-        check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_FLOAT)
+        check_field(instance, "capacity", (), np.int64, 1, MAX_CAPACITY, "choose a larger unit")
+        check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_CAPACITY, "choose a larger unit")
         check_batch(instance)
         check_depot_values(instance, "demand")
         customers = instance.demand[:, 1:]

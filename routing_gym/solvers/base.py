@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import batch_size, normalise, select
+from routing_gym.arrays import batch_size, euclidean, normalise, select
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import check_integer, check_positive
@@ -33,6 +33,7 @@ OPTIMAL = "optimal"  # proven
 FEASIBLE = "feasible"
 Finished: TypeAlias = Generator[tuple[int, RowResult], None, None]  # rows as they finish; closing it ends the work
 NO_NODE = -1  # in the actions of a failed row
+MAX_TIME_LIMIT = 1e6  # seconds, eleven days; the packages take no more than some 2^31 or 2^63 of their own units
 CHUNK_ELEMENTS = 2**20  # of one (chunk, A, A) array in a batched solver: 8 MiB of float64 stay in the cache
 
 
@@ -253,13 +254,17 @@ class RowSolver(Solver):
         time_limit: Seconds per instance. Heuristics use all of it.
 
     Raises:
-        ValueError: The time limit is not positive and finite.
+        ValueError: The time limit is not positive, or more than a million seconds.
     """
 
     time_limit: float
 
     def __post_init__(self) -> None:
         check_positive(self, "time_limit")
+        if self.time_limit > MAX_TIME_LIMIT:
+            raise ValueError(
+                f"{self.name}: time_limit must be at most {MAX_TIME_LIMIT:,.0f} s, got {self.time_limit:g}"
+            )
 
     @property
     def label(self) -> str:
@@ -306,11 +311,11 @@ def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], 
 
 
 def distance_matrix(instance: Any) -> FloatArray:
-    """Distances between all nodes, in the instance's own metric where it has one: float64 (B, A, A)."""
+    """Distances between all nodes, float32 as legs are in `step`, in the instance's own metric: float64 (B, A, A)."""
     if instance.distances is not None:
         return np.asarray(instance.distances.astype(np.float64))
-    coords = instance.coords.astype(np.float64)
-    return np.asarray(np.linalg.norm(coords[:, :, None] - coords[:, None], axis=-1))
+    coords = instance.coords
+    return np.asarray(euclidean(coords[:, :, None], coords[:, None]).astype(np.float64))
 
 
 def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:

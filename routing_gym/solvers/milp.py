@@ -85,7 +85,9 @@ def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tupl
         prize = instance.prize[0].astype(np.float64)
         rounded = np.rint(prize * PRIZE_UNIT)
         # Hundredths, or as near to them as float32 can be: what is not must not be taken for it.
-        is_integer = bool((instance.prize[0] == (rounded / PRIZE_UNIT).astype(np.float32)).all()) and rounded.max() < 1e6
+        is_integer = (
+            bool((instance.prize[0] == (rounded / PRIZE_UNIT).astype(np.float32)).all()) and rounded.max() < 1e6
+        )
         program.cost[nodes] = -(rounded if is_integer else prize * scale(prize))
         limit = float(length_limit(instance)[0]) * unit
         program.add_limit(program.edges, program.lengths, -np.inf, limit)

@@ -310,6 +310,13 @@ def test_unsupported_files(text, part, replacement, message, tmp_path):
         read(tmp_path, text.replace(part, replacement, 1))
 
 
+@pytest.mark.parametrize(("old", "new"), [("2 3 4", "2 1e6 4"), ("3 0 4", "3 0 -1e6"), ("4 3 0", "4 90.01 0")])
+def test_places_that_are_not_on_earth(old, new, tmp_path):
+    """GEO coordinates are degrees; the arcs between 10^6 of them were lengths all the same."""
+    with pytest.raises(data.InvalidFile, match=r"coordinate: found .*, expected a number of at most (90|360)$"):
+        read(tmp_path, TSP_TEXT.replace("EUC_2D", "GEO").replace(old, new))
+
+
 def test_files_that_are_no_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         data.read_instance(tmp_path / "nowhere")

@@ -66,6 +66,26 @@ def play(problem, instance, actions):
     return costs, masks, bool(problem.done(instance, state)[0])
 
 
+def test_numbers_that_float32_cannot_hold_are_refused():
+    """1e300 became infinite; what is infinite already is for `validate` to refuse."""
+    coords = np.zeros((1, 3, 2))
+    with pytest.raises(ValueError, match="^1e\\+300 is too large for float32, at most 3.4e38; choose a larger unit"):
+        normalise(TSPInstance(coords, distances=np.array([[[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]])))
+    assert np.isinf(normalise(TSPInstance(np.full((1, 3, 2), np.inf))).coords).all()
+
+
+@pytest.mark.parametrize("problem", [CVRP(4), SDVRP(4)], ids=str)
+def test_demands_whose_sum_leaves_int64_are_refused(problem):
+    """4 x 2^61 = 2^63 is one more than int64 holds."""
+    demand = np.full((1, 5), 2**61)
+    demand[:, 0] = 0
+    instance = problem.instance_type(np.zeros((1, 5, 2), dtype=np.float32), demand, np.array([2**62]))
+    with pytest.raises(
+        InvalidInstance, match=r"capacity: row 0 is .*, expected in \[1, 1.09951e\+12\]; choose a larger"
+    ):
+        problem.validate(instance)
+
+
 # --- TSP
 
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
@@ -276,12 +296,14 @@ def test_pctsp_has_one_least_prize_in_mask_objective_and_solvers(backend, prize,
 
 
 def test_pctsp_pays_small_penalties_beside_a_huge_one(backend):
-    """Customer 1 costs 10^13 to skip, so it is visited; 2 costs 0.25. Out and back is 0.5, together 0.75."""
+    """Customer 1 costs 10^9 to skip, so it is visited; 2 costs 0.25. Out and back is 0.5, together 0.75."""
     nodes = {"coords": [[0, 0], [0.25, 0], [0.75, 0]], "expected_prize": [0.0, 1.0, 0.0]}
-    instance = batch(backend, PCTSPInstance, penalty=[0.0, 1e13, 0.25], **nodes)
+    instance = batch(backend, PCTSPInstance, penalty=[0.0, 1e9, 0.25], **nodes)
     assert play(PCTSP(2), instance, [1, 0])[0] == [0.25, 0.5]
     assert PCTSP(2).objective(instance, tours(backend, [1, 0])).item() == 0.75
     assert HeldKarp().solve(PCTSP(2), instance).cost.tolist() == [0.75]
+    with pytest.raises(InvalidInstance, match=r"penalty: .* expected in \[0, 1e\+09\]"):
+        PCTSP(2).validate(batch("numpy", PCTSPInstance, penalty=[0.0, 1e10, 0.25], **nodes))
 
 
 def test_op_collects_prizes(backend):

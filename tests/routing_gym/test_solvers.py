@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -253,7 +254,7 @@ def test_mip_beside_a_huge_penalty():
     """One customer may not be left out at any price; the others are as in Held and Karp's optimum."""
     pytest.importorskip("scipy")
     problem, instance = draw("PCTSP", 8, 6)
-    instance.penalty[:, 3] = 1e13
+    instance.penalty[:, 3] = 1e9
     found, best = (solver.solve(problem, instance, num_workers=0) for solver in (ExactMIP(), HeldKarp()))
     np.testing.assert_allclose(found.cost, best.cost, rtol=1e-9)
 
@@ -344,6 +345,23 @@ def test_one_customer(solver, name):
     problem, instance = draw(name, 1, 2)
     solution = patient(solver).solve(problem, instance, num_workers=0)
     assert not solution.failed.any(), solution.status
+
+
+def test_the_page_says_who_solves_what():
+    """docs/solvers.md against the solvers' own attributes."""
+    page = (Path(__file__).parents[2] / "docs" / "solvers.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    assert [name.strip("`") for name, *_ in rows] == list(SOLVERS)
+    exact = [name for name, solver in SOLVERS.items() if solver.is_bound or solver in (HeldKarp, ExactMIP)]
+    for cells, (name, solver) in zip(rows, SOLVERS.items(), strict=True):
+        _, solves, quality, package, limit = cells
+        assert solves == ("every problem" if solver.problems is None else ", ".join(solver.problems))
+        assert quality.startswith("exact" if name in exact else "heuristic")
+        assert package == (
+            ", ".join(dict.fromkeys(one.split(".")[0].replace("_", "-") for one in solver.packages)) or "-"
+        )
+        assert limit == (f"{solver().time_limit:g} s" if issubclass(solver, RowSolver) else "-")
+        assert (f"`{name}`" in page[page.index("must be symmetric") :].split("- **")[0]) == solver.needs_symmetry
 
 
 def test_every_problem_has_a_reference():
@@ -710,6 +728,8 @@ def test_an_unsupported_problem_names_the_supported_ones():
 def test_settings_are_validated():
     with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 0"):
         FastTSP(time_limit=0)
+    with pytest.raises(ValueError, match="fast-tsp: time_limit must be at most 1,000,000 s, got 1e[+]300"):
+        FastTSP(time_limit=1e300)
     with pytest.raises(ValueError, match="time_limit must be positive and finite, got nan"):
         Hygese(time_limit=math.nan)
     with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 'long'"):

@@ -1,0 +1,67 @@
+"""CONTRIBUTING's example of a new problem, followed to the letter in a copy of the tree: it breaks no test."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("routing_gym", "agents", "tests", "pyproject.toml")
+TESTS = ("test_contracts.py", "test_envs.py", "test_problems.py", "test_solvers.py", "test_paper.py", "test_render.py")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of the tree with the example in it."""
+    folder = tmp_path_factory.mktemp("tree")
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "weights"))
+        else:
+            shutil.copy(ROOT / name, folder)
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    text = text[text.index("## Add a problem") :]
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    (folder / "routing_gym" / "problems" / "ovrp.py").write_text(textwrap.dedent(code))
+    row = re.search(r'`("OVRP": .*?,)`', text)[1]
+    insert(folder / "agents" / "routing_agents" / "attention" / "features.py", r"^FEATURES.*\{\n", f"    {row}\n")
+    registry = folder / "routing_gym" / "problems" / "__init__.py"
+    insert(registry, r"(?=^from routing_gym.problems.pctsp)", "from routing_gym.problems.ovrp import OVRP\n")
+    insert(registry, r"^PROBLEMS.*SPCTSP", ", OVRP")
+    return folder
+
+
+def insert(path, pattern, text):
+    """Insert a text after what the pattern matches."""
+    found = re.search(pattern, path.read_text(), re.MULTILINE)
+    path.write_text(path.read_text()[: found.end()] + text + path.read_text()[found.end() :])
+
+
+def run(tree, *arguments):
+    """Run Python in the copy; return its exit status and output."""
+    paths = os.pathsep.join(str(tree / name) for name in (".", "agents", "tests"))
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_problem_keeps_the_contract(tree):
+    """By the very line that CONTRIBUTING gives."""
+    line = re.search(r'`python -c "(.*?check_problem.*?)"`', (ROOT / "CONTRIBUTING.md").read_text())[1]
+    result = run(tree, "-c", f"{line}; import routing_gym; print(routing_gym.__file__)")
+    assert result.returncode == 0, result.stderr
+    assert str(tree) in result.stdout
+
+
+def test_the_tests_over_all_problems_pass(tree):
+    """A selection of them, those that stand on lists of problems among them."""
+    files = [f"tests/routing_gym/{name}" for name in TESTS]
+    chosen = "OVRP or reference or paper or neighbour or unknown or every"
+    result = run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
