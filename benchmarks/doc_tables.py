@@ -154,6 +154,22 @@ def sb3_curves(figures: Figures) -> str:
     return markdown(("", *(run["arguments"]["env_id"].removeprefix("routing/") for run in runs)), lines)
 
 
+def plain_ppo(figures: Figures) -> str:
+    """From which step on episodes are legal without masks, and the costs with and without."""
+    lines = []
+    for name, curve in figures["curves"].items():
+        points = curve["points"]
+        cells = [name.replace("/", ", "), f"{points[-1]['steps']:,}"]
+        for kind in ("greedy", "sampled"):
+            below = max((point["steps"] for point in points if point[kind]["legal"] < 0.9), default=0)
+            since = next((f"{point['steps']:,}" for point in points if point["steps"] > below), "-")
+            last = points[-1][kind]
+            cells += [since, f"{last['legal']:.0%}", "-" if last["cost"] is None else f"{last['cost']:.2f}"]
+        lines.append(tuple(cells))
+    ends = ("90 % legal from", "legal at the end", "cost")
+    return markdown(("", "steps", *(f"{end}, greedy" for end in ends), *(f"{end}, sampled" for end in ends)), lines)
+
+
 def quality(part: str, figures: Figures) -> str:
     """One of the tables of solution quality."""
     return tables(figures)[part]
@@ -252,6 +268,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "pointer-quality": (pointer_quality, ("pointer_network",)),
     "pointer-labels": (pointer_labels, ("pointer_network",)),
     "pointer-throughput": (pointer_throughput, ("pointer_network",)),
+    "plain-ppo": (plain_ppo, ("plain_ppo",)),
 }
 
 

@@ -21,7 +21,6 @@ import torch
 import tyro
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from rich.table import Table
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -149,24 +148,6 @@ def draw(curves: dict[str, Figures], path: Path) -> None:
     figure.savefig(path, dpi=90)
 
 
-def table(curves: dict[str, Figures]) -> Table:
-    """Sum up each curve: from which step nine episodes in ten are legal for good, and how it ends."""
-    result = Table(
-        "curve", "90 % legal from, greedy", "sampled", "legal at the end", "sampled", "cost", "sampled", "min"
-    )
-    for name, curve in curves.items():
-        cells = {}
-        for kind in ("greedy", "sampled"):
-            points = [(point["steps"], point[kind]) for point in curve["points"]]
-            below = max((steps for steps, point in points if point["legal"] < 0.9), default=0)
-            cells[kind] = [next((f"{steps:,}" for steps, _ in points if steps > below), "-")]
-            last = points[-1][1]
-            cells[kind] += [f"{last['legal']:.1%}", "-" if last["cost"] is None else f"{last['cost']:.2f}"]
-        both = [cell for pair in zip(cells["greedy"], cells["sampled"], strict=True) for cell in pair]
-        result.add_row(name, *both, f"{curve['seconds'] / 60:.1f}")
-    return result
-
-
 def main(args: Args) -> Figures:
     """Measure what is missing, then write and draw all there is."""
     known = [f"{algorithm}/{size}" for size in STEPS for algorithm in ALGORITHMS]
@@ -181,7 +162,7 @@ def main(args: Args) -> Figures:
             write_atomically(files[name], json.dumps(measure(name, args)).encode())
     curves = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
     draw(curves, args.picture)
-    return finish(args, {"settings": SETTINGS, "curves": curves}, table(curves))
+    return finish(args, {"settings": SETTINGS, "curves": curves})
 
 
 if __name__ == "__main__":

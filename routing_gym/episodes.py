@@ -105,6 +105,7 @@ class Episodes(LaneArrays):
             return self.start(instance)
         index = self.move(lanes)
         fresh = self.own(instance)
+        # Of the instance as given: where others bring distances, it will get its own, which bound less tightly.
         write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
         # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
         self.instance, fresh = match_distances((self.instance, fresh))

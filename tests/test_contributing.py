@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("routing_gym", "agents", "tests", "pyproject.toml")
-TESTS = ("test_contracts.py", "test_envs.py", "test_problems.py", "test_solvers.py", "test_paper.py", "test_render.py")
+TESTS = ("data_sets", "envs", "render", "solvers", "vector_envs")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_the_problem_keeps_the_contract(tree):
 
 def test_the_tests_over_all_problems_pass(tree):
     """A selection of them, those that stand on lists of problems among them."""
-    files = [f"tests/routing_gym/{name}" for name in TESTS]
-    chosen = "OVRP or reference or paper or neighbour or unknown or every"
+    files = [f"tests/routing_gym/test_{name}.py" for name in TESTS]
+    chosen = "OVRP or paper_sets or pickles or neighbour or reference or settings"
     result = run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
