@@ -5,16 +5,17 @@ GYMNASIUM ?=
 VENV := .venv$(addprefix -gymnasium-,$(GYMNASIUM))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TRAINS := $(VENV)/.trains
 # Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
 INTEGRATIONS := .venv-integrations
-INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py $(wildcard tests/test_docs.py)
+INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py tests/routing_gym/test_game_pettingzoo.py $(wildcard tests/test_docs.py)
 
 .PHONY: help train test test-integrations lint wheel clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
-train: $(READY)  ## train an attention model on TSP-20; another problem: ARGS="--env-id routing/CVRP-20"
+train: $(TRAINS)  ## train an attention model on TSP-20; another problem: ARGS="--env-id routing/CVRP-20"
 	$(BIN)/python agents/am_reinforce.py $(ARGS)
 
 test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
@@ -50,9 +51,15 @@ $(READY): pyproject.toml constraints.txt
 	$(if $(GYMNASIUM),$(BIN)/python -m pip install --quiet --disable-pip-version-check gymnasium==$(GYMNASIUM))
 	@touch $@
 
+# What training needs: a third of the rest. pip shows its progress.
+$(TRAINS): pyproject.toml constraints.txt
+	$(call new_environment,$(VENV))
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[agents]" fast-tsp
+	@touch $@
+
 $(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
 	$(call new_environment,$(INTEGRATIONS))
-	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,rllib,tianshou]" hypothesis pytest
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,pettingzoo,rllib,tianshou]" hypothesis pytest
 	@touch $@
 
 define FRONT_DOOR

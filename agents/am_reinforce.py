@@ -43,7 +43,7 @@ from routing_agents.attention.baselines import (
 )
 from routing_agents.attention.decoding import Choice, decode, log_probability, sampling_choice, solve
 from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, Critic, ModelConfig
+from routing_agents.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.report import Column, make_report
 from routing_agents.runs import check_at_least, check_positive, stream
@@ -199,7 +199,7 @@ def make_baseline(args: Args, problem: AnyProblem, model: AttentionModel) -> Bas
     if args.baseline == "shared":
         return SharedBaseline(problem, args.num_tours, args.force_starts)
     if args.baseline == "critic":
-        critic = Critic(model.features, model.config, torch.Generator().manual_seed(args.seed + 1))
+        critic = CostCritic(model.features, model.config, torch.Generator().manual_seed(args.seed + 1))
         return CriticBaseline(critic.to(next(model.parameters()).device), args.learning_rate)
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 

@@ -4,12 +4,12 @@
     python agents/evaluate.py random/CVRP-50 runs/NAME:num_tours=50,force_starts=true,symmetries=8 pyvrp:time_limit=1
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
-Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB,
-CVRPLIB or OPLib file or an .npz. Costs are the environment's: lengths of a file are in a unit that the table names
-(solve.py gives the file's own integers). Methods: the name of a classical solver, the path of a run or checkpoint, or
-`trained` for the published weights, each with settings after a colon. Gaps refer to the first method, or
-to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes. Solved
-instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
+Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB, CVRPLIB or
+OPLib file, an .npz, or a .pkl of the original code (with --problem). Costs are the environment's: lengths of a file are
+in a unit that the table names (solve.py gives the file's own integers). Methods: the name of a classical solver, the
+path of a run or checkpoint, or `trained` for the published weights, each with settings after a colon. Gaps refer to the
+first method, or to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes.
+Solved instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -63,6 +63,8 @@ class Args:
     stands for the published weights for the problem and the nearest size."""
     reference: str = ""
     """The method that gaps refer to; by default the first."""
+    problem: Literal["", "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP"] = ""
+    """What a .pkl file holds: a data set of the original code or of POMO."""
     size: int = 1000
     """Instances: the first of a test set, or as many random ones."""
     seed: int = 1234
@@ -94,6 +96,11 @@ def read_instances(args: Args) -> tuple[AnyProblem, Any, dict[str, Any]]:
         if source == "paper":
             return problem, select(paper_test_set(kind, int(size)), slice(0, args.size)), {}
         return problem, problem.generate(np.random.default_rng(args.seed), args.size), {}
+    if path.suffix == ".pkl":
+        if not args.problem:
+            raise ValueError(f"{path} does not say what it holds: give --problem TSP, say")
+        problem, instance = data.load_pickle(path, args.problem)
+        return problem, select(instance, slice(0, args.size)), {}
     if path.suffix == ".npz":
         problem, instance = load_npz(path)
         return problem, select(instance, slice(0, args.size)), {}

@@ -71,6 +71,9 @@ def read(path: Path) -> dict[str, Tensor]:
         isinstance(name, str) and isinstance(value, Tensor) for name, value in parameters.items()
     ):
         raise CheckpointError(f'{path}: expected a dict with the parameters under "model", as the original code saves')
+    claimed, held = sum(value.nbytes for value in parameters.values()), path.stat().st_size
+    if claimed > held:  # views that repeat a few numbers
+        raise CheckpointError(f"{path}: its tensors claim {claimed:,} bytes, but the file holds {held:,}")
     return parameters
 
 
@@ -168,7 +171,10 @@ def load_original(path: Path, problem_name: str) -> AttentionModel:
         CheckpointError: It cannot be read, or does not fit.
     """
     original = read(path)
-    model = AttentionModel(FEATURES[problem_name], sizes(original, path))
+    config = sizes(original, path)
+    if config.num_layers * 4 * config.embed_dim**2 > sum(value.numel() for value in original.values()):
+        raise CheckpointError(f"{path}: names {config.num_layers} layers, but does not hold so many")
+    model = AttentionModel(FEATURES[problem_name], config)
     convert(original, model, path)
     return model.eval()
 

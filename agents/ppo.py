@@ -33,7 +33,6 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 import torch
-import torch.nn.functional as F
 import tyro
 from rich.console import Console
 from rich.progress import track
@@ -44,6 +43,7 @@ from routing_agents import checkpoint
 from routing_agents.attention.decoding import Choice, sampling_choice, solve
 from routing_agents.attention.features import FEATURES, Features
 from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
+from routing_agents.attention.value import ValueHead
 from routing_agents.runs import (
     HELD_OUT_SEED,
     HELD_OUT_STREAM,
@@ -132,42 +132,13 @@ class Args:
             raise ValueError("--normalization batch does not go with PPO; choose instance, layer or none")
 
 
-class Critic(nn.Module):
-    """Value head: what the rest of the episode will bring, from the decoder's context and the legal nodes.
-
-    Args:
-        embed_dim: Size d of the embeddings.
-        generator: Source of the initial weights. The output starts at zero.
-    """
-
-    def __init__(self, embed_dim: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.context = nn.Linear(embed_dim, embed_dim)
-        self.node = nn.Linear(embed_dim, embed_dim)
-        self.value = nn.Linear(embed_dim, 1)
-        with torch.no_grad():
-            for parameter in (*self.context.parameters(), *self.node.parameters()):
-                parameter.uniform_(-(embed_dim**-0.5), embed_dim**-0.5, generator=generator)
-            self.node.bias.uniform_(-1, 1, generator=generator)  # see `forward`
-            for parameter in self.value.parameters():
-                parameter.zero_()
-
-    def forward(self, encoding: Encoding, query: Tensor, mask: Tensor) -> Tensor:
-        """Return the values (B, Q) of Q queries (B, Q, d) per instance with masks (B, Q, A)."""
-        nodes = self.node(encoding.logit_keys)  # once per instance, not per query
-        # Divided by the number of all nodes, so that the bias brings in the share of the legal ones: how much is left
-        # to do says most about the value.
-        legal = mask.float() @ nodes / mask.shape[-1]
-        return self.value(F.relu(self.context(query) + legal)).squeeze(-1)
-
-
 class Agent(nn.Module):
     """Policy (the attention model) and value head over one encoding."""
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.actor = AttentionModel(features, config, generator)
-        self.critic = Critic(config.embed_dim, generator)
+        self.critic = ValueHead(config.embed_dim, generator)
 
     def value(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Return the values (B, Q)."""
@@ -190,7 +161,7 @@ class Agent(nn.Module):
 
 
 @dataclass(frozen=True)
-class Rollout:
+class Experience:
     """T steps in each of N lanes, by instance: K lanes play each of B instances, which makes Q = K T steps."""
 
     static: dict[str, Tensor]  # (B, A, ...), what the encoder reads
@@ -238,7 +209,7 @@ def decoder_inputs(features: Features, observation: dict[str, Tensor], num_lanes
 @torch.no_grad()
 def collect(
     agent: Agent, envs: RoutingVectorEnv, instance: Any, choose: Choice, args: Args, reward_scale: float = 1.0
-) -> Rollout:
+) -> Experience:
     """Play instances, encoded once, for as many steps as the longest tour may have.
 
     Args:
@@ -250,10 +221,12 @@ def collect(
         reward_scale: Multiplies the rewards that advantages and values are made of.
     """
     features, num_lanes = agent.actor.features, args.lanes_per_instance
+    # First, put instance b into lanes b K to b K + K - 1, and encode it once.
     instance = select(instance, np.arange(envs.num_envs) // num_lanes)
     observation, _ = envs.reset(options={"instance": instance})
     static = {key: observation[key][::num_lanes].clone() for key in features.static_keys}
     encoding = agent.actor.encode(static)
+    # Then play T steps in all lanes, noting what was seen, done and earned; a lane that ends plays its instance again.
     steps = []
     for _ in range(envs.problem.horizon):
         inputs = decoder_inputs(features, observation, num_lanes)
@@ -265,13 +238,14 @@ def collect(
         steps.append({**inputs, **outcome, "action": action, "log_p": log_p, "value": value})
     next_value = agent.value(encoding, decoder_inputs(features, observation, num_lanes))
 
+    # At last, look back from the end for the advantages, and lay the K T steps of each instance side by side.
     played = {key: torch.stack([step[key] for step in steps]) for key in steps[0]}  # (T, B, K, ...)
     reward, terminated = played["reward"], played["terminated"]
     first = terminated.cumsum(0) == terminated  # no episode ended before this step
     scaled = reward_scale * reward
     played["advantage"] = gae(scaled, played["value"], terminated, next_value, args.gamma, args.gae_lambda)
     played = {key: x.movedim(0, 2).flatten(1, 2) for key, x in played.items()}  # (B, Q, ...)
-    return Rollout(
+    return Experience(
         static=static,
         observations={key: played[key] for key in inputs},
         actions=played["action"],
@@ -284,7 +258,7 @@ def collect(
 
 
 def update(
-    agent: Agent, optimizer: torch.optim.Optimizer, rollout: Rollout, generator: torch.Generator, args: Args
+    agent: Agent, optimizer: torch.optim.Optimizer, rollout: Experience, generator: torch.Generator, args: Args
 ) -> dict[str, float]:
     """Make `update_epochs` passes of PPO (Schulman et al. 2017) over a rollout; return CleanRL's losses."""
     logged: dict[str, list[Tensor]] = {}
@@ -306,7 +280,7 @@ def update(
     return {**means, "explained_variance": 1 - unexplained}
 
 
-def minibatch_losses(agent: Agent, rollout: Rollout, rows: Tensor, args: Args) -> dict[str, Tensor]:
+def minibatch_losses(agent: Agent, rollout: Experience, rows: Tensor, args: Args) -> dict[str, Tensor]:
     """Score all steps of some instances in one pass from one encoding, with its graph."""
     encoding = agent.actor.encode({key: x[rows] for key, x in rollout.static.items()})
     observations = {key: x[rows] for key, x in rollout.observations.items()}

@@ -83,7 +83,7 @@ class Actor(nn.Module):
         return self.actor_critic(tensors(obs))[0], state
 
 
-class Critic(nn.Module):
+class TianshouCritic(nn.Module):
     """`ActorCritic` as Tianshou calls a critic."""
 
     def __init__(self, actor_critic: ActorCritic) -> None:
@@ -107,7 +107,7 @@ def make_algorithm(args: Args, env: TianshouVectorEnv) -> PPO:
     )
     return PPO(
         policy=policy,
-        critic=Critic(actor_critic),
+        critic=TianshouCritic(actor_critic),
         optim=AdamOptimizerFactory(lr=args.learning_rate),
         gamma=1.0,  # the return is minus the cost of the tour
         gae_lambda=0.95,

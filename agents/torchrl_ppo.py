@@ -84,7 +84,7 @@ class Policy(nn.Module):
         return self.model.logits(encoding, {key: value[:, None] for key, value in observation.items()})[:, 0]
 
 
-class Critic(nn.Module):
+class TorchRLCritic(nn.Module):
     """Estimate what an episode still earns from where the nodes are and which of them are legal."""
 
     def __init__(self, hidden: int = 64) -> None:
@@ -123,7 +123,8 @@ def make_actor(env: TransformedEnv, seed: int) -> ProbabilisticActor:
 
 def train(args: Args, env: TransformedEnv, actor: ProbabilisticActor) -> None:
     """Improve the actor with PPO (Schulman et al. 2017)."""
-    critic = TensorDictModule(Critic(), in_keys=["coords", "action_mask", "current_node"], out_keys=["state_value"])
+    read = ["coords", "action_mask", "current_node"]
+    critic = TensorDictModule(TorchRLCritic(), in_keys=read, out_keys=["state_value"])
     estimate_advantage = GAE(gamma=1.0, lmbda=0.95, value_network=critic.to(env.device))
     loss = ClipPPOLoss(actor, critic, entropy_coeff=0.01, critic_coeff=0.5, normalize_advantage=True)
     optimizer = torch.optim.Adam(loss.parameters(), args.learning_rate)

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pointer_tables import PAPER as PAPER_POINTER
+from pointer_tables import PAPER_LABELS
 from quality_tables import PAPER, markdown, tables, value_cell
 from routing_gym.files import write_atomically
 
@@ -202,6 +204,56 @@ def short_speed(env: Figures, peers: Figures, training: Figures) -> str:
     return markdown(("TSP-50", "ours", "", ""), lines)
 
 
+def pointer_quality(figures: Figures) -> str:
+    """One row per network and size: its figures beside the paper's."""
+    lines = []
+    for row in figures["rows"]:
+        if row["width"] > 1:  # shown in the row of greedy decoding
+            continue
+        beam = [one for one in figures["rows"] if one["width"] > 1 and same_test(one, row)]
+        published = PAPER_POINTER.get(row["trained"], {}).get(row["n"], {})
+        if "length" in row:
+            ours = f"{beam[0]['length']:.3f} ({row['length']:.3f})" if beam else f"({row['length']:.3f})"
+            theirs = f"{published['length']:.2f}" if published else "-"
+        else:
+            second = "area" if "area" in row else "coverage"
+            ours = f"{row['accuracy']:.1%}, {row[second]:.1%}" + (" FAIL" if row.get("valid", 1) < 0.99 else "")
+            theirs = f"{published['accuracy']:.1%}, {published[second]:.1%}" if published else "-"
+        trained = f"{row['examples']:,}", f"{60 * row['hours']:.0f} min"
+        lines.append((row["trained"], row["encoder"], str(row["n"]), theirs, ours, *trained))
+    return markdown(("trained on", "encoder", "n", "paper", "ours", "examples", "trained for"), lines)
+
+
+def same_test(one: Figures, other: Figures) -> bool:
+    """Say whether two rows are of one network and one size."""
+    return (one["model"], one["n"]) == (other["model"], other["n"])
+
+
+def pointer_labels(figures: Figures) -> str:
+    """Mean tour lengths: the paper's optimum and algorithms, and ours."""
+    lines = []
+    for row in figures["labels"]:
+        published = PAPER_LABELS[row["n"]]
+        pairs = (
+            f"{row[key]:.2f}" + (f" ({published[key]:.2f})" if key in published else "")
+            for key in ("optimal", "a1", "a2", "a3")
+        )
+        lines.append((str(row["n"]), *pairs))
+    return markdown(("n, ours (the paper's)", "optimal", "A1", "A2", "A3"), lines)
+
+
+def pointer_throughput(figures: Figures) -> str:
+    """Examples per second of processor time, and the share of the machine's products."""
+    rows = figures["throughput"]
+    sizes = list(dict.fromkeys(row["n"] for row in rows))
+    lines = []
+    for encoder, units in dict.fromkeys((row["encoder"], row["units"]) for row in rows):
+        found = {row["n"]: row for row in rows if (row["encoder"], row["units"]) == (encoder, units)}
+        cells = (f"{found[n]['examples_per_second']:,.0f} ({found[n]['share']:.0%})" for n in sizes)
+        lines.append((encoder, str(units), *cells))
+    return markdown(("encoder", "units", *(f"n = {n}" for n in sizes)), lines)
+
+
 WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures
     "short-results": (short_results, ("solution_quality",)),
     "short-speed": (short_speed, ("env_throughput", "env_peers", "train_throughput")),
@@ -213,6 +265,9 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "large-instances": (large_instances, ("large_instances",)),
     "integrations": (integrations, ("integrations",)),
     "sb3-curves": (sb3_curves, ("sb3_curves",)),
+    "pointer-quality": (pointer_quality, ("pointer_network",)),
+    "pointer-labels": (pointer_labels, ("pointer_network",)),
+    "pointer-throughput": (pointer_throughput, ("pointer_network",)),
     "plain-ppo": (plain_ppo, ("plain_ppo",)),
 }
 

@@ -38,7 +38,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from arguments import check_counts, check_problems
 from output import Figures, finish
+from routing_agents.runs import check_positive
 from worker_process import OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +75,11 @@ class Args:
     """Of instances and actions."""
     out: Path = ROOT / "benchmarks" / "results" / "env_peers.json"
     """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_problems(*self.problems)
+        check_counts(self, "lanes", "repeats")
+        check_positive(self, "seconds")
 
 
 @contextmanager
@@ -186,7 +193,7 @@ def main(args: Args) -> Figures:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
-    except (WorkerError, OSError) as error:
+    except (ValueError, WorkerError, OSError) as error:
         sys.exit(f"env_peers: {error}")
     except KeyboardInterrupt:
         sys.exit("env_peers: stopped; nothing written")

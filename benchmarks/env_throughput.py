@@ -12,6 +12,7 @@ draws uniformly among the legal ones; its time does not count. Also measured: th
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ import torch
 import tyro
 from rich.table import Table
 
+from arguments import check_counts, check_problems
 from output import Figures, finish
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
 from routing_gym.env_arguments import draw_instances
@@ -50,6 +52,10 @@ class Args:
     """Of instances and actions."""
     out: Path = ROOT / "benchmarks" / "results" / "env_throughput.json"
     """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_problems(*self.problems)
+        check_counts(self, "lanes", "most_sync_lanes", "repeats", "work")
 
 
 @dataclass(frozen=True)
@@ -207,4 +213,7 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError) as error:
+        sys.exit(f"env_throughput: {error}")

@@ -12,6 +12,7 @@ masks" adds what sb3-contrib's MaskablePPO asks for before each step. Drawing th
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3 import __version__ as sb3_version
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
+from arguments import check_counts, check_problems
 from env_throughput import random_legal
 from output import Figures, finish
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -55,6 +57,10 @@ class Args:
     """Of instances and actions."""
     out: Path = ROOT / "benchmarks" / "results" / "integrations.json"
     """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_problems(self.problem)
+        check_counts(self, "lanes", "repeats", "episodes", "epochs", "batch_size")
 
 
 class Player:
@@ -155,4 +161,7 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError) as error:
+        sys.exit(f"integrations: {error}")

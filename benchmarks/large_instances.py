@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from arguments import check_counts, check_problems
 from output import Figures, finish
 from routing_agents.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.attention.features import FEATURES
@@ -54,6 +55,10 @@ class Args:
     """Where the figures go."""
     plot: Path = ROOT / "docs" / "large_instances.png"
     """Where the plot goes."""
+
+    def __post_init__(self) -> None:
+        check_problems(*(f"{name}-2" for name in self.problems))
+        check_counts(self, "sizes", "batch", "batch_nodes", "threads")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from am_reinforce import Args as TrainingArgs
 from hardware import describe_machine
 from routing_agents import checkpoint
 from routing_agents.attention.decoding import solve
-from routing_agents.attention.model import ModelConfig
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import paper_test_set
@@ -58,22 +57,26 @@ def commands(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def command(values: dict[str, Any]) -> list[str]:
-    """Return the words of the command that started a run: what differs from the defaults."""
-    given, default = TrainingArgs.from_json(values), TrainingArgs()
-    words = ["python", "agents/am_reinforce.py"]
-    settings = [(given, default, field.name) for field in fields(TrainingArgs)]
-    settings += [(given.model, default.model, field.name) for field in fields(ModelConfig)]
+    """Return the words of the command that started a run."""
+    return words("am_reinforce.py", TrainingArgs.from_json(values), TrainingArgs())
+
+
+def words(script: str, given: Any, default: Any) -> list[str]:
+    """Return the words of a command: the script, and the arguments that differ from the defaults."""
+    found = ["python", f"agents/{script}"]
+    settings = [(given, default, field.name) for field in fields(given)]
+    settings += [(given.model, default.model, field.name) for field in fields(given.model)]
     for ours, usual, name in settings:
         value, option = getattr(ours, name), "--" + name.replace("_", "-")
-        if value == getattr(usual, name) or name in ("model", "runs", "name"):
+        if value == getattr(usual, name) or name in ("model", "runs", "name", "workers"):
             continue
         if isinstance(value, bool):
-            words.append(option if value else option.replace("--", "--no-", 1))
+            found.append(option if value else option.replace("--", "--no-", 1))
         elif isinstance(value, dict):
-            words += [option, *(word for pair in value.items() for word in pair)]
+            found += [option, *(word for pair in value.items() for word in pair)]
         else:
-            words += [option, *map(str, value if isinstance(value, tuple) else (value,))]
-    return words
+            found += [option, *map(str, value if isinstance(value, tuple) else (value,))]
+    return found
 
 
 def portable(value: Any) -> Any:

@@ -33,6 +33,7 @@ import tyro
 from rich.console import Console
 from rich.progress import Progress
 
+from arguments import check_counts
 from hardware import describe_machine
 from import_original import load_original
 from quality_tables import PAPER, tables
@@ -91,6 +92,9 @@ class Args:
     """TSPLIB, CVRPLIB and OPLib files to solve as `agents/solve.py` does."""
     out: Path = ROOT / "benchmarks" / "results" / "solution_quality.json"
     """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_counts(self, "samples", "sampling_size", "batch_size", "workers")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from arguments import check_counts
 from hardware import describe_machine
 from output import Figures, finish
 from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, reference_cost, stream
@@ -72,6 +73,7 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
+        check_counts(self, "threads", "held_out")
         for command in self.commands:
             if not all(part.strip() for part in command.partition(":")):
                 raise ValueError(f"--commands: expected LABEL: SCRIPT ARGUMENTS, got {command!r}")

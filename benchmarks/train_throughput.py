@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from arguments import check_counts, check_problems
 from operation_counts import task_operations
 from output import Figures, finish
 from worker_process import OURS, WorkerError, WorkerProcess, start
@@ -74,14 +75,14 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
+        check_problems(*self.problems)
+        check_counts(self, "num_starts", "batch_sizes", "threads", "rounds")
         unknown = sorted(set(self.tasks) - {"rollout", "shared", "greedy"})
         if unknown:
             raise ValueError(f"--tasks are rollout, shared and greedy, got {', '.join(unknown)}")
         odd = [size for size in self.batch_sizes if any(size % threads for threads in self.threads)]
         if odd:
             raise ValueError(f"--batch-sizes must be multiples of --threads, for as many processes; got {odd[0]}")
-        if self.rounds < 1:
-            raise ValueError(f"--rounds must be at least 1, got {self.rounds}")
 
 
 @dataclass(frozen=True)

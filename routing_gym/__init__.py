@@ -7,6 +7,8 @@ Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCT
 import gymnasium as _gymnasium
 
 from routing_gym.envs import RoutingEnv, RoutingVectorEnv
+from routing_gym.game import Game
+from routing_gym.games import CompetitiveOP, CompetitiveOPInstance
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems import (
     CVRP,
@@ -37,6 +39,9 @@ __all__ = [
     "SPCTSP",
     "TSP",
     "CVRPInstance",
+    "CompetitiveOP",
+    "CompetitiveOPInstance",
+    "Game",
     "InfeasibleTour",
     "InvalidInstance",
     "OPInstance",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import batch_size, concatenate, normalise, to_numpy
+from routing_gym.game import AnyGame
 from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import match_distances
@@ -66,7 +67,7 @@ def check_render_mode(env_class: Any, render_mode: str | None) -> str | None:
 
 
 def check_options(
-    options: dict[str, Any] | None, problem: AnyProblem, num_envs: int, known: Sequence[str]
+    options: dict[str, Any] | None, problem: AnyProblem | AnyGame, num_envs: int, known: Sequence[str]
 ) -> dict[str, Any]:
     """Check the options of `reset`, and return them with instance and mask as NumPy. Changes nothing.
 
@@ -92,11 +93,11 @@ def check_options(
     return checked
 
 
-def check_instance(problem: AnyProblem, instance: Any, num_rows: int, source: str) -> Any:
+def check_instance(problem: AnyProblem | AnyGame, instance: Any, num_rows: int, source: str) -> Any:
     """Check instances that come from outside and bring them to NumPy, with the dtypes of the contract.
 
     Args:
-        problem: What they are instances of.
+        problem: What they are instances of; a game too.
         instance: Of any backend.
         num_rows: How many there must be.
         source: Where they come from, for the error message.
@@ -122,11 +123,13 @@ def check_instance(problem: AnyProblem, instance: Any, num_rows: int, source: st
     return instance
 
 
-def draw_instances(problem: AnyProblem, generators: Sequence[np.random.Generator], generator: Generator | None) -> Any:
+def draw_instances(
+    problem: AnyProblem | AnyGame, generators: Sequence[np.random.Generator], generator: Generator | None
+) -> Any:
     """Draw one instance from each random generator, as NumPy arrays.
 
     Args:
-        problem: What to draw instances of.
+        problem: What to draw instances of; a game too.
         generators: One per lane.
         generator: Replaces `Problem.generate`; called with one random generator and 1.
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
-from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.error import InvalidAction
 
 from routing_gym import render
-from routing_gym.arrays import Array, converter, gather, map_arrays, select, to_numpy
+from routing_gym.arrays import Array, gather, map_arrays, select, to_numpy
+from routing_gym.lanes import LaneArrays, Lanes, write
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import match_distances
 
-Lanes = npt.NDArray[np.intp]
 Reward = Literal["dense", "sparse"]
 OnIllegal = Literal["terminate", "raise"]
 
@@ -39,7 +37,7 @@ class Snapshot:
     generators: tuple[dict[str, Any], ...]  # states of the B random generators
 
 
-class Episodes:
+class Episodes(LaneArrays):
     """B lanes, each of them in an episode of its own.
 
     Owns its arrays: what comes in is copied, and `instance` and `static` are overwritten row by row as
@@ -77,31 +75,10 @@ class Episodes:
         for name, value, choices in (("reward", reward, Reward), ("on_illegal", on_illegal, OnIllegal)):
             if value not in get_args(choices):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}; got {value!r}")
+        super().__init__(shape, backend, device)
         self.problem = problem
-        self.shape = shape  # of the actions: () for the single environment, else (B,)
         self.sparse = reward == "sparse"
         self.raises = on_illegal == "raise"
-        self.backend = backend
-        self.device = device
-        self.copy = methodcaller("clone" if backend == "torch" else "copy")
-        self.started = False
-        self.connect()
-
-    def connect(self) -> None:
-        """Look up the backend: how to move an array to it, and its array-API namespace."""
-        self.move = converter(self.backend, self.device)
-        self.xp = array_namespace(self.move(np.zeros(0)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("move", "xp")}  # cannot be pickled
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.connect()
-
-    @property
-    def batch_size(self) -> int:
-        return self.shape[0] if self.shape else 1
 
     def start(self, instance: Any) -> None:
         """Begin an episode in every lane, on B instances of any backend."""
@@ -241,18 +218,6 @@ class Episodes:
         reason = self.problem.why_illegal(self.instance, self.state, lane, node)
         return InvalidAction(f"{self.place(lane)}node {node} is illegal: {reason}; choose one where action_mask is 1")
 
-    def place(self, lane: int) -> str:
-        return f"lane {lane}: " if self.shape else ""
-
-    def where(self, lanes: Array, first: Array, second: Array) -> Array:
-        """Pick the first array's rows in the lanes marked by bool (B,), else the second's."""
-        return self.xp.where(self.xp.reshape(lanes, (self.batch_size, *(1,) * (second.ndim - 1))), first, second)
-
-    def require_start(self, method: str) -> None:
-        """Raise ResetNeeded before the first reset."""
-        if not self.started:
-            raise ResetNeeded(f"call reset() before {method}()")
-
     def observe(self, copy: bool) -> dict[str, Array]:
         """Return the observations of all lanes; without `copy`, they may share memory with what is kept."""
         observation = {**self.static, **self.problem.observe_dynamic(self.instance, self.state)}
@@ -308,10 +273,6 @@ class Episodes:
             return self.xp.stack(tuple(self.history))
         return self.move(np.zeros((0, self.batch_size), dtype=np.int64))
 
-    def own(self, batch: Any) -> Any:
-        """Copy a batch to the backend."""
-        return map_arrays(lambda x: self.copy(self.move(x)), batch)
-
     def as_float64(self, x: Array) -> Array:
         return self.xp.astype(x, self.xp.float64)
 
@@ -359,9 +320,3 @@ class Episodes:
         self.refresh_mask()
         for generator, state in zip(generators, snapshot.generators, strict=True):
             generator.bit_generator.state = state
-
-
-def write(target: Array, index: Array, rows: Array) -> Array:
-    """Overwrite some rows of an array in place, and return it."""
-    target[index] = rows
-    return target

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import logger, spaces
-from gymnasium.error import ResetNeeded
-from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 
-from routing_gym.arrays import Array, select, to_numpy
-from routing_gym.env_arguments import Generator, check_options, check_render_mode, draw_instances, resolve_problem
-from routing_gym.episodes import Episodes, Lanes, OnIllegal, Reward, Snapshot
+from routing_gym.arrays import Array
+from routing_gym.env_arguments import Generator, resolve_problem
+from routing_gym.episodes import Episodes, OnIllegal, Reward, Snapshot
+from routing_gym.lanes import LaneVectorEnv
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
 
-Observation = dict[str, Any]
-Info = dict[str, Any]
 
-
-class RoutingVectorEnv(VectorEnv[Observation, Array, Array]):
+class RoutingVectorEnv(LaneVectorEnv):
     """Many instances of one routing problem at once; the native form of `RoutingEnv`, which see.
 
     `gym.make_vec("routing/TSP-50", num_envs=1024)`. Lane i of `reset(seed=s)` plays the same instances as
@@ -59,6 +53,7 @@ class RoutingVectorEnv(VectorEnv[Observation, Array, Array]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}  # noqa: RUF012
+    _episodes: Episodes
 
     def __init__(
         self,
@@ -77,172 +72,22 @@ class RoutingVectorEnv(VectorEnv[Observation, Array, Array]):
         **settings: Any,
     ) -> None:
         self.problem = resolve_problem(type(self), problem, num_nodes, settings)
-        self.num_envs = check_integer("num_envs", num_envs, 1)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
-        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
-        self.render_mode = check_render_mode(type(self), render_mode)
-        self.backend = backend
-        self.device = device
         self.on_illegal = on_illegal
-        self.copy = copy
-        self.generator = generator
-        self.single_action_space = spaces.Discrete(self.problem.num_actions)
-        self.single_observation_space = self.problem.observation_space()
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._episodes = Episodes(self.problem, (self.num_envs,), reward, on_illegal, backend, device)
-        self._everyone = self._flags(np.arange(self.num_envs))
-        self._nobody = ~self._everyone
-        self._generators: list[np.random.Generator] = []  # one per lane
-        self._seeds: list[int] = []
-
-    def reset(
-        self,
-        *,
-        seed: int | Sequence[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[Observation, Info]:
-        """Begin an episode in every lane, or in some; see "Reset options" above.
-
-        Args:
-            seed: Lane i gets `seed + i`, or its entry of a sequence; None goes on with the generators there are.
-            options: Left unchanged.
-
-        Raises:
-            ResetNeeded: A `reset_mask` before the first reset.
-            TypeError: The instance is not of the problem's instance class, or the seed is of a wrong type.
-            ValueError: An unknown option, an invalid instance, mask or number of seeds.
-        """
-        given = check_options(options, self.problem, self.num_envs, ["instance", "reset_mask"])
-        lanes = np.flatnonzero(given["reset_mask"]) if "reset_mask" in given else np.arange(self.num_envs)
-        if len(lanes) < self.num_envs:
-            self._episodes.require_start("reset(options={'reset_mask': ...})")
-        self._seed(seed, lanes)
-        instance = select(given["instance"], lanes) if "instance" in given else self._draw(lanes)
-        self._episodes.restart(lanes, instance)
-        self._episodes.refresh_mask()
-        info = self._episodes.info(self.copy)
-        if len(lanes) < self.num_envs:
-            index = self._episodes.move(lanes)
-            return self._episodes.observe(self.copy), self._fill({k: v[index] for k, v in info.items()}, lanes)
-        return self._episodes.observe(self.copy), self._mark(info)
-
-    def step(self, actions: Any) -> tuple[Observation, Array, Array, Array, Info]:
-        """Go to a node in every lane; lanes whose episode ends start anew as the autoreset mode says.
-
-        Raises:
-            InvalidAction: Not one integer per lane, no such node, or illegal with `on_illegal="raise"`.
-            ResetNeeded: Before the first reset, or, with autoreset disabled, in a lane whose episode has ended.
-        """
-        episodes = self._episodes
-        episodes.require_start("step")
-        finished = np.flatnonzero(to_numpy(episodes.finished))
-        if len(finished) and self.autoreset_mode is AutoresetMode.DISABLED:
-            raise ResetNeeded(
-                f"lane {finished[0]}: the episode has ended; autoreset is disabled, so call "
-                "reset(options={'reset_mask': terminated}) first"
-            )
-        rewards = episodes.step(actions, idle=finished)
-        terminated = episodes.copy(episodes.finished)
-        infos: Info = {}
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            finished = np.flatnonzero(to_numpy(terminated))
-            infos = self._final(finished) if len(finished) else {}
-        elif len(finished):
-            index = episodes.move(finished)
-            rewards[index] = 0.0
-            terminated[index] = False
-        if len(finished):
-            episodes.restart(finished, self._draw(finished))
-        episodes.refresh_mask()
-        infos |= self._mark(episodes.info(self.copy))
-        return episodes.observe(self.copy), rewards, terminated, episodes.copy(self._nobody), infos
-
-    def _draw(self, lanes: Lanes) -> Any:
-        return draw_instances(self.problem, [self._generators[lane] for lane in lanes], self.generator)
-
-    def _final(self, lanes: Lanes) -> Info:
-        """Return `final_obs` and `final_info` of lanes that have ended and are about to start anew."""
-        observations, info = self._episodes.observe_final(lanes)
-        final_obs = np.full(self.num_envs, None, dtype=object)
-        for row, lane in enumerate(lanes):
-            final_obs[lane] = {key: value[row] for key, value in observations.items()}
-        return {
-            "final_obs": final_obs,
-            "_final_obs": self._flags(lanes),
-            "final_info": self._fill(info, lanes),
-            "_final_info": self._flags(lanes),
-        }
-
-    def _flags(self, lanes: Lanes) -> Array:
-        """Mark some lanes: bool (B,)."""
-        flags = np.zeros(self.num_envs, dtype=np.bool_)
-        flags[lanes] = True
-        return self._episodes.move(flags)
-
-    def _mark(self, info: Info) -> Info:
-        """Add Gymnasium's `_key`, which says who has a `key`: every lane."""
-        return info | {f"_{key}": self._episodes.copy(self._everyone) for key in info}
-
-    def _fill(self, info: Info, lanes: Lanes) -> Info:
-        """Put the rows of some lanes among zeros, and add `_key`, which marks them."""
-        xp, index, filled = self._episodes.xp, self._episodes.move(lanes), {}
-        for key, rows in info.items():
-            filled[key] = xp.zeros((self.num_envs, *rows.shape[1:]), dtype=rows.dtype, device=rows.device)
-            filled[key][index] = rows
-            filled[f"_{key}"] = self._flags(lanes)
-        return filled
-
-    def _seed(self, seed: int | Sequence[int | None] | None, lanes: Lanes) -> None:
-        """Give the lanes their random generators."""
-        seeds: Sequence[int | None]
-        if seed is None:
-            seeds = [None] * self.num_envs
-        elif isinstance(seed, int):
-            seeds = [seed + lane for lane in range(self.num_envs)]
-        elif hasattr(seed, "__len__"):
-            seeds = list(seed)
-        else:
-            raise TypeError(f"seed: expected an integer or one per lane, got {type(seed).__name__}")
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"seed: expected {self.num_envs} seeds, one per lane, got {len(seeds)}")
-        if not self._generators:
-            self._generators, self._seeds = map(list, zip(*map(seeding.np_random, seeds), strict=True))
-            return
-        for lane in lanes:
-            if seeds[lane] is not None:
-                self._generators[lane], self._seeds[lane] = seeding.np_random(seeds[lane])
-
-    @property  # type: ignore[misc]  # read-only
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The random generator of each lane."""
-        if not self._generators:
-            self._seed(None, np.arange(0))
-        return tuple(self._generators)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The seed of each lane."""
-        if not self._generators:
-            self._seed(None, np.arange(0))
-        return tuple(self._seeds)
+        shape = (check_integer("num_envs", num_envs, 1),)
+        super().__init__(
+            Episodes(self.problem, shape, reward, on_illegal, backend, device),
+            self.problem.observation_space(),
+            spaces.Discrete(self.problem.num_actions),
+            autoreset_mode,
+            copy,
+            generator,
+            render_mode,
+        )
 
     def action_masks(self) -> Array:
         """Return the legal actions, bool (B, A), as sb3-contrib asks for them."""
         self._episodes.require_start("action_masks")
         return self._episodes.copy(self._episodes.mask) if self.copy else self._episodes.mask
-
-    @property
-    def instance(self) -> Any:
-        """A copy of the B instances."""
-        self._episodes.require_start("instance")
-        return self._episodes.own(self._episodes.instance)
-
-    @property
-    def state(self) -> Any:
-        """A copy of the B states."""
-        self._episodes.require_start("state")
-        return self._episodes.own(self._episodes.state)
 
     @property
     def tour(self) -> list[npt.NDArray[np.int64]]:
@@ -262,10 +107,3 @@ class RoutingVectorEnv(VectorEnv[Observation, Array, Array]):
             ValueError: Of another problem or number of lanes.
         """
         self._episodes.load(snapshot, self.np_random)
-
-    def render(self) -> tuple[Any, ...] | None:
-        """Draw each lane's instance and tour so far; see `RoutingEnv.render`."""
-        if self.render_mode is None:
-            logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
-            return None
-        return self._episodes.render(self.render_mode)

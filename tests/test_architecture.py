@@ -14,9 +14,22 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (  # each may import from itself and from those before it
     ("files", "optional"),
     ("arrays", "sampling"),
-    ("problem",),
+    ("problem", "game"),
     ("problems",),
-    ("rollout", "envs", "env_arguments", "episodes", "vector_envs", "data", "render", "solvers"),
+    ("games",),
+    (
+        "rollout",
+        "envs",
+        "env_arguments",
+        "episodes",
+        "vector_envs",
+        "data",
+        "render",
+        "solvers",
+        "lanes",
+        "game_envs",
+        "game_render",
+    ),
     ("evaluate", "wrappers"),
     ("integrations", "testing"),
     ("__init__",),  # the public names
@@ -26,7 +39,7 @@ LAYERS = (  # each may import from itself and from those before it
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 OPTIONAL = (
     *("torch", "safetensors", "tensorboard", "tyro", "rich", "matplotlib", "stable_baselines3", "sb3_contrib"),
-    *("torchrl", "tensordict"),
+    *("torchrl", "tensordict", "pettingzoo", "supersuit"),
     *("scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyvrp"),
 )
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))

@@ -11,9 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = {  # whose pages are skipped where they are not installed, and what to do about their own warnings
+    "pettingzoo": "error",
     "ray": "default",
     "sb3_contrib": "error",
     "stable_baselines3": "error",
+    "supersuit": "error",
     "tianshou": "default",
     "torchrl": "ignore::DeprecationWarning:abc",  # of classes of its own, as it is imported
 }
@@ -46,7 +48,7 @@ def test_page(page, tmp_path):
     """All blocks of a page in one interpreter, in a folder of their own; warnings are errors."""
     code, warnings = PAGES[page], ["-W", "error"]
     for library, filter_ in LIBRARIES.items():
-        if re.search(rf"^\s*(import|from) {library}\b", code, re.MULTILINE):
+        if re.search(rf"^\s*(import|from) (routing_gym\.integrations\.)?{library}\b", code, re.MULTILINE):
             if find_spec(library) is None:
                 pytest.skip(f"{page} imports {library}, which is not installed")
             warnings += ["-W", filter_]

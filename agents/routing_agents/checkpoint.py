@@ -92,7 +92,7 @@ def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
 
 
-def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
+def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
     """Rebuild the model of a checkpoint, in evaluation mode, and the problem it was trained on.
 
     Args:
@@ -105,6 +105,7 @@ def load_model(path: Path, device: str = "cpu") -> tuple[AttentionModel, AnyProb
     Raises:
         CheckpointError: The file cannot be read or does not fit the model it describes.
     """
+    path = Path(path)
     if path.is_dir():
         path = path / BEST
     tensors, header = load(path, device)

@@ -18,7 +18,7 @@ from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import kind_of_network, load_model
 from routing_gym import render
 from routing_gym.arrays import batch_size, normalise, to_backend
-from routing_gym.data.table import OwnInstance, from_columns
+from routing_gym.data.table import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.rollout import Rollout
@@ -132,10 +132,7 @@ class TrainedModel:
         settings = {"capacity": capacity, "max_length": max_length, "required_prize": required_prize}
         if isinstance(coords, self.problem.instance_type):
             return self.solve_instance(coords, {**given, **settings}, decoding, seed)
-        try:
-            points = np.asarray(coords, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"coords: not numbers ({error})") from None
+        points = as_floats("coords", coords)
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2), a row of x and y for each node")
         columns = {"x": points[:, 0], "y": points[:, 1], **{key: x for key, x in given.items() if x is not None}}
@@ -189,6 +186,8 @@ class TrainedModel:
         """
         if problem.name != self.problem.name:
             raise ValueError(f"{self.path} was trained on {self.problem.name}; the instances are {problem.name}")
+        if type(seed) is not int or not 0 <= seed < 2**63:
+            raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
         device = next(self.network.parameters()).device
         instance = to_backend(problem.familiar(normalise(instance)), "torch", str(device))
         generator = torch.Generator(device).manual_seed(seed)

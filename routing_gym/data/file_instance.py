@@ -114,7 +114,7 @@ def orienteering_instance(coords: Array, distances: Array, scores: IntArray, lim
     do not.
     """
     slack = max(0.5, 3 * 2.0**-24 * (limit + 1))
-    max_length = max(0.0, (limit + 1 - slack) / scale - TOLERANCE)
+    max_length = max(0.0, (limit + 1 - slack) / scale - TOLERANCE / 2)
     prize = scores.astype(np.float32)
     prize[0] = 0
     return OPInstance(coords, prize[None], np.full(1, max_length, dtype=np.float32), distances)

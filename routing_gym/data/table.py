@@ -26,6 +26,8 @@ from routing_gym.problems.cvrp import VehicleRouting
 
 COLUMNS = ("x", "y", "demand", "prize", "penalty")
 MAX_BYTES = 2**26
+LARGEST = 1e100  # of any number
+LARGEST_SCALED = 1e9  # of lengths over the extent of the map and prizes over the required one: networks read float32
 LENGTH_SLACK = 1e-6  # relative; float32 sums of legs that reach the limit exactly may exceed it by as much
 MAX_INTEGER = 2**53  # beyond it floats, as tables hold them, skip integers
 
@@ -151,9 +153,9 @@ def build(
     prize = values["prize"]
     if issubclass(kind, OP):
         most = positive("max_length", settings["max_length"]) / scale * (1 + LENGTH_SLACK)
-        return rules, kind.instance_type(coords, row(prize), np.full(1, most, dtype=np.float32))
+        return rules, kind.instance_type(coords, row("prize", prize), row("max_length", np.array([most]))[0])
     share = prize / positive("required_prize", settings["required_prize"])
-    return rules, kind.instance_type(coords, row(share), row(values["penalty"] / scale))
+    return rules, kind.instance_type(coords, row("prize", share), row("penalty", values["penalty"] / scale))
 
 
 def numbers(key: str, column: Any) -> FloatArray:
@@ -162,18 +164,30 @@ def numbers(key: str, column: Any) -> FloatArray:
     Raises:
         ValueError: It is not a column of finite numbers; prizes, penalties and demands not of at least 0.
     """
-    try:
-        values = np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{key}: not a column of numbers ({error})") from None
+    values = as_floats(key, column)
     if values.ndim != 1:
         raise ValueError(f"{key} has shape {values.shape}; expected one number per row")
-    bad = ~np.isfinite(values) if key in ("x", "y") else ~(np.isfinite(values) & (values >= 0))
+    least = -LARGEST if key in ("x", "y") else 0.0
+    bad = ~((values >= least) & (values <= LARGEST))  # nan too
     if bad.any():
         first = int(bad.argmax())
-        least = "" if key in ("x", "y") else " of at least 0"
-        raise ValueError(f"{key} of row {first} is {values[first]:g}; expected a number{least}")
+        raise ValueError(f"{key} of row {first} is {values[first]:g}; expected a number from {least:g} to {LARGEST:g}")
     return values
+
+
+def as_floats(key: str, values: Any) -> FloatArray:
+    """Return numbers of any shape as float64.
+
+    Raises:
+        ValueError: They are something else.
+    """
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind in "iufbOUS":  # text that spells numbers, as CSV readers leave it, is taken
+            return found.astype(np.float64)
+        raise TypeError(f"found {found.dtype}")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{key}: not numbers ({error})") from None
 
 
 def integers(key: str, values: FloatArray) -> IntArray:
@@ -208,8 +222,17 @@ def positive(key: str, value: Any) -> float:
     return float(value)
 
 
-def row(values: FloatArray) -> Array:
-    """Return float32 (1, A)."""
+def row(key: str, values: FloatArray) -> Array:
+    """Return float32 (1, A).
+
+    Raises:
+        ValueError: A number is too large.
+    """
+    if values.max() > LARGEST_SCALED:
+        raise ValueError(
+            f"{key} is up to {values.max():g} once lengths are divided by the extent of the map, and prizes by those "
+            f"required; expected at most {LARGEST_SCALED:g}"
+        )
     return values.astype(np.float32)[None]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from routing_gym.arrays import Array, any_array, device_of, to_numpy
+from routing_gym.arrays import Array, any_array, device_of, euclidean, to_numpy
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance
 from routing_gym.problems.geometry import MAX_FLOAT
 
@@ -222,15 +222,15 @@ def check_single_trip(tours: IntArray) -> None:
 
 
 def tour_length(instance: Any, tours: IntArray, closed_at_depot: bool) -> npt.NDArray[np.float64]:
-    """Length of closed tours (B, T), in float64; with a depot they start and end at node 0."""
+    """Length of closed tours (B, T): float32 legs, added in float64; with a depot they start and end at node 0."""
     if closed_at_depot:
         tours = np.pad(tours, ((0, 0), (1, 0)))
     rows = np.arange(len(tours))[:, None]
     following = np.roll(tours, -1, axis=1)
     if instance.distances is not None:
         return np.asarray(to_numpy(instance.distances).astype(np.float64)[rows, tours, following].sum(axis=1))
-    coords = to_numpy(instance.coords).astype(np.float64)
-    return np.asarray(np.linalg.norm(coords[rows, tours] - coords[rows, following], axis=-1).sum(axis=1))
+    coords = to_numpy(instance.coords)
+    return np.asarray(euclidean(coords[rows, tours], coords[rows, following]).sum(axis=1, dtype=np.float64))
 
 
 def like(values: npt.NDArray[np.float64], instance: Any) -> Array:

@@ -26,25 +26,18 @@ def node_spaces(num_actions: int) -> dict[str, spaces.Space[Any]]:
     }
 
 
-def leg_length(instance: Any, origin: Array, destination: Array, dtype: Any = None) -> Array:
-    """Length of the way from `origin` to `destination`, both int64 (B,): float32 (B,), or of the dtype."""
+def leg_length(instance: Any, origin: Array, destination: Array) -> Array:
+    """Length of the way from `origin` to `destination`, both int64 (B,): float32 (B,)."""
     if instance.distances is not None:
-        return as_dtype(gather(gather(instance.distances, origin), destination), dtype)
-    ends = (as_dtype(gather(instance.coords, node), dtype) for node in (origin, destination))
-    return euclidean(*ends)
+        return gather(gather(instance.distances, origin), destination)
+    return euclidean(gather(instance.coords, origin), gather(instance.coords, destination))
 
 
-def lengths_from(instance: Any, origin: Array, dtype: Any = None) -> Array:
-    """Lengths of the ways from `origin`, int64 (B,), to every node: float32 (B, A), or of the dtype."""
+def lengths_from(instance: Any, origin: Array) -> Array:
+    """Lengths of the ways from `origin`, int64 (B,), to every node: float32 (B, A)."""
     if instance.distances is not None:
-        return as_dtype(gather(instance.distances, origin), dtype)
-    coords = as_dtype(instance.coords, dtype)
-    return euclidean(gather(coords, origin)[:, None, :], coords)
-
-
-def as_dtype(x: Array, dtype: Any) -> Array:
-    """Cast an array; None leaves it as it is."""
-    return x if dtype is None else array_namespace(x).astype(x, dtype, copy=False)
+        return gather(instance.distances, origin)
+    return euclidean(gather(instance.coords, origin)[:, None, :], instance.coords)
 
 
 def reach(instance: Any, centre: int | None = None) -> Array:

@@ -44,6 +44,7 @@ from routing_gym.problems.geometry import (
 )
 
 MIN_PRIZE = 1.0
+MAX_PENALTY = 1e9  # beyond it, what is left of the sum when one is taken off is rounding errors
 ENOUGH_PRIZE = MIN_PRIZE - TOLERANCE  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
 
 
@@ -69,6 +70,7 @@ class PCTSPState:
     node: Array  # int64 (B,), 0 = depot
     num_visited: Array  # int64 (B,), customers
     collected: Array  # float64 (B,), prize so far
+    unpaid: Array  # float64 (B,), penalties of the unvisited
     returned: Array  # bool (B,), back at the depot: done
     visited: Array  # bool (B, A), depot column always False
 
@@ -122,7 +124,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     def validate(self, instance: PCTSPInstance) -> None:
         check_nodes(instance, self.num_actions)
         check_field(instance, "expected_prize", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
-        check_field(instance, "penalty", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
+        check_field(instance, "penalty", (self.num_actions,), np.float32, 0.0, MAX_PENALTY)
         check_batch(instance)
         check_depot_values(instance, "expected_prize", "penalty")
 
@@ -133,6 +135,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
             node=zero,
             num_visited=zero,
             collected=xp.zeros(num_rows, dtype=xp.float64, device=where),
+            unpaid=xp.sum(xp.astype(instance.penalty, xp.float64), axis=1),
             returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.penalty.shape, dtype=xp.bool, device=where),
         )
@@ -154,14 +157,13 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
             node=action,
             num_visited=state.num_visited + xp.astype(~returns, xp.int64),
             collected=state.collected + gather(self.collectable(instance), action),
+            unpaid=state.unpaid - gather(instance.penalty, action),
             returned=returns,
             visited=scatter(state.visited, action, ~returns),
         )
         leg = leg_length(instance, state.node, action)
-        # Summed up anew: what is left of a total when one huge penalty is taken off it is rounding errors.
-        skipped = xp.where(state.visited, xp.zeros_like(instance.penalty), instance.penalty)
-        fine = xp.astype(xp.sum(skipped, axis=1, dtype=xp.float64), leg.dtype)
-        return new_state, leg + xp.where(returns & ~state.returned, fine, xp.zeros_like(fine))
+        fine = xp.where(returns & ~state.returned, xp.astype(state.unpaid, leg.dtype), xp.zeros_like(leg))
+        return new_state, leg + fine
 
     def done(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
         return state.returned

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import batch_size, normalise, select
+from routing_gym.arrays import batch_size, euclidean, normalise, select
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import check_integer, check_positive
@@ -311,11 +311,11 @@ def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], 
 
 
 def distance_matrix(instance: Any) -> FloatArray:
-    """Distances between all nodes, in the instance's own metric where it has one: float64 (B, A, A)."""
+    """Distances between all nodes, float32 as legs are in `step`, in the instance's own metric: float64 (B, A, A)."""
     if instance.distances is not None:
         return np.asarray(instance.distances.astype(np.float64))
-    coords = instance.coords.astype(np.float64)
-    return np.asarray(np.linalg.norm(coords[:, :, None] - coords[:, None], axis=-1))
+    coords = instance.coords
+    return np.asarray(euclidean(coords[:, :, None], coords[:, None]).astype(np.float64))
 
 
 def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:

@@ -16,6 +16,7 @@ from array_api_compat import device as device_of_array
 
 from routing_gym.arrays import Array, concatenate, converter, device_of, select, to_backend, to_numpy
 from routing_gym.envs import RoutingEnv
+from routing_gym.game import AnyGame
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.testing.compare import difference, expect
 from routing_gym.testing.exhaustive import check_exhaustively
@@ -93,8 +94,8 @@ class Played:
         return np.asarray(np.argmax(np.stack(self.done, axis=1), axis=1))
 
 
-def call(problem: AnyProblem, method: str, *arguments: Any) -> Any:
-    """Call a method of a problem and check that it leaves its arguments as they were."""
+def call(problem: AnyProblem | AnyGame, method: str, *arguments: Any) -> Any:
+    """Call a method of a problem or a game and check that it leaves its arguments as they were."""
     before = copy.deepcopy(arguments)
     result = getattr(problem, method)(*arguments)
     for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
@@ -103,7 +104,7 @@ def call(problem: AnyProblem, method: str, *arguments: Any) -> Any:
     return result
 
 
-def check_generate(problem: AnyProblem, batch_size: int, seed: int) -> Any:
+def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) -> Any:
     """Check `generate`, `from_uniforms` and `validate`; return instances."""
     instance = problem.generate(np.random.default_rng(seed), batch_size)
     found, expected = type(instance), problem.instance_type

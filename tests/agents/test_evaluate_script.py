@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -185,3 +186,25 @@ def test_names_with_markup(args, model_path):
 def test_unknown_setting_of_a_solver(args):
     with pytest.raises(TypeError, match="fast-tsp has no setting speed; it has time_limit"):
         evaluate.main(Args(**{**vars(args), "methods": ("fast-tsp:speed=9",)}))
+
+
+def test_pickles_of_the_original_code(tmp_path):
+    """Two squares of side 0.5, as a list of lists of points; the file does not say what it holds."""
+    squares = np.tile([[0.1, 0.1], [0.6, 0.1], [0.6, 0.6], [0.1, 0.6]], (2, 1, 1)).tolist()
+    (tmp_path / "data.pkl").write_bytes(pickle.dumps(squares))
+    args = Args(str(tmp_path / "data.pkl"), ("held-karp",), problem="TSP")
+    assert evaluate.main(args).rows[0].mean.value == pytest.approx(2.0)
+    with pytest.raises(ValueError, match="does not say what it holds: give --problem TSP"):
+        evaluate.main(Args(str(tmp_path / "data.pkl")))
+
+
+def test_tables_are_written_before_they_are_printed(tmp_path, monkeypatch):
+    """A pipe that is closed, as by `head`, loses the print only."""
+
+    def closed(*values):
+        raise BrokenPipeError("closed")
+
+    monkeypatch.setattr("builtins.print", closed)
+    with pytest.raises(BrokenPipeError, match="closed"):
+        evaluate.main(Args("random/TSP-10", ("nearest-neighbour",), size=2, out=tmp_path / "out"))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"table.md", "table.csv", "table.json", "gap.png"}

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import routing_agents
+from routing_agents.attention.decoding import solve
+from routing_agents.checkpoint import load_model
 from routing_gym import TSPInstance
 from routing_gym.problems import make_problem
 
@@ -76,9 +78,15 @@ def test_an_instance_on_any_backend(models):
         ("CVRP", LINE, {"demand": [1, 1, 1], "capacity": 3}, "demand of row 0, the depot, is 1; set it to 0"),
         ("CVRP", LINE, {"demand": [0, 1.5, 1], "capacity": 3}, "demand of row 1 is 1.5; expected an integer"),
         ("CVRP", LINE, {"demand": [0, 4, 1], "capacity": 3}, "customer 1 has demand 4, expected 0 to the capacity 3"),
-        ("CVRP", LINE, {"demand": [0, -4, 1], "capacity": 3}, "demand of row 1 is -4; expected a number of at least 0"),
+        ("CVRP", LINE, {"demand": [0, -4, 1], "capacity": 3}, "demand of row 1 is -4; expected a number from 0 to"),
         ("CVRP", LINE, {"demand": [0, 1, 1], "capacity": "3"}, "capacity must be a positive number, got '3'"),
         ("OP", LINE, {"prize": [0, 1, 1], "max_length": 0}, "max_length must be a positive number, got 0"),
+        ("TSP", [(-1.7e308, 0), (1.7e308, 0)], {}, "x of row 0 is -1.7e.308; expected a number from -1e.100 to 1e.100"),
+        ("TSP", np.array(LINE) * 1j, {}, "coords: not numbers .found complex128"),
+        ("TSP", LINE, {"seed": 1.5}, "seed must be an integer from 0 to"),
+        ("OP", LINE, {"prize": [0, 1, 1], "max_length": 1e300}, "max_length is up to .* expected at most 1e.09"),
+        ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1e30, 1], "required_prize": 1}, "penalty is up to"),
+        ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1, 1], "required_prize": 1e-300}, "prize is up to 1e.300"),
         ("SPCTSP", LINE, {"prize": [0, 1, 1]}, "no instance of SPCTSP can be made of a table"),
     ],
 )
@@ -96,6 +104,13 @@ def test_load(tmp_path):
             ValueError, match="neither a run or checkpoint, nor among the published weights: CVRP-20, CVRP"
         ):
             routing_agents.load(name)
+
+
+def test_the_functions_below_take_numpy_and_names(models):
+    """`load_model` takes a str, `decoding.solve` instances on NumPy."""
+    network, problem, _ = load_model(str(models["TSP"].path))
+    instance = problem.generate(np.random.default_rng(0), 2)
+    assert torch.equal(solve(network, problem, instance).cost, models["TSP"].solve_batch(problem, instance).cost)
 
 
 def test_without_torch():

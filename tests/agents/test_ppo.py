@@ -41,7 +41,7 @@ def tiny(tmp_path, monkeypatch):
     return replace(TINY, runs=tmp_path)
 
 
-def play(args: ppo.Args, seed: int = 0) -> tuple[ppo.Agent, ppo.Rollout]:
+def play(args: ppo.Args, seed: int = 0) -> tuple[ppo.Agent, ppo.Experience]:
     """One rollout of an untrained agent, whose value head is made to say something."""
     envs = ppo.make_envs(args, "cpu")
     generator = torch.Generator().manual_seed(seed)

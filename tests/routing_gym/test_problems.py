@@ -296,12 +296,14 @@ def test_pctsp_has_one_least_prize_in_mask_objective_and_solvers(backend, prize,
 
 
 def test_pctsp_pays_small_penalties_beside_a_huge_one(backend):
-    """Customer 1 costs 10^13 to skip, so it is visited; 2 costs 0.25. Out and back is 0.5, together 0.75."""
+    """Customer 1 costs 10^9 to skip, so it is visited; 2 costs 0.25. Out and back is 0.5, together 0.75."""
     nodes = {"coords": [[0, 0], [0.25, 0], [0.75, 0]], "expected_prize": [0.0, 1.0, 0.0]}
-    instance = batch(backend, PCTSPInstance, penalty=[0.0, 1e13, 0.25], **nodes)
+    instance = batch(backend, PCTSPInstance, penalty=[0.0, 1e9, 0.25], **nodes)
     assert play(PCTSP(2), instance, [1, 0])[0] == [0.25, 0.5]
     assert PCTSP(2).objective(instance, tours(backend, [1, 0])).item() == 0.75
     assert HeldKarp().solve(PCTSP(2), instance).cost.tolist() == [0.75]
+    with pytest.raises(InvalidInstance, match=r"penalty: .* expected in \[0, 1e\+09\]"):
+        PCTSP(2).validate(batch("numpy", PCTSPInstance, penalty=[0.0, 1e10, 0.25], **nodes))
 
 
 def test_op_collects_prizes(backend):

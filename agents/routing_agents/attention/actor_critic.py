@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from routing_agents.attention.decoding import solve
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.attention.value import ValueHead
 from routing_gym.arrays import to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import rollout
@@ -39,14 +40,10 @@ class ActorCritic(nn.Module):
         if config.normalization == "batch":
             raise ValueError("--normalization batch does not go with PPO; choose instance, layer or none")
         self.attention_model = AttentionModel(FEATURES[problem], config, generator)
-        self.critic = nn.Sequential(
-            nn.Linear(2 * config.embed_dim, config.embed_dim), nn.ReLU(), nn.Linear(config.embed_dim, 1)
-        )
-        for parameter in self.critic[-1].parameters():
-            nn.init.zeros_(parameter)
+        self.critic = ValueHead(config.embed_dim, generator)
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the logits (B, A) and the critic's input (B, 2d) of B steps, observed as the environments do."""
+        """Return the logits (B, A) and the critic's hidden units (B, d) of B steps, observed as the environments do."""
         model, features = self.attention_model, self.attention_model.features
         mask = observation["action_mask"].bool()
         step = {key: observation[key].float()[:, None] for key in features.context_scalars}
@@ -56,13 +53,11 @@ class ActorCritic(nn.Module):
         step["action_mask"] = mask[:, None]
         encoding = model.encode(observation)
         logits = model.logits(encoding, step)[:, 0].clamp(min=ILLEGAL)
-        share = mask.float() / mask.sum(dim=1, keepdim=True)
-        legal_nodes = (share[:, None] @ encoding.logit_keys)[:, 0]  # their mean
-        return logits, torch.cat([model.query(encoding, step)[:, 0], legal_nodes], dim=1)
+        return logits, self.critic.hidden(encoding, model.query(encoding, step), mask[:, None])[:, 0]
 
     def value(self, state: Tensor) -> Tensor:
         """Return the expected return of the rest of the episode, (B,)."""
-        return self.critic(state).squeeze(-1)
+        return self.critic.value(state).squeeze(-1)
 
 
 def mean_costs(problem: AnyProblem, actor_critic: ActorCritic, seed: int, size: int) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from routing_agents import checkpoint, distributed
 from routing_agents.attention.decoding import solve
 from routing_agents.attention.memory import MOST_TOURS
-from routing_agents.attention.model import AttentionModel, Critic
+from routing_agents.attention.model import AttentionModel, CostCritic
 from routing_agents.runs import EVALUATION_STREAM, stream
 from routing_gym.arrays import to_backend
 from routing_gym.problem import AnyProblem
@@ -158,7 +158,7 @@ class CriticBaseline(Baseline):
         learning_rate: Of its Adam.
     """
 
-    def __init__(self, critic: Critic, learning_rate: float) -> None:
+    def __init__(self, critic: CostCritic, learning_rate: float) -> None:
         self.critic = critic
         self.parallel = distributed.parallel(critic)
         self.optimizer = torch.optim.Adam(critic.parameters(), learning_rate)

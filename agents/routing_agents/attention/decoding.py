@@ -15,7 +15,7 @@ from torch import Tensor
 from routing_agents.attention.memory import chunk_size
 from routing_agents.attention.model import AttentionModel, Encoding
 from routing_gym import arrays
-from routing_gym.arrays import concatenate, select
+from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import symmetry
 from routing_gym.rollout import Policy, Rollout, rollout
@@ -129,6 +129,8 @@ def log_probability(model: AttentionModel, encoding: Encoding, played: Rollout, 
     """
     assert played.observations is not None
     batch_size = encoding.keys.shape[0]
+    # What the policy saw in K tours of T steps, (B K, T, ...), becomes K T queries to each instance's encoding,
+    # (B, K T, ...); their logits become log-probabilities, of which those of the actions taken are picked and summed.
     queries = {
         key: value[:, skip:].unflatten(0, (batch_size, -1)).flatten(1, 2) for key, value in played.observations.items()
     }
@@ -190,7 +192,7 @@ def solve(
     Args:
         model: The network; its training mode is restored.
         problem: The rules.
-        instance: Any number of instances, on the model's device.
+        instance: Any number of instances, on NumPy or the model's device.
         decoding: How; greedy by default.
         generator: Of the sampled actions.
         batch_size: Tours decoded at a time, which bounds the memory; by default 1,024, or as many as fit
@@ -208,6 +210,8 @@ def solve(
         raise ValueError("sampling draws random numbers: pass a generator")
     if decoding.force_starts:
         first_nodes(problem, decoding.num_tours)  # refuses before any work
+    if not torch.is_tensor(arrays.any_array(instance)):
+        instance = to_backend(instance, "torch", str(next(model.parameters()).device))
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
     chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
     parts: list[Rollout] = []

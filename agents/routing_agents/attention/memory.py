@@ -25,10 +25,6 @@ UNKNOWN = 4 * 10**9  # bytes taken to be free where the system does not say (nei
 HEAP = 2  # bytes that the allocator takes per byte of tensors, at most: up to 1.7 were measured with glibc
 WORKSPACE = 20 * 10**6  # bytes that torch's libraries take when first used
 FLOAT, INTEGER = 4, 8  # bytes
-GROUP_FILES = {  # of control groups, by version: folder, limit, use, and the line of memory.stat for cached files
-    1: ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
-    2: ("", "memory.max", "memory.current", "inactive_file "),
-}
 
 
 @dataclass(frozen=True)
@@ -150,9 +146,8 @@ def chunk_size(
 def free_memory(device: torch.device, root: Path = Path("/")) -> int:
     """Return the bytes that this process can still take.
 
-    On a GPU, what is free there and what torch keeps unused. On Linux, the least of what the system has
-    available, what the limits of the control groups leave (containers, batch systems), and what
-    `ulimit -v` leaves. Elsewhere `UNKNOWN`.
+    On a GPU, what is free there and what torch keeps unused. On Linux, the lesser of what the system has
+    available and what the limits of the control groups leave (containers, batch systems). Elsewhere `UNKNOWN`.
 
     Args:
         device: Where the tensors lie.
@@ -165,7 +160,7 @@ def free_memory(device: torch.device, root: Path = Path("/")) -> int:
     if device.type != "cpu" or not (proc / "meminfo").exists():
         return UNKNOWN
     available = int(value_of("MemAvailable:", proc / "meminfo")) * 1024
-    return max(0, min([available, *left_by_groups(root), *left_by_ulimit(proc)]))
+    return max(0, min([available, *left_by_groups(root)]))
 
 
 def value_of(key: str, file: Path) -> str:
@@ -181,31 +176,21 @@ def value_of(key: str, file: Path) -> str:
 
 
 def left_by_groups(root: Path) -> list[int]:
-    """Return what the limits of this process's control groups (versions 1 and 2) leave; cached files do not count."""
+    """Return what the limits of this process's control groups (version 2) leave; cached files do not count."""
     groups, left = root / "proc" / "self" / "cgroup", []
     for line in groups.read_text().splitlines() if groups.exists() else []:
-        _, controllers, path = line.split(":", 2)
-        version = 2 if not controllers else 1 if "memory" in controllers.split(",") else None
-        if version is None:
+        number, _, path = line.split(":", 2)
+        if number != "0":
             continue
-        folder, limit, usage, cached = GROUP_FILES[version]
-        top = root / "sys" / "fs" / "cgroup" / folder
+        top = root / "sys" / "fs" / "cgroup"
         group = top / path.lstrip("/")
         # Every group above this one limits it too. A container sees its own group at the top.
         for level in [group, *(parent for parent in group.parents if parent.is_relative_to(top))]:
-            if (level / limit).exists() and (most := (level / limit).read_text().strip()) != "max":
-                used = int((level / usage).read_text()) - int(value_of(cached, level / "memory.stat"))
-                left.append(int(most) - used)
+            limit = level / "memory.max"
+            if limit.exists() and (most := limit.read_text().strip()) != "max":
+                cached = int(value_of("inactive_file ", level / "memory.stat"))
+                left.append(int(most) - int((level / "memory.current").read_text()) + cached)
     return left
-
-
-def left_by_ulimit(proc: Path) -> list[int]:
-    """Return what the limit on this process's address space leaves, if there is one."""
-    import resource  # not on Windows
-
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int((proc / "self" / "statm").read_text().split()[0])
-    return [] if most == resource.RLIM_INFINITY else [most - pages * resource.getpagesize()]
 
 
 def return_freed_memory() -> None:

@@ -286,7 +286,7 @@ class AttentionModel(Encoder):
         return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
 
 
-class Critic(Encoder):
+class CostCritic(Encoder):
     """Predicts the cost of an instance from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
 
     Args:

@@ -6,7 +6,7 @@
 Stable-Baselines3's own `MultiInputPolicy` flattens the nodes into one vector and has one output neuron per
 action, so that nothing it learns of one node carries over to another. Here the decoder scores the actions
 node by node. Everything else is inherited from sb3-contrib; what it calls the features are, side by side,
-the logits and what the critic reads.
+the logits and the critic's hidden units.
 
 B = observations, A = nodes, d = embedding size, U = different instances among the observations, Q = queries.
 """
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from routing_agents.attention.features import FEATURES, Features
 from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
+from routing_agents.attention.value import ValueHead
 from routing_gym.optional import explain_missing
 
 with explain_missing("sb3-contrib", "sb3"):
@@ -77,7 +78,7 @@ class AttentionPolicy(MaskableMultiInputActorCriticPolicy):
         num_nodes = int(self.action_space.n)
         self.mlp_extractor = Split(num_nodes)
         self.action_net = nn.Identity()  # the decoder's scores are the logits
-        self.value_net = ValueHead(num_nodes, self.config.embed_dim)
+        self.value_net = PerNode(self.features_extractor.value_head, num_nodes)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
@@ -87,7 +88,7 @@ class AttentionPolicy(MaskableMultiInputActorCriticPolicy):
 
 
 class NodeExtractor(BaseFeaturesExtractor):
-    """Encoder and decoder: observations -> (B, A + 2 d), the logits and what the critic reads.
+    """Encoder and decoder: observations -> (B, A + d), the logits and the critic's hidden units.
 
     Args:
         observation_space: Of a routing environment.
@@ -104,8 +105,9 @@ class NodeExtractor(BaseFeaturesExtractor):
                 "normalization='batch' computes something else in updates than in rollouts, so that PPO's probability "
                 "ratios are wrong from the start; pass 'instance', 'layer' or 'none'"
             )
-        super().__init__(observation_space, int(observation_space["action_mask"].n) + 2 * config.embed_dim)
+        super().__init__(observation_space, int(observation_space["action_mask"].n) + config.embed_dim)
         self.model = AttentionModel(features, config)
+        self.value_head = ValueHead(config.embed_dim)
         self.kept: Kept | None = None
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
@@ -121,13 +123,12 @@ class NodeExtractor(BaseFeaturesExtractor):
             table, place = instance[:, None], torch.zeros_like(instance)
             encoding = self.recall(rows, static)
         queries = {key: observation[key] for key in features.dynamic_keys}
-        queries["action_mask"] = mask = observation["action_mask"].bool()
+        queries["action_mask"] = observation["action_mask"].bool()
         for key in features.context_nodes:  # one-hot (B, A) from environments, (B, 1, A) from buffers
             queries[key] = queries[key].argmax(dim=-1).flatten()
         queries = {key: value[table] for key, value in queries.items()}  # (U, Q, ...)
-        ahead = mask[table].float() @ encoding.logit_keys / mask.shape[1]  # (U, Q, d), of the nodes that are legal
-        outputs = (self.model.logits(encoding, queries), self.model.query(encoding, queries), ahead)
-        return torch.cat(outputs, dim=-1)[instance, place]
+        hidden = self.value_head.hidden(encoding, self.model.query(encoding, queries), queries["action_mask"])
+        return torch.cat([self.model.logits(encoding, queries), hidden], dim=-1)[instance, place]
 
     def recall(self, rows: Tensor, static: dict[str, Tensor]) -> Encoding:
         """Encode without gradients, and only the lanes whose instance is not that of the last step.
@@ -174,19 +175,15 @@ class Split(nn.Module):
         return features[:, self.num_nodes :]
 
 
-class ValueHead(nn.Module):
-    """Expected return (B, 1), from the decoder's query and the mean of the legal nodes: (B, 2 d).
+class PerNode(nn.Module):
+    """The output of the value head, per node: costs grow with the number of nodes, and small weights learn slowly."""
 
-    It is learnt per node: costs grow with the number of nodes, and small weights would take long to.
-    """
-
-    def __init__(self, num_nodes: int, embed_dim: int) -> None:
+    def __init__(self, head: ValueHead, num_nodes: int) -> None:
         super().__init__()
-        self.num_nodes = num_nodes
-        self.net = nn.Sequential(nn.Linear(2 * embed_dim, embed_dim), nn.ReLU(), nn.Linear(embed_dim, 1))
+        self.output, self.num_nodes = head.value, num_nodes
 
-    def forward(self, features: Tensor) -> Tensor:
-        return self.num_nodes * self.net(features)
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.num_nodes * self.output(hidden)
 
 
 class LaneRolloutBuffer(MaskableDictRolloutBuffer):
@@ -242,10 +239,10 @@ def group_rows(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         int64 (B,) and (B,): group and place within it of each row.
     """
     _, group, sizes = torch.unique(rows, dim=0, return_inverse=True, return_counts=True)
-    order = group.argsort(stable=True)
-    starts = sizes.cumsum(0) - sizes
-    place = torch.empty_like(group)
+    order = group.argsort(stable=True)  # the rows, group by group
+    starts = sizes.cumsum(0) - sizes  # where each group begins in that order
+    place = torch.empty_like(group)  # a row's place in its group: its place in that order, less where the group begins
     place[order] = torch.arange(len(rows), device=rows.device) - starts.repeat_interleave(sizes)
-    table = order[starts, None].repeat(1, int(sizes.max()))
+    table = order[starts, None].repeat(1, int(sizes.max()))  # each group's first row everywhere, then the others
     table[group, place] = torch.arange(len(rows), device=rows.device)
     return table, group, place

@@ -10,7 +10,7 @@ input its beginning. B = instances, n = points, T = steps, d = units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -66,13 +66,14 @@ class Encoding:
 
     inputs: Tensor  # (B, n + 1, d), of the decoder: where the answer begins, then the points
     states: Tensor  # e, (B, n, d): the encoder's state at each point
+    keys: Tensor  # what a decoder's state is compared with, see `keys` of the three answers
     last: tuple[Tensor, Tensor]  # (1, B, d) each: the decoder's first state
     absent: Tensor  # bool (B, n + 1), True where an instance has no such choice
 
     def repeat(self, times: int) -> Encoding:
         """Repeat the decoder's first state, so that it writes several answers to each instance."""
         hidden, cell = (state.repeat_interleave(times, dim=1) for state in self.last)
-        return Encoding(self.inputs, self.states, (hidden, cell), self.absent)
+        return replace(self, last=(hidden, cell))
 
 
 class LSTMEncoder(nn.Module):
@@ -130,11 +131,14 @@ class PointerAnswer(nn.Module):
         self.attention = Attention(config.units)
         self.end = nn.Parameter(torch.empty(config.units))
 
+    def keys(self, states: Tensor) -> Tensor:
+        """Return a key of the end, then W1 e of the points: (B, n + 1, d)."""
+        keys = self.attention.project_key(states)
+        return torch.cat([self.end.to(keys.dtype).expand(len(keys), 1, -1), keys], dim=1)
+
     def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
         """Return u (B, T, n + 1)."""
-        keys = self.attention.project_key(encoding.states)
-        end = self.end.to(keys.dtype).expand(len(keys), 1, -1)
-        return self.attention(torch.cat([end, keys], dim=1), decoded)
+        return self.attention(encoding.keys, decoded)
 
 
 class DictionaryAnswer(nn.Module):
@@ -143,6 +147,10 @@ class DictionaryAnswer(nn.Module):
     def __init__(self, config: PointerConfig, fixed_size: int) -> None:
         super().__init__()
         self.dictionary = nn.Linear(config.units, fixed_size + 1)
+
+    def keys(self, states: Tensor) -> Tensor:
+        """Return none: nothing of the input is looked at."""
+        return states[:, :0]
 
     def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
@@ -160,9 +168,13 @@ class AttentionAnswer(nn.Module):
         self.attention = Attention(config.units)
         self.dictionary = nn.Linear(2 * config.units, fixed_size + 1)
 
+    def keys(self, states: Tensor) -> Tensor:
+        """Return W1 e of the points: (B, n, d)."""
+        return self.attention.project_key(states)
+
     def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
-        weights = self.attention(self.attention.project_key(encoding.states), decoded).softmax(dim=-1)
+        weights = self.attention(encoding.keys, decoded).softmax(dim=-1)
         return self.dictionary(torch.cat([decoded, weights @ encoding.states.to(weights.dtype)], dim=-1))
 
 
@@ -249,8 +261,9 @@ class PointerNetwork(nn.Module):
             absent[:, 1:] = torch.arange(n, device=points.device) >= lengths[:, None]
         with products(points, self.bfloat16):
             inputs, states, last = self.encoder(points) if lengths is None else self.encode_padded(points, lengths)
+            keys = self.answer.keys(states)
         begin = self.begin.to(inputs.dtype).expand(batch_size, 1, -1)
-        return Encoding(torch.cat([begin, inputs], dim=1), states, last, absent)
+        return Encoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
 
     def encode_padded(self, points: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Encode the instances of each size together, without the padding."""

@@ -17,16 +17,19 @@ LINE = {"color": "tab:blue", "linewidth": 1.2}
 
 
 def draw(task: Task, points: Points, right: Answers, predicted: Answers) -> FigureCanvasAgg:
-    """Draw some instances (B, n, 2), one above the other: the input, the right answer, the network's."""
+    """Draw some instances (B, n, 2), one above the other."""
     figure = Figure(figsize=(7.5, 2.6 * len(points)), layout="constrained")
     canvas = FigureCanvasAgg(figure)
-    grid = figure.subplots(len(points), 3, squeeze=False)
-    for row, axes in enumerate(grid):
-        for column, answers in enumerate((None, right, predicted)):
-            draw_answer(axes[column], task, points[row], None if answers is None else answers[row])
-    for axis, title in zip(grid[0], ("input", "answer", "network's answer"), strict=True):
-        axis.set_title(title)
+    for row, axes in enumerate(figure.subplots(len(points), 3, squeeze=False)):
+        draw_row(axes, task, points[row], (None, right[row], predicted[row]))
     return canvas
+
+
+def draw_row(axes: npt.NDArray[np.object_], task: Task, points: Points, answers: tuple[Answers | None, ...]) -> None:
+    """Draw one instance (n, 2) three times: the input, the right answer, the network's."""
+    for axis, answer, title in zip(axes, answers, ("input", "answer", "network's answer"), strict=True):
+        draw_answer(axis, task, points, answer)
+        axis.set_title(title, fontsize="medium")
 
 
 def draw_answer(axis: Axes, task: Task, points: Points, answer: Answers | None) -> None:

@@ -16,6 +16,7 @@ from routing_agents.pointer.tasks import TASKS, Task
 from routing_agents.runs import BEST
 
 NETWORK = "pointer"
+PUBLISHED = Path(__file__).parents[1] / "weights" / "pointer"
 
 
 def describe(model: PointerNetwork, task: Task, order: Order) -> dict[str, Any]:

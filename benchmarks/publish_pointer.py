@@ -1,0 +1,105 @@
+"""Publish the best weights of a pointer network's run: in half precision, with a card that says what they are.
+
+    python benchmarks/publish_pointer.py runs/NAME      # NAME.safetensors and NAME.json
+
+They go to agents/routing_agents/weights/pointer, the log and the learning curve of the run to
+benchmarks/results/training. Weights that answer worse after rounding to half precision are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from hardware import describe_machine
+from pointer_network import BEST_IS
+from pointer_network import Args as TrainingArgs
+from publish_weights import words
+from routing_agents import checkpoint
+from routing_agents.pointer.decoding import evaluate
+from routing_agents.pointer.labels import labelled
+from routing_agents.pointer.saved import PUBLISHED, load_network
+from routing_agents.runs import BEST, HELD_OUT_SEED
+from routing_gym.files import write_atomically
+
+ROOT = Path(__file__).parents[1]
+TOLERANCE = 0.005  # of the metric that counts
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the script."""
+
+    run: tyro.conf.Positional[Path]
+    """The folder of a run; its name becomes that of the weights."""
+    size: int = 1_000
+    """Held-out instances on which rounding may not cost anything."""
+    examples: Path = ROOT / "runs" / ".examples"
+    """Where solved instances are kept."""
+    out: Path = PUBLISHED
+    """Folder of the weights and their cards."""
+    logs: Path = ROOT / "benchmarks" / "results" / "training"
+    """Folder of the logs and learning curves."""
+
+
+def metrics(path: Path, args: Args) -> dict[str, float]:
+    """Measure weights on held-out instances of the largest size they were trained on."""
+    model, task, header = load_network(path)
+    size = header["args"]["sizes"][1]
+    points, right = labelled(task, "optimal", {size: args.size}, HELD_OUT_SEED, args.examples, 1, True)[size]
+    return evaluate(model, task, points, right, order=header["order"])
+
+
+def main(args: Args) -> Path:
+    """Write weights, card, log and curve; return the path of the weights.
+
+    Raises:
+        ValueError: Half precision costs quality.
+        OSError: The run has not ended, or nothing can be written.
+    """
+    best = args.run / BEST
+    tensors, header = checkpoint.load(best)
+    for file in ("metrics.jsonl", "curve.png"):
+        if not (args.run / file).exists():
+            raise FileNotFoundError(f"{args.run} has no {file}: the run has not ended")
+    args.out.mkdir(parents=True, exist_ok=True)
+    args.logs.mkdir(parents=True, exist_ok=True)
+    name, _ = BEST_IS[header["task"]]
+    before = metrics(best, args)
+    path = args.out / f"{args.run.name}.safetensors"
+    candidate = path.with_suffix(".candidate")
+    half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+    checkpoint.save(candidate, half, header)
+    after = metrics(candidate, args)
+    if abs(after[name] - before[name]) > TOLERANCE:
+        candidate.unlink()
+        raise ValueError(f"{best}: half precision moves {name} from {before[name]:.4f} to {after[name]:.4f}")
+    card = {
+        "command": shlex.join(words("pointer_network.py", TrainingArgs.from_json(header["args"]), TrainingArgs())),
+        "seed": header["args"]["seed"],
+        "examples": header["metrics"]["instances"],
+        "hours": round(header["seconds"] / 3600, 2),
+        "held_out": {"instances": args.size, **after},
+        "held_out_in_float32": before,
+        "arguments": header["args"],
+        "published_on": describe_machine(),
+    }
+    candidate.replace(path)
+    write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
+    for file in ("metrics.jsonl", "curve.png"):
+        shutil.copy(args.run / file, args.logs / f"pointer-{args.run.name}{Path(file).suffix}")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {name} {after[name]:.4f} (float32: {before[name]:.4f})")
+    return path
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError) as error:
+        sys.exit(f"publish_pointer: {error}")

@@ -1,0 +1,28 @@
+"""Benchmarks refuse zeros and unknown problems before any work."""
+
+from importlib import import_module
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("script", "changes", "message"),
+    [
+        ("env_throughput", {"lanes": (64, 0)}, "--lanes must be at least 1, got 64 0"),
+        (
+            "env_throughput",
+            {"problems": ("FOO-3",)},
+            "'FOO-3' is not a problem with a size, such as TSP-50",
+        ),
+        ("env_peers", {"repeats": 0}, "--repeats must be at least 1, got 0"),
+        ("env_peers", {"seconds": 0.0}, "--seconds must be a positive number, got 0"),
+        ("integrations", {"problem": "TSP"}, "'TSP' is not a problem with a size"),
+        ("large_instances", {"sizes": ()}, "--sizes must be at least 1, got nothing"),
+        ("time_to_quality", {"threads": 0}, "--threads must be at least 1, got 0"),
+        ("solution_quality", {"samples": 0}, "--samples must be at least 1, got 0"),
+        ("train_throughput", {"problems": ()}, "--problems: name at least one, such as TSP-50"),
+    ],
+)
+def test_bad_arguments(script, changes, message):
+    with pytest.raises(ValueError, match=message):
+        import_module(script).Args(**changes)
