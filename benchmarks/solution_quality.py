@@ -94,7 +94,7 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "samples", "sampling_size", "batch_size", "workers")
+        check_counts(self, "batch_size", "workers")
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,8 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
 
     def validate(self, instance: CVRPInstance) -> None:
         check_nodes(instance, self.num_actions)
-        check_field(instance, "capacity", (), np.int64, 1, MAX_CAPACITY, "choose a larger unit")
-        check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_CAPACITY, "choose a larger unit")
+        check_field(instance, "capacity", (), np.int64, 1, MAX_CAPACITY)
+        check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_CAPACITY)
         check_batch(instance)
         check_depot_values(instance, "demand")
         customers = instance.demand[:, 1:]

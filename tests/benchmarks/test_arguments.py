@@ -19,7 +19,7 @@ import pytest
         ("integrations", {"problem": "TSP"}, "'TSP' is not a problem with a size"),
         ("large_instances", {"sizes": ()}, "--sizes must be at least 1, got nothing"),
         ("time_to_quality", {"threads": 0}, "--threads must be at least 1, got 0"),
-        ("solution_quality", {"samples": 0}, "--samples must be at least 1, got 0"),
+        ("solution_quality", {"workers": 0}, "--workers must be at least 1, got 0"),
         ("train_throughput", {"problems": ()}, "--problems: name at least one, such as TSP-50"),
     ],
 )
