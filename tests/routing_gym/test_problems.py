@@ -80,9 +80,7 @@ def test_demands_whose_sum_leaves_int64_are_refused(problem):
     demand = np.full((1, 5), 2**61)
     demand[:, 0] = 0
     instance = problem.instance_type(np.zeros((1, 5, 2), dtype=np.float32), demand, np.array([2**62]))
-    with pytest.raises(
-        InvalidInstance, match=r"capacity: row 0 is .*, expected in \[1, 1.09951e\+12\]"
-    ):
+    with pytest.raises(InvalidInstance, match=r"capacity: row 0 is .*, expected in \[1, 1.09951e\+12\]"):
         problem.validate(instance)
 
 
