@@ -92,8 +92,8 @@ class Args:
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     baseline: Literal["rollout", "exponential", "critic", "shared", "none"] = "shared"
-    """What a tour is compared with: the greedy tour of a frozen policy (Kool et al. 2019), a moving
-    average, a prediction, the other sampled tours of the same instance, or nothing."""
+    """What a tour is compared with. rollout: the greedy tour of a frozen policy (Kool et al. 2019); exponential: a
+    moving average; critic: a prediction; shared: the other sampled tours of the same instance."""
     num_tours: int = 8
     """Tours per instance of the shared baseline."""
     force_starts: bool = False
