@@ -137,7 +137,7 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
         )
 
     def dearest_visits(self, instance: CVRPInstance, extra: Array) -> Array:
-        """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: (B,)."""
+        """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float64 (B,)."""
         xp = array_namespace(instance.demand)
         away = reach(instance, centre=0)
         trips = 2 * (away[:, 1:] + away[:, :1])

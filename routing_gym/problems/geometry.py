@@ -48,18 +48,18 @@ def reach(instance: Any, centre: int | None = None) -> Array:
 
     Args:
         instance: B instances.
-        centre: The node to use as that point; None takes the middle of the square.
+        centre: The node to use as that point; None takes the middle of all nodes.
 
     Returns:
-        float32 (B, A).
+        float64 (B, A).
     """
     xp = array_namespace(any_array(instance))
     if instance.distances is not None:
         longest = xp.maximum(xp.max(instance.distances, axis=1), xp.max(instance.distances, axis=2))
-        return longest / 2
-    if centre is None:
-        return euclidean(instance.coords, xp.full_like(instance.coords[:1, :1], 0.5))
-    return euclidean(instance.coords, instance.coords[:, centre, None])
+        return xp.astype(longest, xp.float64) / 2
+    coords = xp.astype(instance.coords, xp.float64)
+    point = xp.mean(coords, axis=1) if centre is None else coords[:, centre]
+    return euclidean(coords, point[:, None, :])
 
 
 def match_distances(batches: Sequence[Any]) -> list[Any]:

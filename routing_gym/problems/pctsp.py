@@ -197,7 +197,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         """As the TSP, but for a customer either two legs or the penalty, whichever is more."""
         xp = array_namespace(instance.penalty)
         legs = 2 * reach(instance)
-        return xp.sum(xp.maximum(legs, instance.penalty), axis=1)
+        return xp.sum(xp.maximum(legs, xp.astype(instance.penalty, xp.float64)), axis=1)
 
     def progress(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)

@@ -121,9 +121,9 @@ class TSP(Problem[TSPInstance, TSPState]):
         return spaces.Dict({**node_spaces(self.num_actions), "first_node": spaces.Discrete(self.num_actions)})
 
     def cost_bound(self, instance: TSPInstance) -> Array:
-        """Two legs at each city, none longer than what both ends reach from the middle of the square."""
-        legs = reach(instance)
-        return 2 * array_namespace(legs).sum(legs, axis=1)
+        """Two legs at each city, none longer than what both ends reach from the middle of them all."""
+        legs = 2 * reach(instance)
+        return array_namespace(legs).sum(legs, axis=1)
 
     def progress(self, instance: TSPInstance, state: TSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
