@@ -10,7 +10,7 @@ TRAINS := $(VENV)/.trains
 INTEGRATIONS := .venv-integrations
 INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py tests/routing_gym/test_game_pettingzoo.py $(wildcard tests/test_docs.py)
 
-.PHONY: help train test test-integrations lint wheel clean
+.PHONY: help train test test-docs test-integrations docs lint wheel clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -19,7 +19,14 @@ train: $(TRAINS)  ## train an attention model on TSP-20; another problem: ARGS="
 	$(BIN)/python agents/am_reinforce.py $(ARGS)
 
 test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --ignore tests/site $(ARGS)
+
+test-docs: $(READY)  ## build the site and use its playground in a browser (Debian: apt-get install chromium)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/site $(ARGS)
+
+docs: $(READY)  ## build the documentation site into docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 test-integrations: $(INTEGRATIONS)/.ready  ## test what plugs into RLlib and Tianshou, in .venv-integrations
 	$(INTEGRATIONS)/bin/python -m pytest $(INTEGRATION_TESTS) $(ARGS)
@@ -41,7 +48,7 @@ wheel: $(READY)  ## build the wheel, import it in an empty environment, solve wi
 	cd dist/unpacked && ../../$(BIN)/python -c "$$FRONT_DOOR"  # with torch from $(VENV)
 
 clean:  ## delete the virtual environments and caches; keeps runs/
-	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist docs/_build docs/environments docs/playground/data .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set up once, and again when a dependency changes.

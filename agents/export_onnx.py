@@ -1,0 +1,175 @@
+"""Export a trained attention model to ONNX, for use without torch.
+
+    python agents/export_onnx.py TSP-50                     # the published weights; writes onnx/tsp-50
+    python agents/export_onnx.py runs/NAME --out deployed
+
+Two graphs, as the model works: `encoder.onnx` runs once per instance, `step.onnx` once per action. Their inputs have
+the names, shapes and types of the observation, with a batch axis, for any number of instances and nodes; the mask is
+boolean. The encoder's outputs are inputs of `step`, whose output is the logits, -inf where an action is illegal.
+docs/onnx.md runs them in onnxruntime.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor, nn
+
+import routing_agents
+from routing_agents import TrainedModel
+from routing_agents.attention.model import AttentionModel, Encoding
+from routing_gym.arrays import to_backend
+from routing_gym.optional import require
+from routing_gym.problems import make_problem
+
+SIZE, BATCH = 11, 3  # of the example that is traced: no other axis of the graphs is as long
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the export."""
+
+    model: tyro.conf.Positional[str]
+    """A problem and size such as TSP-50, for the published weights; the folder of a run; or a checkpoint."""
+    out: Path | None = None
+    """Folder for the two files; by default onnx/NAME."""
+    overwrite: bool = False
+    """Replace files that are there."""
+
+
+class EncoderGraph(nn.Module):
+    """From the static observation to the encoding's tensors."""
+
+    def __init__(self, model: AttentionModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *static: Tensor) -> tuple[Tensor, ...]:
+        keys = self.model.features.static_keys
+        return flatten(self.model.encode(dict(zip(keys, static, strict=True))))
+
+
+class StepGraph(nn.Module):
+    """From the encoding's tensors, the mask and the changing observation to the logits (B, A)."""
+
+    def __init__(self, model: AttentionModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        keys = ("action_mask", *self.model.features.dynamic_keys)
+        encoding, changing = inputs[: -len(keys)], inputs[-len(keys) :]
+        observation = {key: value[:, None] for key, value in zip(keys, changing, strict=True)}  # one query each
+        return self.model.logits(unflatten(encoding), observation)[:, 0]
+
+
+def flatten(encoding: Encoding) -> tuple[Tensor, ...]:
+    """List an encoding's tensors in the order of `names`."""
+    return encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys, *encoding.node_queries
+
+
+def unflatten(tensors: tuple[Tensor, ...]) -> Encoding:
+    """Do the inverse of `flatten`."""
+    fixed_query, keys, values, logit_keys, *node_queries = tensors
+    return Encoding(fixed_query, tuple(node_queries), keys, values, logit_keys)
+
+
+def names(model: AttentionModel) -> list[str]:
+    """Name an encoding's tensors."""
+    single = [field.name for field in fields(Encoding) if field.name != "node_queries"]
+    return [*single, *(f"query_of_{node}" for node in model.features.context_nodes)]
+
+
+@torch.no_grad()
+def export(trained: TrainedModel, out: Path) -> list[Path]:
+    """Write both graphs.
+
+    Args:
+        trained: The model.
+        out: An existing folder.
+
+    Returns:
+        The two files.
+
+    Raises:
+        ImportError: The extra `[onnx]` is not installed.
+    """
+    require("onnx", "onnx")
+    require("onnxscript", "onnx")
+    model, kind = trained.network, trained.problem.name
+    problem = make_problem(kind, SIZE)
+    instance = to_backend(problem.generate(np.random.default_rng(0), BATCH), "torch")
+    state = problem.initial(instance)
+    static = problem.observe_static(instance)
+    changing = {**problem.observe_dynamic(instance, state), "action_mask": problem.action_mask(instance, state)}
+    inputs = tuple(static[key] for key in model.features.static_keys)
+    encoding = flatten(model.encode(static))
+    keys = ("action_mask", *model.features.dynamic_keys)
+    step_inputs = (
+        *encoding,
+        *(changing[key].clone() for key in keys),
+    )  # two that are one tensor would become one input
+    files = [out / "encoder.onnx", out / "step.onnx"]
+    write(EncoderGraph(model), inputs, files[0], list(model.features.static_keys), names(model), problem.num_actions)
+    write(StepGraph(model), step_inputs, files[1], [*names(model), *keys], ["logits"], problem.num_actions)
+    return files
+
+
+def write(
+    graph: nn.Module,
+    inputs: tuple[Tensor, ...],
+    path: Path,
+    input_names: list[str],
+    outputs: list[str],
+    num_actions: int,
+) -> None:
+    """Trace one graph, with the batch and every axis as long as the nodes left open."""
+    open_axes = (BATCH, num_actions, num_actions + 1)  # TSP: the queries have one row more, for the placeholder
+    shapes = tuple({i: torch.export.Dim.DYNAMIC for i, n in enumerate(x.shape) if n in open_axes} for x in inputs)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which no model here uses
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's exporter warns of torch's own deprecations
+        torch.onnx.export(
+            graph,
+            inputs,
+            path,
+            input_names=input_names,
+            output_names=outputs,
+            dynamic_shapes=(shapes,),
+            external_data=False,
+            verbose=False,
+        )
+
+
+def main(args: Args) -> list[Path]:
+    """Load the model, and write both graphs.
+
+    Raises:
+        ValueError: There is no such model, or it is no attention model.
+        FileExistsError: A file is there already.
+        ImportError: The extra `[onnx]` is not installed.
+    """
+    trained = routing_agents.load(args.model)
+    if not isinstance(getattr(trained, "network", None), AttentionModel):
+        raise ValueError(f"{args.model} is no attention model; only those can be exported")
+    out = args.out or Path("onnx") / trained.path.stem
+    if (there := [path for path in (out / "encoder.onnx", out / "step.onnx") if path.exists()]) and not args.overwrite:
+        raise FileExistsError(f"{there[0]} exists; choose another --out, or give --overwrite")
+    out.mkdir(parents=True, exist_ok=True)
+    files = export(trained, out)
+    print("\n".join(f"{path}: {path.stat().st_size / 1e6:.1f} MB" for path in files))
+    return files
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"export_onnx: {error}")

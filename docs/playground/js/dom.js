@@ -1,0 +1,49 @@
+// The few helpers that the page is drawn with. Text is only ever set as text, never as HTML.
+"use strict";
+
+const attention = attentionCore(),
+  rules = rulesCore(),
+  search = searchCore(attention, rules);
+const instances = instancesCore(rules, search.randomNumbers),
+  address = addressCore(rules, instances);
+
+const byId = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+
+function set(element, attributes) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "text") element.textContent = value;
+    else if (value === null || value === false) element.removeAttribute(key);
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  return element;
+}
+
+const make = (tag, attributes = {}, ...children) => {
+  const e = set(document.createElement(tag), attributes);
+  e.append(...children);
+  return e;
+};
+const draw = (tag, attributes = {}, ...children) => {
+  const e = set(document.createElementNS(SVG, tag), attributes);
+  e.append(...children);
+  return e;
+};
+
+// Radio buttons that look like one row of segments.
+function segments(container, name, choices, chosen, onChange) {
+  container.querySelectorAll("label").forEach((label) => label.remove());
+  for (const { value, text, colour } of choices) {
+    const input = make("input", { type: "radio", name, value });
+    input.checked = String(value) === String(chosen);
+    input.addEventListener("change", () => onChange(input.value));
+    const label = make("label", {}, input, make("span", { text }));
+    if (colour) label.style.setProperty("--head", colour);
+    container.append(label);
+  }
+}
+
+const percent = (p) =>
+  p > 0.995 && p < 1 ? ">99\u00a0%" : p > 0 && p < 0.005 ? "<1\u00a0%" : `${Math.round(100 * p)}\u00a0%`;
+const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

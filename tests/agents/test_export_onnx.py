@@ -1,0 +1,57 @@
+"""Exported graphs decode the tours of the model itself."""
+
+import numpy as np
+import pytest
+import torch
+
+import export_onnx
+import routing_agents
+from routing_gym.problems import make_problem
+
+
+@pytest.mark.parametrize("name", ["TSP", "SDVRP"])  # without and with a depot, features, a scalar, demand per step
+def test_tours_are_those_of_the_model(name, tmp_path):
+    """For other numbers of instances and nodes than the graphs were traced with."""
+    pytest.importorskip("onnxscript", reason="no onnxscript: pip install -e '.[onnx]'")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install -e '.[onnx]'")
+    files = export_onnx.main(export_onnx.Args(f"{name}-20", out=tmp_path / "new"))
+    encoder, step = (onnxruntime.InferenceSession(path) for path in files)
+    for size in (20, 31):
+        problem = make_problem(name, size)
+        instance = problem.generate(np.random.default_rng(size), 40)
+        expected = routing_agents.load(f"{name}-20").solve_batch(problem, instance).actions.numpy()
+        actions = decode(encoder, step, problem, instance)
+        assert (actions == expected[:, : actions.shape[1]]).all()
+        assert problem.objective(instance, actions).shape == (40,)
+
+
+def decode(encoder, step, problem, instance):
+    """Decode greedily."""
+    static, state, actions = problem.observe_static(instance), problem.initial(instance), []
+    outputs = encoder.run(None, {key.name: static[key.name] for key in encoder.get_inputs()})
+    encoding = dict(zip((key.name for key in encoder.get_outputs()), outputs, strict=True))
+    while not problem.done(instance, state).all():
+        changing = {**problem.observe_dynamic(instance, state), "action_mask": problem.action_mask(instance, state)}
+        given = {**encoding, **changing}
+        (logits,) = step.run(None, {key.name: given[key.name] for key in step.get_inputs()})
+        action = logits.argmax(axis=-1)
+        state, _ = problem.step(instance, state, action)
+        actions.append(action)
+    return np.stack(actions, axis=1)
+
+
+def test_files_that_are_there_are_kept(tmp_path):
+    (tmp_path / "step.onnx").write_text("mine")
+    with pytest.raises(FileExistsError, match="step.onnx exists; choose another --out"):
+        export_onnx.main(export_onnx.Args("TSP-20", out=tmp_path))
+    assert (tmp_path / "step.onnx").read_text() == "mine"
+
+
+def test_an_encoding_survives_its_list():
+    model = routing_agents.load("TSP-20").network
+    encoding = model.encode({"coords": torch.rand(2, 5, 2)})
+    again = export_onnx.unflatten(export_onnx.flatten(encoding))
+    assert all(
+        torch.equal(a, b) for a, b in zip(export_onnx.flatten(encoding), export_onnx.flatten(again), strict=True)
+    )
+    assert len(export_onnx.names(model)) == len(export_onnx.flatten(encoding))

@@ -1,0 +1,468 @@
+"""The playground as a person uses it: in a browser, from a file and over HTTP."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import routing_agents
+from helpers import CVRP_TEXT, OP_TEXT, SQUARE
+from routing_gym import data
+from routing_gym.problems import make_problem
+
+PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")  # those that the page knows
+FIELDS = {"expected_prize": "prize", "real_prize": "realPrize", "max_length": "maxLength"}
+SOLVE = """([problem, customers, rows]) => loadBuffer(nearestModel(problem, customers)).then((buffer) => {
+  const model = new attention.AttentionModel(buffer);
+  return rows.map((row) => {
+    const instance = asInstance({ problem, ...row });
+    return search.decode(model, instance, model.encode(rules.observeStatic(instance)));
+  });
+})"""
+AS_INSTANCE = """() => { window.asInstance = (row) => {
+  for (const key of ["coords", "prize", "penalty", "realPrize", "distances"])
+    if (row[key]) row[key] = Float32Array.from(row[key]);
+  return row;
+} }"""
+
+
+ROOMIEST = """() => { // the place farthest from all nodes
+  const { coords } = page.state.instance, gap = ([x, y]) =>
+    Math.min(...page.map.nodes.map((_, i) => Math.hypot(coords[2 * i] - x, coords[2 * i + 1] - y)));
+  const places = [];
+  for (let x = 0.05; x < 1; x += 0.05) for (let y = 0.05; y < 1; y += 0.05) places.push([x, y]);
+  return places.reduce((a, b) => (gap(b) > gap(a) ? b : a));
+}"""
+FOCUSED = "(({ id, name, className }) => id || name || className.baseVal || '')(document.activeElement)"
+TOO_LOW = """() => [...document.querySelectorAll("button, select, input:not(.unseen), .segments span")]
+  .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 44 && !["checkbox", "radio"].includes(e.type))
+  .map((e) => e.id || e.outerHTML.slice(0, 80))"""
+
+
+def js_rows(instance):
+    """The rows of a batch of instances as the page's scripts take them."""
+    fields = {FIELDS.get(key, key): value for key, value in vars(instance).items() if value is not None}
+
+    def plain(value):
+        return value.ravel().tolist() if value.ndim else value.item()
+
+    return [{key: plain(value[row]) for key, value in fields.items()} for row in range(len(instance.coords))]
+
+
+def settled(page):
+    """Wait until the comparison, the last thing that is computed, is there."""
+    page.wait_for_function("document.querySelectorAll('#compare tr').length > 1 && !page.compare.worker")
+    return page
+
+
+def text(page, selector):
+    return page.locator(selector).inner_text()
+
+
+def cost(page):
+    return float(text(page, "#cost").replace(",", ""))
+
+
+def until(page, expression):
+    page.wait_for_function(expression)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_greedy_tours_are_those_of_solve(open_page, name):
+    """For 100 nodes both take the weights of 50, the nearest size."""
+    page = open_page("#problem=TSP&preset=4")
+    page.evaluate(AS_INSTANCE)
+    for size in (20, 50, 100):
+        problem = make_problem(name, size)
+        instance = problem.generate(np.random.default_rng(size), 8 if size < 100 else 3)
+        solved = routing_agents.load(f"{name}-{size}").solve_batch(problem, instance).actions.tolist()
+        found = page.evaluate(SOLVE, [name, size, js_rows(instance)])
+        assert found == [row[: len(tour)] for row, tour in zip(solved, found, strict=True)]
+        left = {node for row, tour in zip(solved, found, strict=True) for node in row[len(tour) :]}
+        assert left <= {0}  # with which rows are padded
+
+
+@pytest.mark.parametrize("metric", ["EUC_2D", "CEIL_2D", "ATT", "GEO"])
+def test_files_are_scaled_and_scored_as_in_python(open_page, tmp_path, metric):
+    rng = np.random.default_rng(5)
+    points = "\n".join(f"{i} {x:.2f} {y:.2f}" for i, (x, y) in enumerate(rng.uniform(-80, 80, (12, 2)), start=1))
+    path = tmp_path / "twelve.tsp"
+    path.write_text(
+        f"NAME : a\nTYPE : TSP\nDIMENSION : 12\nEDGE_WEIGHT_TYPE : {metric}\nNODE_COORD_SECTION\n{points}\n"
+    )
+    check_file(open_page, path)
+
+
+@pytest.mark.parametrize("content", [CVRP_TEXT, OP_TEXT, SQUARE], ids=["CVRP", "OP", "TSP"])
+def test_files_of_each_kind_are_read_as_in_python(open_page, tmp_path, content):
+    path = tmp_path / "some.vrp"
+    path.write_bytes(content.encode())
+    check_file(open_page, path)
+
+
+def check_file(open_page, path):
+    expected = data.read_instance(path)
+    page = open_page("#problem=TSP&preset=4")
+    page.set_input_files("#file", path)
+    until(page, "page.state.source.kind === 'file'")
+    found = page.evaluate(
+        "(() => { const plain = (x) => (x && x.buffer ? [...x] : x); "
+        "return Object.fromEntries(Object.entries(page.state.instance).map(([k, v]) => [k, plain(v)])); })()"
+    )
+    (row,) = js_rows(expected.instance)
+    assert {key: found[key] for key in row} == row
+    assert found["file"]["distances"] == expected.distances.ravel().tolist()
+    actions = page.evaluate("page.state.shown.actions")
+    assert cost(page) == expected.cost(np.array(actions))
+
+
+def drop(page, name, content):
+    page.evaluate(
+        """([name, content]) => { const transfer = new DataTransfer();
+        transfer.items.add(new File([content], name));
+        const drop = { dataTransfer: transfer, bubbles: true, cancelable: true };
+        document.body.dispatchEvent(new DragEvent("drop", drop)); }""",
+        [name, content],
+    )
+
+
+MALFORMED = {
+    "empty": ("", "ends without TYPE"),
+    "nonsense": ("<img src=x onerror=alert(1)>", "expected a line"),
+    "too large": (SQUARE.replace("DIMENSION : 4", "DIMENSION : 10000"), "10,000 nodes; this page goes up to 200"),
+    "truncated": (SQUARE.split("3 10")[0], "node 3 of 4 is missing"),
+    "bad number": (SQUARE.replace("2 10 0", "2 ten 0"), 'line 7: coordinate: found "ten"'),
+    "one node": (SQUARE.replace("DIMENSION : 4", "DIMENSION : 1"), "at least 2"),
+    "demand": (CVRP_TEXT.replace("4 5 \r", "4 6 \r"), "demand 6 exceeds the CAPACITY 5"),
+    "metric": (SQUARE.replace("EUC_2D", "EXPLICIT"), "EXPLICIT"),
+    "windows": (SQUARE.replace("EOF", "TIME_WINDOW_SECTION\n1 2 3\n"), "is not supported"),
+}
+
+
+def test_a_malformed_file_leaves_the_map_as_it_was(open_page):
+    """The reason is on the page, and the file's name is text there."""
+    page = settled(open_page("#problem=TSP&preset=4"))
+    before = page.evaluate("[...page.state.instance.coords]")
+    for case, (content, reason) in MALFORMED.items():
+        page.evaluate("page.message(null)")
+        drop(page, f"<b onmouseover=alert(1)>{case}</b>.tsp", content)
+        page.wait_for_selector("#message:visible")
+        assert f"<b onmouseover=alert(1)>{case}</b>.tsp: " in text(page, "#message")
+        assert reason in text(page, "#message")
+        assert page.evaluate("[...page.state.instance.coords]") == before
+    assert page.evaluate("document.querySelectorAll('#message b, #message img').length") == 0
+
+
+def test_a_dropped_file_is_solved(open_page):
+    """A square of side 10: the tour has length 40."""
+    page = open_page()
+    drop(page, "square.tsp", SQUARE)
+    until(page, "page.state.source.kind === 'file'")
+    assert text(page, "#cost") == "40"
+
+
+def test_nodes_in_one_place_and_on_a_line(open_page):
+    """Cities at 0, 5, 5 and 10 on a line: there and back is 20. All in one place: 0."""
+    page = open_page()
+    rows = "1 0 0\n2 10 0\n3 5 0\n4 5 0\n"
+    line = f"{SQUARE.split('1 0 0')[0]}{rows}EOF\n"
+    drop(page, "line.tsp", line)
+    until(page, "page.state.source.kind === 'file'")
+    assert text(page, "#cost") == "20"
+    drop(page, "point.tsp", line.replace("10 0", "0 0").replace("5 0", "0 0"))
+    until(page, "page.state.instance.file.points[1][0] === 0")
+    assert text(page, "#cost") == "0"
+
+
+def test_overruling_the_model(open_page):
+    page = settled(open_page("#problem=TSP&preset=1&step=6"))
+    model = page.evaluate("page.state.model.actions")
+    step = page.evaluate("page.state.step")
+    other = page.evaluate("[...page.state.trace.steps[6].mask].lastIndexOf(1)")
+    other = other if other != model[step] else page.evaluate("[...page.state.trace.steps[6].mask].indexOf(1)")
+    page.locator(f"#map .node >> nth={other}").click()
+    shown = page.evaluate("page.state.shown.actions")
+    assert shown[:7] == [*model[:6], other]
+    assert sorted(shown) == list(range(20))
+    costs = page.evaluate(
+        "[page.state.shown, page.state.model].map((t) => rules.score(page.state.instance, t.actions))"
+    )
+    verdict = text(page, "#verdict")
+    assert f"Your tour: {costs[0]:.3f}" in verdict
+    assert f": {costs[1]:.3f}. " in verdict
+    assert f"{abs(costs[0] - costs[1]):.3f}" in verdict
+    page.click("#undo")
+    assert page.evaluate("page.state.shown.actions") == model
+
+
+def test_a_forbidden_node_says_why(open_page):
+    page = settled(open_page("#problem=TSP&preset=1&step=6"))
+    visited = page.evaluate("page.state.shown.actions[0]")
+    page.locator(f"#map .node >> nth={visited}").click(force=True)  # marked as disabled for those who do not see
+    assert f"city {visited} is already visited" in text(page, ".tip")
+    assert page.evaluate("page.state.shown.by") == "model"
+
+
+def test_adding_moving_and_removing_nodes(open_page):
+    page = settled(open_page("#problem=CVRP&preset=1"))
+    box = page.locator("#map").bounding_box()
+    free = page.evaluate(ROOMIEST)
+    margin = page.evaluate("MARGIN")
+    side = box["width"] - 2 * margin
+    at = (box["x"] + margin + free[0] * side, box["y"] + box["height"] - margin - free[1] * side)
+    page.mouse.click(*at)
+    until(page, "page.map.nodes.length === 22")
+    before = page.evaluate("page.state.shown.actions")
+    assert 21 in before
+    page.mouse.move(*at)
+    page.mouse.down()
+    page.mouse.move(at[0] - 40, at[1] - 20, steps=4)
+    page.mouse.up()
+    until(page, f"Math.abs(page.state.instance.coords[42] - {free[0] - 40 / side}) < 0.01")
+    page.click("#remove-mode")
+    page.mouse.click(at[0] - 40, at[1] - 20)
+    until(page, "page.map.nodes.length === 21")
+    page.locator("#map .node >> nth=0").click()
+    assert "The depot cannot be removed" in text(page, "#message")
+
+
+HASHES = [
+    "#problem=TSP&preset=1&step=4&view=encoder&layer=2&head=3&speed=2&theme=dark",
+    "#problem=SPCTSP&random=17.5&step=3&view=glimpse&layer=3&head=0&speed=1",
+    "#problem=TSP&preset=1&snapshot=2&step=20&view=pointer&layer=3&head=0&speed=1",
+    "#problem=CVRP&nodes=0.5_0.5_0~0.1_0.2_3~0.9_0.8_2~0.3_0.7_4&limit=6&tour=1.0.3.2.0&by=you&step=2&view=pointer&layer=3&head=0&speed=1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("hash_", HASHES)
+def test_the_address_holds_the_whole_state(open_page, hash_):
+    page = settled(open_page(hash_))
+    assert dict(p.split("=") for p in page.evaluate("address.write(page.state)")[1:].split("&")) == dict(
+        p.split("=") for p in hash_[1:].split("&")
+    )
+
+
+def test_an_instance_of_ones_own_comes_back_from_its_address(open_page):
+    """Moved, so that it is neither preset nor random; then opened again from what the page wrote."""
+    page = settled(open_page("#problem=TSP&preset=4"))
+    state = "[address.write(page.state), page.state.shown.actions, [...page.state.instance.coords]]"
+    for problem in PROBLEMS:
+        page.evaluate(f"location.hash = 'problem={problem}&preset=3'")
+        until(page, f"page.state.problem === '{problem}' && page.state.source.index === 3")
+        page.evaluate("page.move(3, 0.123456, 0.9, true)")
+        until(page, "page.state.source.kind === 'own'")
+        first = page.evaluate(state)
+        page.evaluate("location.hash = 'problem=TSP&preset=4'")
+        until(page, "page.state.source.index === 4")
+        page.evaluate(f"location.hash = '{first[0]}'")
+        until(page, "page.state.source.kind === 'own'")
+        assert page.evaluate(state) == first
+
+
+def test_a_file_comes_back_from_its_address(open_page):
+    page = open_page()
+    drop(page, "a&b=<i>.oplib", OP_TEXT.replace("NAME : line\n", ""))
+    until(page, "page.state.source.kind === 'file'")
+    hash_ = page.evaluate("address.write(page.state)")
+    again = settled(open_page(hash_))
+    assert again.evaluate("page.state.instance.file.name") == "a&b=<i>.oplib"
+    assert text(again, "#cost") == text(page, "#cost")
+
+
+BAD_HASHES = {
+    "#problem=MTSP": "MTSP",
+    "#problem=TSP&preset=99": "expected a whole number from 0 to 4",
+    "#<img src=x onerror=alert(1)>": "does not know",
+    "#problem=TSP&random=10000.1": "expected nodes.seed",
+    "#problem=TSP&nodes=0.5_0.5": "takes 2 to 200",
+    "#problem=TSP&nodes=0.5_0.5~2_3": "outside the square",
+    "#problem=TSP&nodes=0.5_0.5~NaN_1": "NaN",
+    "#problem=CVRP&nodes=0_0_0~0.5_0.5_9&limit=5": "exceeds the capacity 5",
+    "#problem=TSP&preset=1&tour=0.0.1": "already visited",
+    "#problem=TSP&preset=1&tour=0.1.55": "no node 55",
+    "#problem=TSP&preset=0&view=secret": "expected one of pointer",
+    "#problem=TSP&step=%E0%A4%A": "not readable",
+    "#__proto__=1": "does not know",
+}
+
+
+def test_a_malformed_address_is_refused(open_page):
+    """On load and later: the reason is on the page, and the page works and stays as it was."""
+    page = settled(open_page("#problem=ATSP"))
+    assert "ATSP" in text(page, "#message")
+    assert page.evaluate("page.state.shown.actions.length") == 50
+    for hash_, reason in BAD_HASHES.items():
+        page.evaluate("page.message(null)")
+        page.evaluate("(hash) => { location.hash = hash; }", hash_)
+        page.wait_for_selector("#message:visible")
+        assert reason in text(page, "#message")
+        assert page.evaluate("[page.state.problem, page.state.source.index, page.map.nodes.length]") == ["TSP", 0, 50]
+
+
+def test_bad_numbers_are_refused(open_page):
+    page = settled(open_page("#problem=TSP&preset=4"))
+    for value in ("10000", "1", ""):
+        page.fill("#random-size", value)
+        page.click("#random button")
+        assert "expected a whole number from 2 to 200" in text(page, "#message")
+    assert page.evaluate("page.map.nodes.length") == 10
+    page.fill("#random-size", "33")
+    page.click("#random button")
+    until(page, "page.map.nodes.length === 33")
+
+
+def test_search_finds_better_tours_live(open_page):
+    """The cost of the best tour never grows, and never is above greedy where greedy tours are among them."""
+    page = settled(open_page("#problem=TSP&preset=0"))
+    model = page.evaluate("rules.score(page.state.instance, page.state.model.actions)")
+    page.check("[name=method][value=starts]", force=True)
+    page.uncheck("#symmetries")
+    page.click("#search-go")
+    page.wait_for_selector("#best-text:has-text('Best of 50 tours')")
+    costs = page.evaluate("page.search.history.map(([, cost]) => cost)")
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] <= model
+    assert page.evaluate("page.state.best.length") == 50
+    assert "Model, search" in text(page, "#compare")
+
+
+def test_comparison_with_the_optimum(open_page):
+    """Ten customers: dynamic programming is no worse than anything else, and the stored solver agrees with it."""
+    for name in ("TSP", "CVRP", "OP", "PCTSP"):
+        page = settled(open_page(f"#problem={name}&preset=4"))
+        page.wait_for_selector("#compare :text('Optimum')")
+        scores = dict(page.evaluate("page.compare.entries().map(({ by, score }) => [by, score])"))
+        sign = -1 if name == "OP" else 1
+        assert min(sign * score for score in scores.values()) == pytest.approx(sign * scores["Optimum"], abs=2e-6)
+        solver = next(score for by, score in scores.items() if by.startswith("Solver"))
+        assert solver == pytest.approx(scores["Optimum"], abs=2e-6 if name != "CVRP" else 1e-3)
+        assert "optimum" in text(page, "#compare")
+
+
+def test_without_the_optimum_it_is_best_found(open_page):
+    page = settled(open_page("#problem=SPCTSP&preset=1"))
+    assert "optim" not in text(page, "#compare").lower()
+    assert page.locator("#search").is_hidden()
+    assert "real prizes show only on the way" in text(page, "#search-note")
+
+
+def test_the_training_slider(open_page):
+    """Random weights make a longer tour than trained ones, on an instance of their size."""
+    page = settled(open_page("#problem=TSP&preset=1"))
+    costs = []
+    for stop in (0, page.evaluate("SNAPSHOTS.length - 1")):
+        page.evaluate(
+            f"(() => {{ byId('snapshot').value = {stop}; byId('snapshot').dispatchEvent(new Event('input')); }})()"
+        )
+        until(page, f"page.state.snapshot === {stop}")
+        costs.append(cost(page))
+    assert costs[0] > 1.3 * costs[1]
+    page.click("#learn-off")
+    until(page, "page.state.snapshot === null && page.state.modelName === 'tsp-20'")
+
+
+def test_keyboard_alone(open_page):
+    """To the map, to another node, choose it, move it, add one, remove it, play to the end."""
+    page = settled(open_page("#problem=TSP&preset=1&step=3"))
+    page.keyboard.press("m")
+    assert page.evaluate("document.activeElement.classList.contains('node')")
+    for key in ("ArrowRight", "ArrowUp", "ArrowLeft", "ArrowDown"):
+        page.keyboard.press(key)
+    for _ in range(30):  # until a legal node that is not the model's choice has the focus
+        node = page.evaluate("page.map.current")
+        if page.evaluate(f"page.state.trace.steps[3].mask[{node}] && page.state.shown.actions[3] !== {node}"):
+            break
+        page.evaluate(f"page.map.goTo({(node + 1) % 20})")
+    page.keyboard.press("Enter")
+    assert page.evaluate("[page.state.shown.by, page.state.shown.actions[3]]") == ["you", node]
+    assert "You chose" in page.locator("#status").text_content()
+    page.keyboard.press("Shift+ArrowUp")
+    until(page, "page.state.source.kind === 'own'")
+    page.keyboard.press("n")
+    until(page, "page.map.nodes.length === 21")
+    page.keyboard.press("Delete")
+    until(page, "page.map.nodes.length === 20")
+    page.keyboard.press("Home")
+    assert page.evaluate("page.state.step") == 0
+    page.keyboard.press(".")
+    assert "Step 1 of 20" in page.locator("#status").text_content()
+    page.keyboard.press("End")
+    assert "complete" in page.locator("#status").text_content()
+
+
+def test_every_control_is_reached_by_tab(open_page):
+    page = settled(open_page("#problem=TSP&preset=4"))
+    seen = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        seen.add(page.evaluate(FOCUSED))
+    fields = {"problem", "preset", "random-size", "file", "scrub", "speed", "view", "method", "tours", "temperature"}
+    assert fields | {"copy-link", "theme", "play", "symmetries", "search-go", "learn-play", "snapshot"} <= seen
+    assert any("node" in name for name in seen)
+
+
+def test_it_plays_on_load_and_not_where_motion_is_unwanted(open_page):
+    moving = open_page(motion="no-preference")
+    until(moving, "page.state.step > 3")
+    still = settled(open_page())
+    assert still.evaluate("[page.timer, page.state.finished]") == [None, True]
+
+
+def test_the_table_mirrors_the_map(open_page):
+    page = settled(open_page("#problem=CVRP&preset=4&step=2"))
+    page.click("summary")
+    until(page, "document.querySelectorAll('#table tbody tr').length === 11")  # filled once it is open
+    rows = page.locator("#table tbody tr")
+    taken = page.evaluate("page.state.shown.actions.slice(0, 2)")
+    assert "already served" in rows.nth(taken[0]).inner_text()
+    assert "step 1" in rows.nth(taken[0]).inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)], ids=["desktop", "phone"])
+def test_accessibility_and_pictures(open_page, size, scheme, tmp_path):
+    """axe-core finds nothing in any view; nothing is wider than the screen; what a finger taps is 44 pixels high."""
+    axe = pytest.importorskip("axe_playwright_python", reason="no axe-core: pip install -e '.[docs]'")
+    source = (Path(axe.__file__).parent / "axe.min.js").read_text()
+    phone = size[0] < 500
+    page = open_page(
+        "#problem=PCTSP&preset=1&step=4",
+        viewport=dict(zip(("width", "height"), size, strict=True)),
+        color_scheme=scheme,
+        has_touch=phone,
+    )
+    settled(page)
+    page.click("summary")
+    page.evaluate(source)
+    for view in ("pointer", "encoder"):  # the glimpse has no control that the encoder lacks
+        page.check(f"[name=view][value={view}]", force=True)
+        found = page.evaluate("axe.run({ preload: false })")  # else it asks for the style sheet by XMLHttpRequest
+        assert [(fault["id"], fault["nodes"][0]["html"]) for fault in found["violations"]] == []
+    page.screenshot(path=tmp_path / "page.png", full_page=True)
+    assert (tmp_path / "page.png").stat().st_size > 20_000
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    if phone:
+        low = page.evaluate(TOO_LOW)
+        assert low == []
+
+
+def test_over_http(open_page, server):
+    """The same page from a server, with its worker."""
+    page = settled(open_page("#problem=TSP&preset=1", address=server))
+    page.click("#search-go")
+    page.wait_for_selector("#best-text:has-text('Best of 1,024 tours')")
+
+
+def test_presets_hold_valid_instances(site):
+    """Their values are those the rules take, and their costs are positive."""
+    source = (site / "js" / "presets.js").read_text()
+    presets = json.loads(source.partition("const PRESETS = ")[2].rstrip().rstrip(";"))
+    assert set(presets) == set(PROBLEMS)
+    for name, rows in presets.items():
+        for row in rows:
+            size = len(row["coords"]) // 2
+            assert min(row["coords"]) >= 0
+            assert max(row["coords"]) <= 1
+            assert all(len(row[key]) == size for key in ("demand", "prize", "penalty", "realPrize") if key in row), name
+            assert row["cost"] > 0
