@@ -18,6 +18,9 @@ environment. The ratios say how ours compares to the fastest way of a peer, and 
   shipped: the jitted step called from Python, with a policy that draws a number per node. Faster: the cheap
   policy, and many steps compiled into one `jax.lax.scan`, which only a policy written in JAX can use.
 
+Our own compiled loop, on JAX, plays what Jumanji's does, with the same policy, and resets only the lanes that ended;
+`compiled_times_fastest` compares it to the fastest way of a peer. It needs the extra [jax] in this environment.
+
 "Transitions alone" leaves out actions and resets; Jumanji's step draws an instance per lane at every step, needed
 or not, so that it is also measured with its resets, as users call it.
 """
@@ -32,6 +35,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from rich.console import Console
@@ -44,6 +48,7 @@ from routing_agents.runs import check_positive
 from worker_process import OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
+OURS_COMPILED = f"{OURS}-jax"
 LOOPS = {"rl4co": "rollout", "jumanji": "vector env, copy=False"}  # our counterpart of each
 SHIPPED = {"rl4co": "loop, its own policy", "jumanji": "call per step, its own policy"}
 ALONE = "transitions alone"
@@ -73,6 +78,8 @@ class Args:
     """Of a run, about; at least one batch of episodes."""
     seed: int = 0
     """Of instances and actions."""
+    clock: Literal["wall", "processor"] = "wall"
+    """What seconds are: by the clock, or of the processor; the latter serves where other programs are busy."""
     out: Path = ROOT / "benchmarks" / "results" / "env_peers.json"
     """Where the figures go."""
 
@@ -92,19 +99,22 @@ def start_workers(args: Args) -> Iterator[dict[str, WorkerProcess]]:
     if shutil.which("taskset") is None:
         raise WorkerError("taskset not found; it is part of util-linux, and this benchmark runs on Linux only")
     pin = ("taskset", "--cpu-list", str(max(os.sched_getaffinity(0))))
-    pythons = {OURS: None, "rl4co": args.rl4co_python, "jumanji": args.jumanji_python}
+    pythons = {OURS: None, OURS_COMPILED: None, "rl4co": args.rl4co_python, "jumanji": args.jumanji_python}
+    environment = {**ONE_THREAD, "CLOCK": args.clock}
     with ExitStack() as resources:
         yield {
-            name: resources.enter_context(start(name, f"{name.replace('-', '_')}_worker.py", python, pin, **ONE_THREAD))
+            name: resources.enter_context(
+                start(name, f"{name.replace('-', '_')}_worker.py", python, pin, **environment)
+            )
             for name, python in pythons.items()
         }
 
 
-def prepare(worker: WorkerProcess, problem: str, lanes: int, args: Args) -> list[str]:
-    """Set up a problem; return the ways to play it."""
+def prepare(worker: WorkerProcess, problem: str, lanes: int, args: Args) -> dict[str, float]:
+    """Set up a problem; return the ways to play it, and how many seconds each took to compile."""
     name, num_nodes = problem.split("-")
     settings = {"num_nodes": int(num_nodes), "lanes": lanes, "seed": args.seed, "seconds": args.seconds}
-    ways: list[str] = worker.do({"prepare": {"problem": name, **settings}}, "ways")["ways"]
+    ways: dict[str, float] = worker.do({"prepare": {"problem": name, **settings}}, "ways")["ways"]
     return ways
 
 
@@ -116,9 +126,12 @@ def rate(worker: WorkerProcess, way: str) -> float:
 
 def measure(workers: dict[str, WorkerProcess], args: Args, problem: str, lanes: int) -> list[Figures]:
     """Measure all ways to play one problem with one number of lanes, in turn."""
-    rates: dict[tuple[str, str], list[float]] = {
-        (name, way): [] for name, worker in workers.items() for way in prepare(worker, problem, lanes, args)
+    compiling = {
+        (name, way): seconds
+        for name, worker in workers.items()
+        for way, seconds in prepare(worker, problem, lanes, args).items()
     }
+    rates: dict[tuple[str, str], list[float]] = {key: [] for key in compiling}
     for _ in range(args.repeats):
         for (name, way), measured in rates.items():
             measured.append(rate(workers[name], way))
@@ -129,6 +142,8 @@ def measure(workers: dict[str, WorkerProcess], args: Args, problem: str, lanes: 
             "library": name,
             "way": way,
             "steps_per_second": statistics.median(measured),
+            "most_steps_per_second": max(measured),
+            "seconds_to_compile": compiling[name, way],
             "fastest_over_slowest": max(measured) / min(measured),
         }
         for (name, way), measured in rates.items()
@@ -145,7 +160,7 @@ def compare(rows: list[Figures]) -> list[Figures]:
         loops = {way: rate for way, rate in theirs.items() if not way.startswith(ALONE)}
         fastest = max(loops, key=lambda way: loops[way])
         fastest_alone = max(rate for way, rate in theirs.items() if way.startswith(ALONE))
-        ours = rate_of[OURS, counterpart]
+        ours, compiled = rate_of[OURS, counterpart], rate_of[OURS_COMPILED, "scan"]
         comparisons.append(
             {
                 "problem": problem,
@@ -155,6 +170,7 @@ def compare(rows: list[Figures]) -> list[Figures]:
                 "fastest_way": fastest,
                 "times_fastest": ours / loops[fastest],
                 "times_shipped": ours / loops[SHIPPED[peer]],
+                "compiled_times_fastest": compiled / loops[fastest],
                 "default_vector_env_times_fastest": rate_of[OURS, "vector env"] / loops[fastest],
                 "transitions_alone_times": rate_of[OURS, ALONE] / fastest_alone,
             }
@@ -168,10 +184,11 @@ def tables(rows: list[Figures], comparisons: list[Figures], lanes: tuple[int, ..
     rates = Table("problem", "library", "way", *map(str, lanes), title="Steps per second, by number of lanes")
     for problem, library, way in dict.fromkeys(key[:3] for key in rate_of):
         rates.add_row(problem, library, way, *(f"{rate_of[problem, library, way, count]:,.0f}" for count in lanes))
-    columns = ("problem", "lanes", "peer", "fastest loop", "as shipped", "alone")
+    columns = ("problem", "lanes", "peer", "fastest loop", "as shipped", "alone", "compiled, fastest loop")
     times = Table(*columns, title="Times as fast as the peer")
     for row in comparisons:
-        ratios = (f"{row[key]:.1f}" for key in ("times_fastest", "times_shipped", "transitions_alone_times"))
+        keys = ("times_fastest", "times_shipped", "transitions_alone_times", "compiled_times_fastest")
+        ratios = (f"{row[key]:.1f}" for key in keys)
         times.add_row(row["problem"], str(row["lanes"]), row["peer"], *ratios)
     return rates, times
 

@@ -1,23 +1,51 @@
-"""Row operations on batches that the array API standard lacks.
+"""Row operations on batches that the array API standard lacks, and the ways between its backends.
 
-Every function works on NumPy and torch arrays alike and leaves its arguments unchanged.
-B is the batch axis, A the number of actions (nodes).
+Every function works on NumPy, torch and JAX arrays alike and leaves its arguments unchanged. Where the three
+differ, it is written here, and not in the rules. B is the batch axis, A the number of actions (nodes).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, device, is_torch_array
+from array_api_compat import array_namespace, device, is_jax_array, is_torch_array
 
 from routing_gym.optional import require
 
-Array: TypeAlias = Any  # a NumPy array or a torch tensor; the array API has no common base class
+Array: TypeAlias = Any  # a NumPy array, a torch tensor or a JAX array; the array API has no common base class
 Batch = TypeVar("Batch")  # a dataclass of arrays with a leading batch axis
+BACKENDS = ("numpy", "torch", "jax")
+X64 = 'call jax.config.update("jax_enable_x64", True) at the start of the program'
+_batch_types: dict[type, bool] = {}  # dataclasses of arrays, and whether JAX knows them
+
+
+def integer(xp: Any) -> Any:
+    """Return the dtype of nodes, counts and loads: int64; int32 in JAX, unless it has 64 bits (`jax_enable_x64`).
+
+    Args:
+        xp: An array-API namespace.
+    """
+    return xp.int32 if is_narrow(xp) else xp.int64
+
+
+def double(xp: Any) -> Any:
+    """Return the dtype of sums: float64; float32 in JAX, unless it has 64 bits (`jax_enable_x64`)."""
+    return xp.float32 if is_narrow(xp) else xp.float64
+
+
+def is_jax(xp: Any) -> bool:
+    """Say whether a namespace is JAX's."""
+    return bool(xp.__name__ == "jax.numpy")
+
+
+def is_narrow(xp: Any) -> bool:
+    """Say whether a namespace is JAX's without 64 bits."""
+    return is_jax(xp) and not sys.modules["jax"].config.jax_enable_x64
 
 
 def gather(x: Array, index: Array) -> Array:
@@ -37,6 +65,8 @@ def gather(x: Array, index: Array) -> Array:
     if isinstance(x, np.ndarray):  # without the wrappers, which take twice as long as the work on small batches
         return x.reshape(flat_shape).take(np.arange(0, num_rows * num_columns, num_columns) + index, axis=0)
     xp = array_namespace(x)
+    if is_jax(xp):  # no flat index, which 32 bits might not hold
+        return x.at[xp.arange(num_rows), index].get(mode="clip")
     starts = xp.arange(0, num_rows * num_columns, num_columns, device=device(x))
     return xp.take(xp.reshape(x, flat_shape), starts + index, axis=0)
 
@@ -53,13 +83,23 @@ def scatter(x: Array, index: Array, value: Array) -> Array:
         result = x.copy()
         result[np.arange(x.shape[0]), index] = value
         return result
-    return x.scatter(1, index[:, None], value[:, None])
+    if is_torch_array(x):
+        return x.scatter(1, index[:, None], value[:, None])
+    return x.at[array_namespace(x).arange(x.shape[0]), index].set(value)
+
+
+def put(x: Array, index: Any, value: Array) -> Array:
+    """Return `x` after ``x[index] = value``: itself, written to; in JAX a copy."""
+    if not isinstance(x, np.ndarray) and is_jax_array(x):
+        return x.at[index].set(value)
+    x[index] = value
+    return x
 
 
 def as_share(part: Array, whole: Array | int) -> Array:
-    """Divide in float64, which int / int is in NumPy only."""
+    """Divide in `double`, which int / int is in NumPy only."""
     xp = array_namespace(part)
-    return xp.astype(part, xp.float64) / whole
+    return xp.astype(part, double(xp)) / whole
 
 
 def euclidean(origin: Array, destination: Array) -> Array:
@@ -110,12 +150,14 @@ def batch_size(batch: Any) -> int:
 
 
 def device_of(batch: Any) -> Any:
-    """Return the device of a dataclass of arrays: "cpu" for NumPy, a `torch.device` for torch."""
+    """Return the device of a dataclass of arrays: "cpu" for NumPy, torch's or JAX's own; None inside `jax.jit`."""
     return device(any_array(batch))
 
 
 def select(batch: Batch, rows: Array) -> Batch:
-    """Return the given rows (an index array or a slice) of every array of a dataclass."""
+    """Return the given rows (an index array, a list or a slice) of every array of a dataclass."""
+    if isinstance(rows, list):  # which JAX does not take
+        rows = np.asarray(rows, dtype=np.int64)
     return map_arrays(lambda x: x[rows], batch)
 
 
@@ -129,16 +171,17 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
 
 
 def to_backend(batch: Batch, backend: str, device: str | None = None) -> Batch:
-    """Move every array of a dataclass to NumPy or torch.
+    """Move every array of a dataclass to NumPy, torch or JAX.
 
     Args:
         batch: A dataclass of arrays.
-        backend: "numpy" or "torch".
-        device: A torch device such as "cuda"; None means the CPU.
+        backend: "numpy", "torch" or "jax".
+        device: Of torch or JAX, such as "cuda"; None means the CPU in torch, the default device in JAX.
 
     Raises:
-        ValueError: The backend is unknown, or NumPy was given a device.
-        ImportError: torch is not installed.
+        ValueError: The backend or the device is unknown, NumPy was given a device, or an integer does not fit
+            into JAX's 32 bits.
+        ImportError: torch or JAX is not installed.
     """
     return map_arrays(converter(backend, device), batch)
 
@@ -147,10 +190,12 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
     """Return the function that moves one array to a backend; see `to_backend`. Does not copy where it need not."""
     if backend == "numpy":
         if device is not None:
-            raise ValueError(f'device={device!r} needs backend="torch"; NumPy arrays live on the CPU')
+            raise ValueError(f'device={device!r} needs backend="torch" or "jax"; NumPy arrays live on the CPU')
         return to_numpy
-    if backend != "torch":
-        raise ValueError(f'unknown backend {backend!r}; choose "numpy" or "torch"')
+    if backend not in BACKENDS:
+        raise ValueError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    if backend == "jax":
+        return jax_converter(device)
     torch = require("torch", "agents")
     try:
         target = torch.zeros(0, device=device or "cpu").device
@@ -159,6 +204,8 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
         raise ValueError(f"device={device!r} cannot be used; torch sees the cpu and {found}") from error
 
     def move(x: Array) -> Array:
+        if is_jax_array(x):
+            x = np.asarray(x)
         # torch warns of views that must not be written to, and refuses some layouts that NumPy takes
         if isinstance(x, np.ndarray) and not (x.flags.behaved and x.dtype.isnative and min(x.strides, default=0) >= 0):
             x = np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
@@ -172,8 +219,60 @@ def to_numpy(x: Array) -> npt.NDArray[Any]:
     if type(x) is np.ndarray:  # asked first: the question whether it is a tensor takes longer
         return x
     if is_torch_array(x):
-        x = x.detach().cpu().numpy()
+        return np.asarray(x.detach().cpu().numpy())
+    if isinstance(x, getattr(sys.modules.get("jax.core"), "Tracer", ())):
+        raise TypeError(
+            "an array has no values while jax.jit, vmap or scan trace it, and NumPy was to read them; "
+            "call this (`objective`, say) outside the traced function, on what that returns"
+        )
     return np.asarray(x)
+
+
+def jax_converter(device: str | None) -> Callable[[Array], Array]:
+    """As `converter`, to JAX: int64 and float64 become 32 bits wide there, unless `jax_enable_x64` is on."""
+    jax = use_jax()
+    try:
+        platform, _, number = (device or "").partition(":")
+        target = jax.devices(platform)[int(number or 0)] if device else None
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(f"device={device!r} cannot be used; JAX sees {', '.join(map(str, jax.devices()))}") from error
+    widest = np.iinfo(np.int64 if jax.config.jax_enable_x64 else np.int32)
+
+    def move(x: Array) -> Array:
+        if not is_jax_array(x):
+            x = to_numpy(x)
+            if np.issubdtype(x.dtype, np.integer) and x.size and not widest.min <= x.min() <= x.max() <= widest.max:
+                found = x.max() if x.max() > widest.max else x.min()
+                raise ValueError(f"{found} does not fit into JAX's 32 bits: {X64}, or choose a larger unit")
+        return jax.device_put(x, target)
+
+    return move
+
+
+def use_jax() -> Any:
+    """Return the package JAX, to which all dataclasses of arrays are pytrees from now on.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    jax = require("jax", "jax")
+    for batch_type, known in _batch_types.items():
+        if not known:
+            names = [field.name for field in dataclasses.fields(batch_type)]
+            jax.tree_util.register_dataclass(batch_type, data_fields=names, meta_fields=[])
+            _batch_types[batch_type] = True
+    return jax
+
+
+def add_batch_types(*batch_types: type) -> None:
+    """Make dataclasses of arrays JAX's pytrees: at once where it is imported already, else when `use_jax` is called.
+
+    `to_backend` and `routing_gym.integrations.jax` call it.
+    """
+    for batch_type in batch_types:
+        _batch_types.setdefault(batch_type, False)
+    if sys.modules.get("jax") is not None:
+        use_jax()
 
 
 def normalise(instance: Batch) -> Batch:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from playing import Way, playing
+from playing import Way, clock, playing
 from worker import serve
 
 from routing_gym import make_problem
@@ -36,12 +35,12 @@ def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
         def play(rounds: int) -> tuple[int, float]:
             nonlocal observation
             ended = []
-            started = time.perf_counter()
+            started = clock()
             for _ in range(rounds * (num_nodes + 1)):
                 actions = random_legal(observation["action_mask"], rng)
                 observation, _, terminated, _, _ = env.step(actions)
                 ended.append(terminated)
-            seconds = time.perf_counter() - started
+            seconds = clock() - started
             resets = int(np.sum(ended))  # NEXT_STEP spends a call on each; it is no transition
             return rounds * (num_nodes + 1) * lanes - resets, seconds
 
@@ -49,11 +48,11 @@ def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
 
     def whole_batches(rounds: int) -> tuple[int, float]:
         played = []
-        started = time.perf_counter()
+        started = clock()
         for _ in range(rounds):
             instance = problem.generate(rng, lanes)
             played.append(rollout(problem, instance, lambda seen: random_legal(seen["action_mask"], rng)).actions)
-        seconds = time.perf_counter() - started
+        seconds = clock() - started
         return sum(count_steps(actions, problem.has_depot) for actions in played), seconds
 
     def transitions(rounds: int) -> tuple[int, float]:
@@ -64,10 +63,10 @@ def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
             mask = problem.action_mask(instance, state)
             for _ in range(num_nodes):
                 actions = random_legal(mask, rng)
-                started = time.perf_counter()
+                started = clock()
                 state, _ = problem.step(instance, state, actions)
                 mask = problem.action_mask(instance, state)
-                seconds += time.perf_counter() - started
+                seconds += clock() - started
         return rounds * num_nodes * lanes, seconds
 
     return {

@@ -1,0 +1,76 @@
+"""The loop of a random policy in routing-gym on JAX; started by `env_peers.py`, see `playing.py`.
+
+The same ways to play as `jumanji_worker.py` has, with the same policy: lanes are vmapped and reset by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from compiled import player
+from playing import Way, clock, playing
+from worker import serve
+
+from routing_gym import make_problem
+from routing_gym.integrations.jax import AutoReset, JaxEnv, sample_actions
+
+
+def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
+    """Make the ways to play a problem."""
+    problem = make_problem(name, num_nodes)
+    env = AutoReset(JaxEnv(problem))
+    num_steps = num_nodes * max(1, min(20, 1024 // lanes))  # of a scan, as Jumanji's
+    key, reset_key = jax.random.split(jax.random.key(seed))
+    state, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(reset_key, lanes))
+
+    def step(now: Any, _: None) -> tuple[Any, Any]:
+        state, key = now
+        key, action_key = jax.random.split(key)
+        state, timestep = jax.vmap(env.step)(state, sample_actions(state.mask, action_key))
+        return (state, key), (timestep.reward, timestep.done)
+
+    start, made = (state, key), num_steps * lanes
+    return {
+        "scan": player(jax.jit(lambda now: jax.lax.scan(step, now, length=num_steps)), start, 1, made),
+        "call per step": player(jax.jit(lambda now: step(now, None)), start, num_steps, made),
+        **transitions(JaxEnv(problem), env, state, key, num_nodes),
+    }
+
+
+def transitions(env: JaxEnv, resetting_env: AutoReset, state: Any, key: Any, num_steps: int) -> dict[str, Way]:
+    """Step through actions drawn beforehand: scanned without resets, and called with what they cost in each step."""
+    one_step, resetting_step = jax.vmap(env.step), jax.jit(jax.vmap(resetting_env.step))
+
+    def choose(state: Any, key: Any) -> tuple[Any, Any]:
+        action = sample_actions(state.mask, key)
+        return one_step(state, action)[0], action
+
+    def repeat(state: Any, action: Any) -> tuple[Any, Any]:
+        state, timestep = one_step(state, action)
+        return state, timestep.reward
+
+    _, actions = jax.jit(lambda state, keys: jax.lax.scan(choose, state, keys))(state, jax.random.split(key, num_steps))
+    replay = jax.jit(lambda state, actions: jax.lax.scan(repeat, state, actions))
+    actions_by_step = list(actions)
+
+    def scanned(rounds: int) -> tuple[int, float]:
+        started = clock()
+        for _ in range(rounds):
+            jax.block_until_ready(replay(state, actions))
+        return rounds * actions.size, clock() - started
+
+    def called(rounds: int) -> tuple[int, float]:
+        started = clock()
+        for _ in range(rounds):
+            now = state
+            for action in actions_by_step:
+                now, timestep = resetting_step(now, action)
+            jax.block_until_ready((now, timestep))
+        return rounds * actions.size, clock() - started
+
+    return {"transitions alone, scan": scanned, "transitions alone, call per step with resets": called}
+
+
+if __name__ == "__main__":
+    serve(("jax", "jaxlib", "numpy"), playing(prepare))

@@ -1,0 +1,135 @@
+"""The backends against each other: torch and JAX replay the episodes that NumPy has played."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import device as device_of_array
+
+from routing_gym.arrays import converter, device_of, to_backend, to_numpy, use_jax
+from routing_gym.problem import AnyProblem
+from routing_gym.testing.compare import call, difference, expect
+
+TOLERANCE = 1e-5  # on costs and observations, and on what decides a mask
+
+
+def installed_backends(checker: str) -> list[str]:
+    """Return which of torch and JAX are installed.
+
+    Warns:
+        UserWarning: Not both of them.
+    """
+    found = [name for name in ("torch", "jax") if find_spec(name) is not None]
+    if missing := [name for name in ("torch", "jax") if name not in found]:
+        checked = " and ".join(["NumPy", *found])
+        warnings.warn(f"{checker}: {' and '.join(missing)} not installed, so only {checked} was checked", stacklevel=3)
+    return found
+
+
+def check_backend(problem: AnyProblem, instance: Any, played: Any, backend: str, device: str | None) -> None:
+    """Replay the episodes and compare masks, costs, ends, observations and objectives with NumPy's.
+
+    JAX runs compiled, and must compile once for all steps, without calling back into Python.
+
+    Args:
+        problem: The rules.
+        instance: B instances, on NumPy.
+        played: What NumPy has played on them, a `routing_gym.testing.problem.Played`.
+        backend: "torch" or "jax".
+        device: Of the backend.
+    """
+    both, move = f"{backend} and NumPy", converter(backend, device)
+    moved = to_backend(instance, backend, device)
+    traces: list[int] = []
+    if backend == "jax":  # whose arrays cannot be written to
+        functions = readers(lambda name, *arguments: getattr(problem, name)(*arguments))
+        begin, look, advance = (compiled(problem, function, traces) for function in functions)
+    else:
+        begin, look, advance = readers(partial(call, problem))
+    state, *found = begin(moved)
+    expected = problem.observe_static(instance), problem.cost_bound(instance)
+    for name, one, other in zip(("observe_static", "cost_bound"), found, expected, strict=True):
+        apart = difference(one, other, TOLERANCE)
+        expect(apart is None, problem, name, f"{both} differ: {apart}")
+    for step, expected_state in enumerate(played.states):
+        where = f"step {step}"
+        mask, done, progress, seen = look(moved, state)
+        expect(device_of_array(mask) == device_of(moved), problem, where, "the mask is on another device")
+        disputed = to_numpy(mask) != played.masks[step]
+        if disputed.any():
+            disputed &= ~near_limit(problem, instance, expected_state)
+        places = f"{both} disagree at (row, action) {np.argwhere(disputed)[:5].tolist()}"
+        expect(not disputed.any(), problem, f"action_mask, {where}", places)
+        expect(np.array_equal(to_numpy(done), played.done[step]), problem, f"done, {where}", f"{both} disagree")
+        apart = difference(progress, problem.progress(instance, expected_state), TOLERANCE)
+        expect(apart is None, problem, f"progress, {where}", f"{both} differ: {apart}")
+        apart = difference(seen, problem.observe_dynamic(instance, expected_state), TOLERANCE)
+        expect(apart is None, problem, f"observe_dynamic, {where}", f"{both} differ: {apart}")
+        if step < played.actions.shape[1]:
+            state, cost = advance(moved, state, move(played.actions[:, step]))
+            apart = difference(cost, played.costs[:, step].astype(np.float32), TOLERANCE)
+            expect(apart is None, problem, where, f"{both} differ in the cost: {apart}")
+    expect(len(traces) <= 3, problem, "JAX", f"compiled three functions {len(traces)} times for arrays of one shape")
+    tours = played.actions[:, : max(played.lengths)]  # those that end earlier go on with their one legal action
+    apart = difference(problem.objective(moved, move(tours)), problem.objective(instance, tours), TOLERANCE)
+    expect(apart is None, problem, "objective", f"{both} differ: {apart}")
+
+
+def readers(do: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Return what reads everything off an instance and off a state, and what steps; `do` calls a method by name."""
+    return (
+        lambda instance: tuple(do(name, instance) for name in ("initial", "observe_static", "cost_bound")),
+        lambda instance, state: tuple(
+            do(name, instance, state) for name in ("action_mask", "done", "progress", "observe_dynamic")
+        ),
+        lambda instance, state, action: do("step", instance, state, action),
+    )
+
+
+def compiled(problem: AnyProblem, function: Callable[..., Any], traces: list[int]) -> Callable[..., Any]:
+    """Compile a function of batches with JAX, which is noted in `traces`; and check it row by row under `vmap`."""
+    jax = use_jax()
+    row_by_row = jax.vmap(function)
+
+    def both_ways(*arguments: Any) -> Any:
+        rows = row_by_row(*jax.tree.map(lambda x: x[:, None], arguments))
+        return function(*arguments), jax.tree.map(lambda x: x[:, 0], rows)
+
+    def trace(*arguments: Any) -> Any:
+        traces.append(1)
+        program = str(jax.make_jaxpr(both_ways)(*arguments))
+        expect("callback" not in program, problem, "JAX", "the compiled program calls back into Python")
+        return both_ways(*arguments)
+
+    run = jax.jit(trace)
+
+    def checked(*arguments: Any) -> Any:
+        together, one_by_one = run(*arguments)
+        apart = difference(together, one_by_one, TOLERANCE)
+        expect(apart is None, problem, "vmap", f"gives other rows than the batch: {apart}")
+        return together
+
+    return checked
+
+
+def near_limit(problem: AnyProblem, instance: Any, state: Any) -> npt.NDArray[np.bool_]:
+    """Mark actions whose legality a change of 1e-5 in one float field of instance or state changes: bool (B, A)."""
+    mask = problem.action_mask(instance, state)
+    near = np.zeros_like(mask)
+    for batch, number in ((instance, 0), (state, 1)):
+        for field in dataclasses.fields(batch):
+            values = getattr(batch, field.name)
+            if values is None or not np.issubdtype(values.dtype, np.floating):
+                continue
+            for shift in (-TOLERANCE, TOLERANCE):
+                arguments = [instance, state]
+                arguments[number] = dataclasses.replace(batch, **{field.name: values + values.dtype.type(shift)})
+                near |= problem.action_mask(*arguments) != mask
+    return np.asarray(near)

@@ -1,0 +1,113 @@
+"""`agents/jax_reinforce.py`: the network is torch's, a run learns and leaves a checkpoint that torch reads."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import AGENTS
+from routing_agents import checkpoint, load
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_gym.arrays import to_backend
+from routing_gym.problems import make_problem
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("optax")
+import jax_reinforce  # noqa: E402
+
+WEIGHTS = AGENTS / "routing_agents" / "weights"
+TINY = jax_reinforce.Args(
+    env_id="routing/TSP-5", epochs=2, steps_per_epoch=2, batch_size=4, num_tours=3, held_out=8, name="run"
+)
+
+
+@pytest.mark.parametrize("name", ["TSP", "CVRP"])
+def test_published_weights_decode_the_same_tours_as_in_torch(name):
+    """40 instances here; all of 1,000 were the same for TSP and CVRP with 20 and 50 nodes."""
+    problem, path = make_problem(name, 20), WEIGHTS / f"{name.lower()}-20.safetensors"
+    instance = problem.generate(np.random.default_rng(0), 40)
+    theirs = load(path).solve_batch(problem, instance)
+    ours = jax_reinforce.make_greedy(problem)(*jax_reinforce.load(path, problem), to_backend(instance, "jax"))
+    steps = theirs.actions.shape[1]
+    assert np.array_equal(np.asarray(ours.actions)[:, :steps], theirs.actions.numpy())
+    assert np.allclose(ours.cost, theirs.cost.numpy(), atol=1e-5)
+
+
+def test_training_normalises_by_the_batch_and_moves_the_statistics_as_torch_does():
+    problem = make_problem("CVRP", 6)
+    weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
+    model = AttentionModel(FEATURES["CVRP"], ModelConfig()).train()
+    counts = {key: x for key, x in model.state_dict().items() if key.endswith("num_batches_tracked")}
+    model.load_state_dict({key: torch.tensor(np.asarray(x)) for key, x in (weights | stats).items()} | counts)
+    instance = problem.generate(np.random.default_rng(0), 16)
+    theirs = model.encode(problem.observe_static(to_backend(instance, "torch")))
+    encode = jax.jit(jax_reinforce.encode, static_argnums=3)
+    ours, moved = encode(weights, stats, problem.observe_static(to_backend(instance, "jax")), True)
+    assert np.allclose(ours["logit_keys"], theirs.logit_keys.detach().numpy(), atol=1e-4)
+    for key, x in moved.items():
+        assert np.allclose(x, model.state_dict()[key].numpy(), atol=1e-5), key
+
+
+def test_the_gradient_reaches_every_weight(one_layer):
+    """Through one jitted program that draws, plays and scores."""
+    problem, args, key = make_problem("TSP", 5), dataclasses.replace(TINY, batch_size=8), jax.random.key(1)
+    weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
+    gradient, _ = jax.jit(jax.grad(jax_reinforce.loss, has_aux=True), static_argnums=(2, 3))(
+        weights, stats, problem, args, key
+    )
+    assert all(np.isfinite(x).all() for x in gradient.values())
+    silent = [name for name, x in gradient.items() if not np.abs(x).max() > 0]
+    assert not silent
+
+
+@pytest.fixture
+def one_layer(monkeypatch):
+    """A third of the network, and of the time that compiling it takes."""
+    monkeypatch.setattr(jax_reinforce, "LAYERS", 1)
+    monkeypatch.setitem(jax_reinforce.CONFIG, "num_layers", 1)
+
+
+def test_a_run_leaves_what_torch_reads(tmp_path, capsys, one_layer):
+    folder = jax_reinforce.main(dataclasses.replace(TINY, runs=tmp_path))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert "compiled in" in capsys.readouterr().out
+    _, problem, header = checkpoint.load_model(folder / "best.safetensors")
+    assert problem == make_problem("TSP", 5)
+    held_out = problem.generate(np.random.default_rng(jax_reinforce.HELD_OUT), 8)
+    found = load(folder / "best.safetensors").solve_batch(problem, held_out)
+    assert float(found.cost.mean()) == pytest.approx(header["metrics"]["greedy"], abs=1e-5)
+    assert header["metrics"]["greedy"] == min(row["greedy"] for row in rows)
+
+
+def test_adam_on_cvrp_goes_on_from_a_checkpoint(tmp_path, one_layer):
+    """A run of one step from the weights of another, which a step of 1e-9 hardly changes."""
+    problem = make_problem("CVRP", 4)
+    weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
+    jax_reinforce.save(tmp_path / "begin.safetensors", problem, weights, stats, {})
+    args = dataclasses.replace(TINY, optimizer="adam", env_id="routing/CVRP-4", epochs=1, steps_per_epoch=1)
+    args = dataclasses.replace(args, runs=tmp_path, init_from=tmp_path / "begin.safetensors", learning_rate=1e-9)
+    found, _ = jax_reinforce.load(jax_reinforce.main(args) / "best.safetensors", problem)
+    assert found.keys() == weights.keys()
+    assert all(np.allclose(found[name], weights[name], atol=1e-7) for name in weights)
+    assert any((np.asarray(found[name]) != np.asarray(weights[name])).any() for name in weights)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env_id": "routing/OP-20"}, "--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got 'routing/OP-20'"),
+        ({"num_tours": 1}, "--num-tours must be at least 2, got 1"),
+        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
+        ({"init_from": WEIGHTS / "cvrp-20.safetensors"}, "trained on CVRP, not on TSP"),
+        ({"init_from": WEIGHTS / "tsp-20.json"}, "tsp-20.json: not a checkpoint"),
+        ({"init_from": WEIGHTS / "nowhere.safetensors"}, "nowhere.safetensors: not a checkpoint"),
+    ],
+)
+def test_bad_arguments(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        jax_reinforce.main(dataclasses.replace(TINY, runs=tmp_path, **changes))
+    assert not list(tmp_path.iterdir())
