@@ -1,6 +1,6 @@
 """Routing problems as batched pure functions and Gymnasium environments.
 
-Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,...,1000}`, and
+Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP}-{10,...,1000}`, and
 `routing/TSP` etc. with `num_nodes=`, each also as a native vector environment. Needs no torch.
 """
 
@@ -12,15 +12,19 @@ from routing_gym.games import CompetitiveOP, CompetitiveOPInstance
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems import (
     CVRP,
+    MTSP,
     OP,
     PCTSP,
+    PDP,
     PROBLEMS,
     SDVRP,
     SPCTSP,
     TSP,
     CVRPInstance,
+    MTSPInstance,
     OPInstance,
     PCTSPInstance,
+    PDPInstance,
     SDVRPInstance,
     SPCTSPInstance,
     TSPInstance,
@@ -32,8 +36,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CVRP",
+    "MTSP",
     "OP",
     "PCTSP",
+    "PDP",
     "SDVRP",
     "SIZES",
     "SPCTSP",
@@ -44,8 +50,10 @@ __all__ = [
     "Game",
     "InfeasibleTour",
     "InvalidInstance",
+    "MTSPInstance",
     "OPInstance",
     "PCTSPInstance",
+    "PDPInstance",
     "Problem",
     "RoutingEnv",
     "RoutingVectorEnv",

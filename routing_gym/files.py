@@ -101,7 +101,13 @@ def check_length(data: bytes | memoryview, max_bytes: int, num_instances: int) -
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is there either complete or not at all, whatever happens meanwhile."""
+    """Write a file so that it is there either complete or not at all, whatever happens meanwhile.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with partial.open("xb") as file:

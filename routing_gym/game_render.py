@@ -68,7 +68,11 @@ def draw_customers(axes: Axes, instance: Any, collected_by: dict[int, list[int]]
 
 def to_rgb_array(game: AnyGame, instance: Any, states: Sequence[Any]) -> npt.NDArray[np.uint8]:
     """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
-    figure = draw(game, instance, states)
+    return pixels(draw(game, instance, states))
+
+
+def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
+    """Turn a figure that `draw` has made into pixels: uint8 (height, width, 3)."""
     figure.canvas.draw()
     return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
 

@@ -43,7 +43,13 @@ class LaneArrays:
         self.connect()
 
     def connect(self) -> None:
-        """Look up the backend: how to move an array to it, and its array-API namespace."""
+        """Look up the backend: how to move an array to it, and its array-API namespace.
+
+        Raises:
+            ValueError: The backend is JAX, whose arrays cannot be written to, or there is no such backend or device.
+        """
+        if self.backend == "jax":
+            raise ValueError('backend="jax": environments write to their arrays; use routing_gym.integrations.jax')
         self.move = converter(self.backend, self.device)
         self.xp = array_namespace(self.move(np.zeros(0)))
 

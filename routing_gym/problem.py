@@ -10,11 +10,10 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array
+from routing_gym.arrays import Array, add_batch_types
 
 InstanceT = TypeVar("InstanceT")
 StateT = TypeVar("StateT")
@@ -45,7 +44,7 @@ class InvalidInstance(ValueError):
 
 
 class Problem(ABC, Generic[InstanceT, StateT]):
-    """Batched rules of one routing problem. Pure: NumPy and torch run the same lines.
+    """Batched rules of one routing problem. Pure: NumPy, torch and JAX run the same lines.
 
     B is the batch size, A = `num_actions`, n = `num_nodes`. No method changes its arguments. The rows
     of a batch are independent and may be at different steps.
@@ -59,6 +58,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     name: ClassVar[str]  # as in the environment id
     instance_type: ClassVar[type]
+    state_type: ClassVar[type]
     has_depot: ClassVar[bool] = True  # node 0
     fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
     any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as POMO does
@@ -68,6 +68,10 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     min_nodes: ClassVar[int] = 1
 
     num_nodes: int
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        add_batch_types(*(getattr(cls, name) for name in ("instance_type", "state_type") if hasattr(cls, name)))
 
     @property
     def num_actions(self) -> int:
@@ -90,8 +94,8 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         return self.from_uniforms(rng.random((batch_size, self.num_uniforms)))
 
     @abstractmethod
-    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> InstanceT:
-        """Turn float64 (B, num_uniforms) in [0, 1) into B instances."""
+    def from_uniforms(self, uniforms: Array) -> InstanceT:
+        """Turn random numbers (B, num_uniforms) in [0, 1), float64 or JAX's float32, into B instances."""
 
     @abstractmethod
     def validate(self, instance: InstanceT) -> None:

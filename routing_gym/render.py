@@ -3,7 +3,8 @@
 Depot: a square. Customers: circles whose area grows with their demand or prize where the instance has
 one; grey and hollow while unvisited. Each vehicle trip, from depot to depot, has its own colour (Paul
 Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth trip on). An SDVRP
-customer that several trips serve has the first one's colour inside and the last one's around it.
+customer that several trips serve has the first one's colour inside and the last one's around it. Thin
+arrows lead from PDP's pickups to their deliveries.
 
 Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
 no line here. Nodes without coordinates stand on a circle, in order; then only their neighbours tell a tale,
@@ -71,6 +72,8 @@ def draw(
     if axes is None:
         axes = new_figure().add_axes(AXES_BOX)
     coords = positions(problem, instance)
+    if hasattr(instance, "pickup"):
+        draw_pairs(axes, instance, coords)
     draw_trips(axes, coords, trips, problem.has_depot)
     draw_nodes(axes, problem, instance, coords, trips)
     if not done and (actions or problem.has_depot):
@@ -273,6 +276,21 @@ def draw_trips(axes: Axes, coords: Array, trips: list[Trip], has_depot: bool) ->
         style = "-" if number < len(COLOURS) else (0, (4, 1.5))
         colour = COLOURS[number % len(COLOURS)]
         axes.add_collection(LineCollection(parts, linewidths=widths, colors=colour, linestyles=[style], zorder=2))
+
+
+def draw_pairs(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
+    """Draw an arrow from each pickup to each of its deliveries."""
+    deliveries = np.flatnonzero(instance.pickup[0])
+    start = coords[instance.pickup[0, deliveries]]
+    style: dict[str, Any] = {
+        "angles": "xy",
+        "scale_units": "xy",
+        "scale": 1,
+        "width": 0.003,
+        "headwidth": 6,
+        "color": GREY,
+    }
+    axes.quiver(*start.T, *(coords[deliveries] - start).T, **style, alpha=0.6, zorder=1, label="pickup to delivery")
 
 
 def draw_nodes(

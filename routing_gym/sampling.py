@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_torch_array
+from array_api_compat import array_namespace, device
 
 from routing_gym.arrays import Array, to_numpy
 
@@ -15,11 +15,11 @@ def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
     draws one number per node, prefers the first of equal keys, and picks an illegal node where all legal keys are 0.
 
     Args:
-        action_mask: (B, A), bool or int8 as in `obs["action_mask"]`, NumPy or torch.
+        action_mask: (B, A), bool or int8 as in `obs["action_mask"]`, NumPy, torch or JAX.
         rng: The same one gives the same actions on every backend.
 
     Returns:
-        int64 (B,), on the backend and device of the mask.
+        int64 (B,) (JAX without 64 bits: int32), on the backend and device of the mask.
 
     Raises:
         ValueError: Not two axes, or a row without a legal node.
@@ -36,6 +36,6 @@ def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
     starts = np.cumsum(counts) - counts  # where each row's legal nodes begin in the list of all
     chosen = np.flatnonzero(legal)[starts + rng.integers(0, counts)]
     actions = chosen - legal.shape[1] * np.arange(len(legal))
-    if is_torch_array(action_mask):
-        return array_namespace(action_mask).asarray(actions, device=device(action_mask))
-    return actions
+    if isinstance(action_mask, np.ndarray):
+        return actions
+    return array_namespace(action_mask).asarray(actions, device=device(action_mask))

@@ -183,10 +183,12 @@ def as_floats(key: str, values: Any) -> FloatArray:
     """
     try:
         found = np.asarray(values)
+        if np.ma.is_masked(values):  # what is masked is missing
+            found = np.ma.filled(values.astype(np.float64), np.nan)
         if found.dtype.kind in "iufbOUS":  # text that spells numbers, as CSV readers leave it, is taken
             return found.astype(np.float64)
         raise TypeError(f"found {found.dtype}")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, of a tensor with a gradient
         raise ValueError(f"{key}: not numbers ({error})") from None
 
 

@@ -7,24 +7,32 @@ from typing import Any
 
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
+from routing_gym.problems.mtsp import MTSP, MTSPInstance
 from routing_gym.problems.op import OP, OPInstance
 from routing_gym.problems.pctsp import PCTSP, SPCTSP, PCTSPInstance, SPCTSPInstance
+from routing_gym.problems.pdp import PDP, PDPInstance
 from routing_gym.problems.sdvrp import SDVRP, SDVRPInstance
 from routing_gym.problems.tsp import TSP, TSPInstance
 
-PROBLEMS: dict[str, type[AnyProblem]] = {problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP)}
+PROBLEMS: dict[str, type[AnyProblem]] = {
+    problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP)
+}
 
 __all__ = [
     "CVRP",
+    "MTSP",
     "OP",
     "PCTSP",
+    "PDP",
     "PROBLEMS",
     "SDVRP",
     "SPCTSP",
     "TSP",
     "CVRPInstance",
+    "MTSPInstance",
     "OPInstance",
     "PCTSPInstance",
+    "PDPInstance",
     "SDVRPInstance",
     "SPCTSPInstance",
     "TSPInstance",
@@ -36,10 +44,10 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
     """Make a problem by name.
 
     Args:
-        name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP" or "SPCTSP".
+        name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP" or "MTSP".
         num_nodes: Cities of the TSP, customers of the others.
         **settings: The problem's own: `capacity` (CVRP, SDVRP), `prize` and `max_length` (OP),
-            `penalty_scale` (PCTSP, SPCTSP).
+            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP).
 
     Raises:
         ValueError: Unknown name or invalid value.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_jax_array
 
 from routing_gym.arrays import Array, any_array, device_of, euclidean, to_numpy
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance
@@ -25,7 +25,9 @@ def check_size(problem: AnyProblem) -> None:
         ValueError: With the value and the minimum.
     """
     if isinstance(problem.num_nodes, bool) or not isinstance(problem.num_nodes, (int, np.integer)):
-        raise ValueError(f"{problem.name}: num_nodes must be an integer, got {problem.num_nodes!r}")
+        traced = is_jax_array(problem.num_nodes)
+        hint = "; it gives arrays their shape, which JAX has to know: pass it by static_argnums" if traced else ""
+        raise ValueError(f"{problem.name}: num_nodes must be an integer, got {problem.num_nodes!r}{hint}")
     if problem.num_nodes < problem.min_nodes:
         raise ValueError(f"{problem.name}: num_nodes must be at least {problem.min_nodes}, got {problem.num_nodes}")
     object.__setattr__(problem, "num_nodes", int(problem.num_nodes))

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, as_share, batch_size, gather, scatter, to_numpy
+from routing_gym.arrays import Array, as_share, batch_size, gather, integer, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems.checks import (
     IntArray,
@@ -101,12 +100,13 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
     def num_uniforms(self) -> int:
         return 2 * self.num_actions + self.num_nodes
 
-    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> CVRPInstance:
-        demand = 1 + (uniforms[:, 2 * self.num_actions :] * MAX_DEMAND).astype(np.int64)
+    def from_uniforms(self, uniforms: Array) -> CVRPInstance:
+        xp, where = array_namespace(uniforms), device(uniforms)
+        demand = 1 + xp.astype(uniforms[:, 2 * self.num_actions :] * MAX_DEMAND, integer(xp))
         return CVRPInstance(
             coords=uniform_coords(uniforms, self.num_actions),
             demand=with_depot(demand),
-            capacity=np.full(len(uniforms), self.capacity, dtype=np.int64),
+            capacity=xp.full(len(uniforms), self.capacity, dtype=integer(xp), device=where),
         )
 
     def validate(self, instance: CVRPInstance) -> None:
@@ -137,11 +137,11 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
         )
 
     def dearest_visits(self, instance: CVRPInstance, extra: Array) -> Array:
-        """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float64 (B,)."""
+        """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float32 (B,)."""
         xp = array_namespace(instance.demand)
         away = reach(instance, centre=0)
         trips = 2 * (away[:, 1:] + away[:, :1])
-        return xp.sum(trips, axis=1) + extra * xp.max(trips, axis=1)
+        return xp.sum(trips, axis=1) + xp.astype(extra, xp.float32) * xp.max(trips, axis=1)
 
 
 def share(amount: Array, capacity: Array) -> Array:
@@ -159,6 +159,7 @@ class CVRP(VehicleRouting[CVRPState]):
     """
 
     name: ClassVar[str] = "CVRP"
+    state_type: ClassVar[type] = CVRPState
     any_first_node: ClassVar[bool] = True
 
     @property
@@ -189,7 +190,7 @@ class CVRP(VehicleRouting[CVRPState]):
         new_state = CVRPState(
             node=action,
             load=xp.where(serves, state.load + gather(instance.demand, action), xp.zeros_like(action)),
-            num_served=state.num_served + xp.astype(serves, xp.int64),
+            num_served=state.num_served + xp.astype(serves, state.num_served.dtype),
             served=scatter(state.served, action, serves),
         )
         return new_state, leg_length(instance, state.node, action)

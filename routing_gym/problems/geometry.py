@@ -48,18 +48,24 @@ def reach(instance: Any, centre: int | None = None) -> Array:
 
     Args:
         instance: B instances.
-        centre: The node to use as that point; None takes the middle of all nodes.
+        centre: The node to use as that point; None takes the middle of the square.
 
     Returns:
-        float64 (B, A).
+        float32 (B, A).
     """
     xp = array_namespace(any_array(instance))
     if instance.distances is not None:
         longest = xp.maximum(xp.max(instance.distances, axis=1), xp.max(instance.distances, axis=2))
-        return xp.astype(longest, xp.float64) / 2
-    coords = xp.astype(instance.coords, xp.float64)
-    point = xp.mean(coords, axis=1) if centre is None else coords[:, centre]
-    return euclidean(coords, point[:, None, :])
+        return longest / 2
+    if centre is None:
+        return euclidean(instance.coords, xp.full_like(instance.coords[:1, :1], 0.5))
+    return euclidean(instance.coords, instance.coords[:, centre, None])
+
+
+def tour_bound(instance: Any) -> Array:
+    """Bound a tour of all nodes: two legs at each, none longer than what its ends reach together: float32 (B,)."""
+    legs = reach(instance)
+    return 2 * array_namespace(legs).sum(legs, axis=1)
 
 
 def match_distances(batches: Sequence[Any]) -> list[Any]:
@@ -93,13 +99,17 @@ def symmetry(coords: Array, index: int | npt.NDArray[np.int64]) -> Array:
     return xp.stack([xp.where(mirror_x, 1 - x, x), xp.where(mirror_y, 1 - y, y)], axis=-1)
 
 
-def uniform_coords(uniforms: npt.NDArray[np.float64], num_points: int) -> npt.NDArray[np.float32]:
+def uniform_coords(uniforms: Array, num_points: int) -> Array:
     """Turn the first 2 * num_points uniforms of each row into float32 (B, num_points, 2) in [0, 1]."""
-    return uniforms[:, : 2 * num_points].reshape(-1, num_points, 2).astype(np.float32)
+    points = uniforms[:, : 2 * num_points].reshape(-1, num_points, 2)
+    return points.astype(np.float32)  # NumPy and JAX alike; for one instance, the wrappers take longer than the work
 
 
-def with_depot(customers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def with_depot(customers: Array) -> Array:
     """Put the depot's value 0 before the customers' values (B, n): (B, n + 1)."""
+    if not isinstance(customers, np.ndarray):
+        xp = array_namespace(customers)
+        return xp.concat([xp.zeros_like(customers[:, :1]), customers], axis=1)
     values = np.zeros((customers.shape[0], customers.shape[1] + 1), dtype=customers.dtype)  # 10 times as fast as np.pad
     values[:, 1:] = customers
     return values

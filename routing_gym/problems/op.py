@@ -10,11 +10,21 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, batch_size, device_of, gather, scatter, to_numpy
+from routing_gym.arrays import (
+    Array,
+    any_array,
+    batch_size,
+    device_of,
+    double,
+    euclidean,
+    gather,
+    integer,
+    scatter,
+    to_numpy,
+)
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -69,10 +79,10 @@ def length_limit(instance: OPInstance) -> Array:
     `objective` allows half the tolerance more: torch and NumPy round some legs differently.
     """
     xp = array_namespace(instance.max_length)
-    return xp.astype(instance.max_length, xp.float64) + TOLERANCE / 2
+    return xp.astype(instance.max_length, double(xp)) + TOLERANCE / 2
 
 
-def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+def distance_prize(coords: Array) -> Array:
     """Prizes (1 + floor(d / max d * 99)) / 100 that grow with the distance d from the depot, node 0.
 
     The order of operations is the original code's: another one rounds some prizes differently.
@@ -83,9 +93,13 @@ def distance_prize(coords: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     Returns:
         Prizes of the customers: float64 (B, n).
     """
-    points = coords.astype(np.float64)
-    distance = np.linalg.norm(points[:, :1] - points[:, 1:], axis=-1)
-    return np.asarray((1 + np.floor(distance / distance.max(axis=1, keepdims=True) * 99)) / 100)
+    xp = array_namespace(coords)
+    points = xp.astype(coords, double(xp))
+    distance = euclidean(points[:, :1], points[:, 1:])
+    farthest = xp.max(distance, axis=1, keepdims=True)
+    # The farthest by itself: JAX multiplies by 1 / max d, which makes a little less than 1 of some.
+    share = xp.where(distance == farthest, xp.ones_like(distance), distance / farthest)
+    return (1 + xp.floor(share * 99)) / 100
 
 
 @dataclass(frozen=True)
@@ -104,6 +118,7 @@ class OP(Problem[OPInstance, OPState]):
 
     name: ClassVar[str] = "OP"
     instance_type: ClassVar[type] = OPInstance
+    state_type: ClassVar[type] = OPState
     maximises: ClassVar[bool] = True
     length_observations: ClassVar[tuple[str, ...]] = ("remaining_length",)
 
@@ -127,18 +142,19 @@ class OP(Problem[OPInstance, OPState]):
     def num_uniforms(self) -> int:
         return 2 * self.num_actions + (self.num_nodes if self.prize == "uniform" else 0)
 
-    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> OPInstance:
+    def from_uniforms(self, uniforms: Array) -> OPInstance:
+        xp, where = array_namespace(uniforms), device(uniforms)
         coords = uniform_coords(uniforms, self.num_actions)
         if self.prize == "constant":
-            prize = np.ones((len(uniforms), self.num_nodes))
+            prize = xp.ones((len(uniforms), self.num_nodes), device=where)
         elif self.prize == "uniform":
-            prize = (1 + np.floor(100 * uniforms[:, 2 * self.num_actions :])) / 100
+            prize = (1 + xp.floor(100 * uniforms[:, 2 * self.num_actions :])) / 100
         else:
             prize = distance_prize(coords)
         return OPInstance(
             coords=coords,
-            prize=with_depot(prize.astype(np.float32)),
-            max_length=np.full(len(uniforms), self.max_length, dtype=np.float32),
+            prize=with_depot(xp.astype(prize, xp.float32)),
+            max_length=xp.full(len(uniforms), self.max_length, dtype=xp.float32, device=where),
         )
 
     def validate(self, instance: OPInstance) -> None:
@@ -156,14 +172,14 @@ class OP(Problem[OPInstance, OPState]):
 
     def initial(self, instance: OPInstance) -> OPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
-        depot = xp.zeros(num_rows, dtype=xp.int64, device=where)
+        depot = xp.zeros(num_rows, dtype=integer(xp), device=where)
         back = lengths_from(instance, depot) if instance.distances is None else instance.distances[:, :, 0]
         return OPState(
             node=depot,
-            length=xp.zeros(num_rows, dtype=xp.float64, device=where),
+            length=xp.zeros(num_rows, dtype=double(xp), device=where),
             returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.prize.shape, dtype=xp.bool, device=where),
-            to_depot=xp.astype(back, xp.float64),
+            to_depot=xp.astype(back, double(xp)),
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
@@ -222,7 +238,7 @@ class OP(Problem[OPInstance, OPState]):
     def progress(self, instance: OPInstance, state: OPState) -> Array:
         """Return the share of all prizes that is collected; 1 where there is none to collect."""
         xp = array_namespace(instance.prize)
-        prize = xp.astype(instance.prize, xp.float64)
+        prize = xp.astype(instance.prize, double(xp))
         left = xp.sum(xp.where(state.visited, xp.zeros_like(prize), prize), axis=1)
         total = xp.sum(prize, axis=1)
         return 1.0 - left / xp.where(total > 0, total, xp.ones_like(total))

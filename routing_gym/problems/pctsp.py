@@ -12,11 +12,21 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, gather, scatter, to_numpy
+from routing_gym.arrays import (
+    Array,
+    any_array,
+    as_share,
+    batch_size,
+    device_of,
+    double,
+    gather,
+    integer,
+    scatter,
+    to_numpy,
+)
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -88,6 +98,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
 
     name: ClassVar[str] = "PCTSP"
     instance_type: ClassVar[type] = PCTSPInstance
+    state_type: ClassVar[type] = PCTSPState
     length_observations: ClassVar[tuple[str, ...]] = ("penalty",)
 
     num_nodes: int
@@ -107,14 +118,14 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     def num_uniforms(self) -> int:
         return 2 * self.num_actions + 2 * self.num_nodes
 
-    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> PCTSPInstance:
+    def from_uniforms(self, uniforms: Array) -> PCTSPInstance:
         assert self.penalty_scale is not None
-        n = self.num_nodes
-        penalty, prize = np.split(uniforms[:, 2 * self.num_actions : 2 * self.num_actions + 2 * n], 2, axis=1)
+        xp, n, first = array_namespace(uniforms), self.num_nodes, 2 * self.num_actions
+        penalty, prize = uniforms[:, first : first + n], uniforms[:, first + n : first + 2 * n]
         return PCTSPInstance(
             coords=uniform_coords(uniforms, self.num_actions),
-            expected_prize=with_depot((prize * 4 / n).astype(np.float32)),
-            penalty=with_depot((penalty * 3 * self.penalty_scale / n).astype(np.float32)),
+            expected_prize=with_depot(xp.astype(prize * 4 / n, xp.float32)),
+            penalty=with_depot(xp.astype(penalty * 3 * self.penalty_scale / n, xp.float32)),
         )
 
     def collectable(self, instance: PCTSPInstance) -> Array:
@@ -130,12 +141,12 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
 
     def initial(self, instance: PCTSPInstance) -> PCTSPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
-        zero = xp.zeros(num_rows, dtype=xp.int64, device=where)
+        zero = xp.zeros(num_rows, dtype=integer(xp), device=where)
         return PCTSPState(
             node=zero,
             num_visited=zero,
-            collected=xp.zeros(num_rows, dtype=xp.float64, device=where),
-            unpaid=xp.sum(xp.astype(instance.penalty, xp.float64), axis=1),
+            collected=xp.zeros(num_rows, dtype=double(xp), device=where),
+            unpaid=xp.sum(xp.astype(instance.penalty, double(xp)), axis=1),
             returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.penalty.shape, dtype=xp.bool, device=where),
         )
@@ -155,7 +166,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         returns = action == 0
         new_state = PCTSPState(
             node=action,
-            num_visited=state.num_visited + xp.astype(~returns, xp.int64),
+            num_visited=state.num_visited + xp.astype(~returns, state.num_visited.dtype),
             collected=state.collected + gather(self.collectable(instance), action),
             unpaid=state.unpaid - gather(instance.penalty, action),
             returned=returns,
@@ -197,7 +208,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         """As the TSP, but for a customer either two legs or the penalty, whichever is more."""
         xp = array_namespace(instance.penalty)
         legs = 2 * reach(instance)
-        return xp.sum(xp.maximum(legs, xp.astype(instance.penalty, xp.float64)), axis=1)
+        return xp.sum(xp.maximum(legs, instance.penalty), axis=1)
 
     def progress(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
@@ -230,11 +241,12 @@ class SPCTSP(PCTSP):
     def num_uniforms(self) -> int:
         return super().num_uniforms + self.num_nodes
 
-    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> SPCTSPInstance:
+    def from_uniforms(self, uniforms: Array) -> SPCTSPInstance:
+        xp = array_namespace(uniforms)
         known = super().from_uniforms(uniforms)
         real = uniforms[:, -self.num_nodes :] * 2 * known.expected_prize[:, 1:]
         return SPCTSPInstance(
-            known.coords, known.expected_prize, known.penalty, real_prize=with_depot(real.astype(np.float32))
+            known.coords, known.expected_prize, known.penalty, real_prize=with_depot(xp.astype(real, xp.float32))
         )
 
     def collectable(self, instance: PCTSPInstance) -> Array:

@@ -39,6 +39,7 @@ class SDVRP(VehicleRouting[SDVRPState]):
     """
 
     name: ClassVar[str] = "SDVRP"
+    state_type: ClassVar[type] = SDVRPState
     min_demand: ClassVar[int] = 1  # a customer without demand can never be visited
 
     @property

@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, scatter
+from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, integer, scatter
 from routing_gym.problem import Problem
 from routing_gym.problems.checks import (
     as_tours,
@@ -27,7 +25,7 @@ from routing_gym.problems.checks import (
     like,
     tour_length,
 )
-from routing_gym.problems.geometry import leg_length, node_spaces, reach, uniform_coords
+from routing_gym.problems.geometry import leg_length, node_spaces, tour_bound, uniform_coords
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,7 @@ class TSP(Problem[TSPInstance, TSPState]):
 
     name: ClassVar[str] = "TSP"
     instance_type: ClassVar[type] = TSPInstance
+    state_type: ClassVar[type] = TSPState
     has_depot: ClassVar[bool] = False
     fixed_length: ClassVar[bool] = True
     any_first_node: ClassVar[bool] = True
@@ -74,7 +73,7 @@ class TSP(Problem[TSPInstance, TSPState]):
     def num_uniforms(self) -> int:
         return 2 * self.num_nodes
 
-    def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> TSPInstance:
+    def from_uniforms(self, uniforms: Array) -> TSPInstance:
         return TSPInstance(uniform_coords(uniforms, self.num_nodes))
 
     def validate(self, instance: TSPInstance) -> None:
@@ -83,7 +82,7 @@ class TSP(Problem[TSPInstance, TSPState]):
 
     def initial(self, instance: TSPInstance) -> TSPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
-        zero = xp.zeros(num_rows, dtype=xp.int64, device=where)
+        zero = xp.zeros(num_rows, dtype=integer(xp), device=where)
         return TSPState(zero, zero, zero, xp.ones((num_rows, self.num_nodes), dtype=xp.bool, device=where))
 
     def action_mask(self, instance: TSPInstance, state: TSPState) -> Array:
@@ -121,9 +120,7 @@ class TSP(Problem[TSPInstance, TSPState]):
         return spaces.Dict({**node_spaces(self.num_actions), "first_node": spaces.Discrete(self.num_actions)})
 
     def cost_bound(self, instance: TSPInstance) -> Array:
-        """Two legs at each city, none longer than what both ends reach from the middle of them all."""
-        legs = 2 * reach(instance)
-        return array_namespace(legs).sum(legs, axis=1)
+        return tour_bound(instance)
 
     def progress(self, instance: TSPInstance, state: TSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)

@@ -52,6 +52,8 @@ REFERENCES = {  # the best of them for each problem, by name
     "OP": "milp",
     "PCTSP": "milp",
     "SPCTSP": "milp-offline",
+    "PDP": "ortools",
+    "MTSP": "ortools",
 }
 
 __all__ = [

@@ -2,8 +2,9 @@
 
 Held and Karp (1962), "A dynamic programming approach to sequencing problems": the shortest way from the
 depot through a set S that ends at j follows from the sets one smaller. That gives the shortest closed
-tour through every set of customers, and with it OP and PCTSP (the best set) and CVRP (the best
-partition into sets that fit the vehicle). Distances may be asymmetric.
+tour through every set of customers, and with it OP and PCTSP (the best set), CVRP (the best partition
+into sets that fit the vehicle) and MTSP (the fairest partition). PDP allows only sets that hold the
+pickups of all their deliveries. Distances may be asymmetric.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import length_limit
@@ -26,7 +28,7 @@ class HeldKarp(BatchSolver):
     """Optimal tours by dynamic programming, all rows together. m below is the number of nodes but one."""
 
     name: ClassVar[str] = "held-karp"
-    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", "OP", "PCTSP")
+    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", "OP", "PCTSP", "PDP", "MTSP")
 
     @property
     def row_status(self) -> str:
@@ -42,14 +44,18 @@ class HeldKarp(BatchSolver):
 
     def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         distances = distance_matrix(instance)
-        paths = shortest_paths(distances)
+        paths = shortest_paths(distances, closed_sets(instance.pickup) if problem.name == "PDP" else None)
         length = np.min(paths + distances[:, None, 1:, 0], axis=2)
         length[:, 0] = 0.0  # nobody visited
         everyone = np.full(len(rows), length.shape[1] - 1)
         if problem.name == "TSP":
             return np.pad(order(paths, distances, everyone), ((0, 0), (1, 0)))
+        if problem.name == "PDP":
+            return np.pad(order(paths, distances, everyone), ((0, 0), (0, 1)))
         if problem.name == "CVRP":
             return joined(paths, distances, best_partition(length, set_sums(instance.demand), instance.capacity))
+        if problem.name == "MTSP":
+            return joined(paths, distances, fairest_partition(length, instance.num_salesmen))
         if problem.name == "OP":
             value = set_sums(instance.prize)
             allowed = length <= length_limit(instance)[:, None]
@@ -63,11 +69,22 @@ class HeldKarp(BatchSolver):
         return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))
 
 
-def shortest_paths(distances: FloatArray) -> FloatArray:
+def closed_sets(pickup: IntArray) -> npt.NDArray[np.bool_]:
+    """Mark sets that hold the pickups (B, m + 1) of all their deliveries: (B, 2^m)."""
+    sets = np.arange(2 ** (pickup.shape[1] - 1))
+    closed = np.ones((len(pickup), len(sets)), dtype=bool)
+    for node in range(1, pickup.shape[1]):
+        before = pickup[:, node, None]
+        closed &= (sets >> (node - 1) & 1 == 0) | (before == 0) | (sets >> np.maximum(before - 1, 0) & 1 == 1)
+    return closed
+
+
+def shortest_paths(distances: FloatArray, allowed: npt.NDArray[np.bool_] | None = None) -> FloatArray:
     """Shortest ways from node 0 through a set of the others, by the node they end at.
 
     Args:
         distances: (B, m + 1, m + 1).
+        allowed: bool (B, 2^m), the sets through which ways may lead; None for all.
 
     Returns:
         (B, 2^m, m); bit k of a set and end k stand for node k + 1. Infinite where the end is not in the set.
@@ -78,11 +95,15 @@ def shortest_paths(distances: FloatArray) -> FloatArray:
     paths = np.full((len(distances), len(sets), num_others), np.inf)
     for end in range(num_others):
         paths[:, 1 << end, end] = distances[:, 0, end + 1]
+    if allowed is not None:
+        paths[~allowed] = np.inf
     for size in range(2, num_others + 1):
         for end in range(num_others):
             here = sets[(sizes == size) & (sets >> end & 1 == 1)]
             before = paths[:, here ^ (1 << end)] + distances[:, None, 1:, end + 1]
             paths[:, here, end] = before.min(axis=2)
+            if allowed is not None:
+                paths[:, here, end] = np.where(allowed[:, here], paths[:, here, end], np.inf)
     return paths
 
 
@@ -129,6 +150,38 @@ def best_partition(length: FloatArray, demand: FloatArray, capacity: IntArray) -
     while rest.any():
         trips.append(trip[every, rest])
         rest = rest ^ trips[-1]
+    return trips
+
+
+def fairest_partition(length: FloatArray, num_salesmen: IntArray) -> list[IntArray]:
+    """Share all customers among salesmen so that the longest tour is as short as can be.
+
+    Args:
+        length: (B, 2^m), of the shortest closed tour through each set.
+        num_salesmen: int64 (B,).
+
+    Returns:
+        Sets (B,), one array per salesman; 0 where a row needs fewer.
+    """
+    sets = np.arange(length.shape[1])
+    levels = np.minimum(num_salesmen, len(sets).bit_length() - 1)  # a salesman for each customer is enough
+    longest = length  # of each set, if one salesman visits it; then if two share it, and so on
+    first = [np.broadcast_to(sets, length.shape)]  # the part of one of them
+    for _ in range(1, int(levels.max())):
+        fewer, longest = longest, np.zeros_like(length)
+        part = np.zeros(length.shape, dtype=np.int64)
+        for whole in sets[1:]:
+            parts = sets[(sets & ~whole == 0) & (sets & (whole & -whole) > 0)]  # with the first customer
+            options = np.maximum(length[:, parts], fewer[:, whole ^ parts])
+            part[:, whole] = parts[np.argmin(options, axis=1)]
+            longest[:, whole] = options.min(axis=1)
+        first.append(part)
+    every, rest, trips = np.arange(len(length)), np.full(len(length), sets[-1]), []
+    choices = np.stack(first)
+    while rest.any():
+        trips.append(choices[levels - 1, every, rest])
+        rest = rest ^ trips[-1]
+        levels = np.maximum(levels - 1, 1)
     return trips
 
 

@@ -1,4 +1,4 @@
-"""PCTSP by guided local search: the routing library of OR-Tools (Apache 2.0 licence)."""
+"""PCTSP, PDP and MTSP by guided local search: the routing library of OR-Tools (Apache 2.0 licence)."""
 
 from __future__ import annotations
 
@@ -14,56 +14,92 @@ from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, di
 
 SCALE = 1e6  # OR-Tools takes integers
 PRIZE_SCALE = 1e9  # finer, so that prizes which are just enough still are when rounded down
+LONGEST_WEIGHT = 100  # of MTSP's longest tour beside the sum of all, which leads the search where the longest stays
 
 
 @dataclass(frozen=True)
 class ORTools(RowSolver):
-    """PCTSP with optional customers, their penalties, and a least prize at the end of the tour.
+    """PCTSP with optional customers, their penalties, and a least prize at the end of the tour; PDP and MTSP.
 
     Prizes are rounded down and the least prize up, so that every tour found is allowed. It takes no seed.
 
     Attributes:
-        time_limit: Seconds per instance; all of it is used. 1, 2 and 5 s for 20, 50 and 100 customers end
-            within 0, 0.14 and 0.96 % of the optimum.
+        time_limit: Seconds per instance; all of it is used. PCTSP: 1, 2 and 5 s for 20, 50 and 100 customers end
+            within 0, 0.14 and 0.96 % of the optimum. PDP and MTSP: 4 s find tours 1 and 0 % shorter than 1 s does
+            with 20 customers, and 4 and 17 % shorter with 50 (means of four instances).
     """
 
     name: ClassVar[str] = "ortools"
-    problems: ClassVar[tuple[str, ...]] = ("PCTSP",)
+    problems: ClassVar[tuple[str, ...]] = ("PCTSP", "PDP", "MTSP")
     packages: ClassVar[tuple[str, ...]] = ("ortools.constraint_solver.pywrapcp",)
 
     time_limit: float = 1.0
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
-        legs = np.rint(distance_matrix(instance)[0] * SCALE).astype(np.int64).tolist()
-        prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
-        penalty = np.rint(instance.penalty[0].astype(np.float64) * SCALE).astype(np.int64).tolist()
-        manager = pywrapcp.RoutingIndexManager(problem.num_actions, 1, 0)
+        vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes) if problem.name == "MTSP" else 1
+        manager = pywrapcp.RoutingIndexManager(problem.num_actions, vehicles, 0)
         routing = pywrapcp.RoutingModel(manager)
-        routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(legs))
-        enough = int(np.ceil(ENOUGH_PRIZE * PRIZE_SCALE))
-        if sum(prize) >= enough:  # else everyone must be visited
-            collects = routing.RegisterUnaryTransitVector(prize)
-            routing.AddDimension(collects, 0, sum(prize), True, "prize")
-            end = routing.GetDimensionOrDie("prize").CumulVar(routing.End(0))
-            end.SetMin(enough)
-            for node in range(1, problem.num_actions):
-                routing.AddDisjunction([manager.NodeToIndex(node)], penalty[node])
-        found = routing.SolveWithParameters(self.parameters())
+        legs = np.rint(distance_matrix(instance)[0] * SCALE).astype(np.int64)
+        length = routing.RegisterTransitMatrix(legs.tolist())
+        routing.SetArcCostEvaluatorOfAllVehicles(length)
+        if problem.name == "PCTSP":
+            collect_prizes(routing, manager, instance)
+        else:
+            routing.AddDimension(length, 0, int(legs.max()) * (problem.num_actions + 1), True, "length")
+            travelled = routing.GetDimensionOrDie("length")
+            if problem.name == "MTSP":
+                travelled.SetGlobalSpanCostCoefficient(LONGEST_WEIGHT)
+            else:
+                deliver(routing, manager, travelled, instance.pickup[0].tolist())
+        found = routing.SolveWithParameters(self.parameters(problem))
         if found is None:
             raise TimedOut(f"OR-Tools found no tour within {self.time_limit:g} s")
-        tour, index = [], found.Value(routing.NextVar(routing.Start(0)))
-        while not routing.IsEnd(index):
-            tour.append(manager.IndexToNode(index))
-            index = found.Value(routing.NextVar(index))
-        return [*tour, 0], FEASIBLE
+        tours: list[int] = []
+        for vehicle in range(vehicles):
+            index = found.Value(routing.NextVar(routing.Start(vehicle)))
+            while not routing.IsEnd(index):
+                tours.append(manager.IndexToNode(index))
+                index = found.Value(routing.NextVar(index))
+            tours += [0] if tours[-1:] != [0] else []  # nobody has an empty tour
+        return tours or [0], FEASIBLE
 
-    def parameters(self) -> Any:
-        """Guided local search until the time limit, from a cheapest-arc tour."""
+    def parameters(self, problem: AnyProblem) -> Any:
+        """Guided local search until the time limit; PCTSP from a cheapest-arc tour, the others from an insertion."""
         enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
         parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
-        parameters.first_solution_strategy = enums.FirstSolutionStrategy.PATH_CHEAPEST_ARC
+        strategies = enums.FirstSolutionStrategy
+        cheapest_arc = problem.name == "PCTSP"
+        parameters.first_solution_strategy = (
+            strategies.PATH_CHEAPEST_ARC if cheapest_arc else strategies.LOCAL_CHEAPEST_INSERTION
+        )
         parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
         parameters.time_limit.seconds = int(self.time_limit)
         parameters.time_limit.nanos = int(self.time_limit % 1 * 1e9)
         return parameters
+
+
+def collect_prizes(routing: Any, manager: Any, instance: Any) -> None:
+    """Tell OR-Tools of PCTSP's prizes and penalties."""
+    prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
+    penalty = np.rint(instance.penalty[0].astype(np.float64) * SCALE).astype(np.int64).tolist()
+    enough = int(np.ceil(ENOUGH_PRIZE * PRIZE_SCALE))
+    if sum(prize) < enough:
+        return  # everyone must be visited
+    collects = routing.RegisterUnaryTransitVector(prize)
+    routing.AddDimension(collects, 0, sum(prize), True, "prize")
+    end = routing.GetDimensionOrDie("prize").CumulVar(routing.End(0))
+    end.SetMin(enough)
+    for node in range(1, len(prize)):
+        routing.AddDisjunction([manager.NodeToIndex(node)], penalty[node])
+
+
+def deliver(routing: Any, manager: Any, travelled: Any, pickup: list[int]) -> None:
+    """Tell OR-Tools that each of PDP's deliveries comes after its pickup."""
+    solver = routing.solver()
+    for delivery, before in enumerate(pickup):
+        if before:
+            first, then = manager.NodeToIndex(before), manager.NodeToIndex(delivery)
+            if pickup.count(before) == 1:  # moves of pairs, for the search
+                routing.AddPickupAndDelivery(first, then)
+            solver.Add(travelled.CumulVar(first) <= travelled.CumulVar(then))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_torch_array
+from array_api_compat import is_jax_array, is_torch_array
 
 from routing_gym.arrays import to_numpy
 
@@ -21,19 +22,29 @@ def expect(condition: Any, subject: Any, where: str, found: str) -> None:
         raise ContractViolation(f"{subject}: {where}: {found}")
 
 
+def call(subject: Any, method: str, *arguments: Any) -> Any:
+    """Call a method of a problem or a game and check that it leaves its arguments as they were."""
+    before = copy.deepcopy(arguments)
+    result = getattr(subject, method)(*arguments)
+    for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
+        where = difference(old, new)
+        expect(where is None, subject, method, f"changed its argument {number}: {where}")
+    return result
+
+
 def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
     """Say where two nested structures first differ; None where they do not.
 
     Compares dicts, dataclasses, tuples, lists and object arrays by their elements; arrays by dtype, shape
-    and value, whatever their backend; everything else by type and value. A NaN, which nothing should return,
-    equals nothing.
+    and value, whatever their backend, where 32 bits of JAX may stand for 64; everything else by type and value. A
+    NaN, which nothing should return, equals nothing.
 
     Args:
         first: Anything.
         second: What it should equal.
         tolerance: Absolute, on floating-point values.
     """
-    if type(first) is not type(second) and not (is_torch_array(first) or is_torch_array(second)):
+    if type(first) is not type(second) and not across_backends(first, second):
         return f"{type(first).__name__} != {type(second).__name__}"
     if isinstance(first, np.ndarray) and first.dtype == second.dtype == object:
         first, second = list(first), list(second)
@@ -58,10 +69,11 @@ def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
 
 def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
     """As `difference`, for arrays and scalars."""
-    across = is_torch_array(first) or is_torch_array(second)  # torch has no scalars, only 0-dimensional tensors
-    if not hasattr(first, "dtype") and not across:
+    if not hasattr(first, "dtype") and not across_backends(first, second):
         return None if first == second else f"{first!r} != {second!r}"
     one, other = to_numpy(first), to_numpy(second)
+    if is_jax_array(first) and one.dtype.kind == other.dtype.kind:
+        one = one.astype(np.result_type(one, other))
     if one.dtype != other.dtype or one.shape != other.shape:
         return f"{one.dtype} {one.shape} != {other.dtype} {other.shape}"
     apart = one != other
@@ -71,3 +83,8 @@ def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
         return None
     place = np.unravel_index(int(np.argmax(apart)), apart.shape)
     return f"{'' if one.ndim == 0 else f'at {tuple(map(int, place))}: '}{one[place]} != {other[place]}"
+
+
+def across_backends(first: Any, second: Any) -> bool:
+    """Say whether one of two values is a tensor or a JAX array; these have no scalars, only 0-dimensional arrays."""
+    return any(is_torch_array(x) or is_jax_array(x) for x in (first, second))

@@ -14,8 +14,8 @@ from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import concatenate, converter, select, to_backend, to_numpy
 from routing_gym.game import AnyGame
-from routing_gym.testing.compare import difference, expect
-from routing_gym.testing.problem import call, check_generate
+from routing_gym.testing.compare import call, difference, expect
+from routing_gym.testing.problem import check_generate
 
 TOLERANCE = 1e-5  # on observations between backends
 ROUNDING = 1e-9  # on sums of prizes, in float64

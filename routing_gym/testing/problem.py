@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import itertools
-import warnings
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import device as device_of_array
 
-from routing_gym.arrays import Array, concatenate, converter, device_of, select, to_backend, to_numpy
+from routing_gym.arrays import Array, concatenate, select, to_backend, to_numpy
 from routing_gym.envs import RoutingEnv
 from routing_gym.game import AnyGame
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.testing.compare import difference, expect
+from routing_gym.testing.backends import TOLERANCE, check_backend, installed_backends
+from routing_gym.testing.compare import call, difference, expect
 from routing_gym.testing.exhaustive import check_exhaustively
-
-TOLERANCE = 1e-5  # on costs and observations between backends, and on what decides a mask
 
 
 def check_problem(
@@ -42,8 +37,9 @@ def check_problem(
     - `progress` is from 0 to 1, never falls, and grows; so do the returns of episodes that an illegal action
       ends, which are below that of every legal tour.
     - No method changes its arguments; rows do not depend on each other and may be at different steps.
-    - NumPy and torch agree: on costs and observations within 1e-5, and on masks exactly, except where a
-      change of 1e-5 in a number of the instance or the state would change the mask anyway.
+    - NumPy, torch and JAX agree: on costs and observations within 1e-5, and on masks exactly, except where a
+      change of 1e-5 in a number of the instance or the state would change the mask anyway. JAX compiles `step`
+      once for all steps, without callbacks, and `vmap` gives the same rows.
     - On small instances, the best of all legal action sequences is the best of all sequences whatever that
       `objective` accepts.
 
@@ -52,13 +48,13 @@ def check_problem(
         batch_size: Number of instances.
         seed: Of the instances and the tours.
         small: The problem for the exhaustive search; by default `problem` with three customers or four cities.
-        device: A torch device for the comparison of backends, such as "cuda".
+        device: A device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:
         ContractViolation: With the part of the contract, the place and what was found.
 
     Warns:
-        UserWarning: torch is not installed, so that only NumPy was checked.
+        UserWarning: torch or JAX is not installed, so that it was not checked.
     """
     instance = check_generate(problem, batch_size, seed)
     episodes = play(problem, instance, np.random.default_rng(seed))
@@ -71,11 +67,11 @@ def check_problem(
         small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, 3 if problem.has_depot else 4))  # type: ignore[type-var]
     tiny = small.generate(np.random.default_rng(seed), 2)
     check_exhaustively(small, tiny)
-    if find_spec("torch") is None:
-        warnings.warn("check_problem: torch is not installed, so only NumPy was checked", stacklevel=2)
-        return
-    check_backends_agree(problem, instance, episodes, device)
-    check_exhaustively(small, to_backend(tiny, "torch", device), search=False)
+    backends = installed_backends("check_problem")
+    for backend in backends:
+        check_backend(problem, instance, episodes, backend, device)
+    if "torch" in backends:
+        check_exhaustively(small, to_backend(tiny, "torch", device), search=False)
 
 
 @dataclass(frozen=True)
@@ -92,16 +88,6 @@ class Played:
     def lengths(self) -> npt.NDArray[np.int64]:
         """Steps until each row was done: (B,)."""
         return np.asarray(np.argmax(np.stack(self.done, axis=1), axis=1))
-
-
-def call(problem: AnyProblem | AnyGame, method: str, *arguments: Any) -> Any:
-    """Call a method of a problem or a game and check that it leaves its arguments as they were."""
-    before = copy.deepcopy(arguments)
-    result = getattr(problem, method)(*arguments)
-    for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
-        where = difference(old, new)
-        expect(where is None, problem, method, f"changed its argument {number}: {where}")
-    return result
 
 
 def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) -> Any:
@@ -126,6 +112,10 @@ def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played
     unknown = sorted(set(problem.length_observations) - set(space))
     expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
     state = call(problem, "initial", instance)
+    found, expected = type(state).__name__, getattr(getattr(problem, "state_type", None), "__name__", "missing")
+    expect(
+        found == expected, problem, "state_type", f"is {expected}, but states are {found}: name their class, for JAX"
+    )
     states, masks, done, actions, costs = [state], [], [], [], []
     for step in itertools.count():
         mask, finished = call(problem, "action_mask", instance, state), call(problem, "done", instance, state)
@@ -284,55 +274,3 @@ def check_illegal_ends(problem: AnyProblem, seed: int) -> None:
                 last = ended
             value, terminated = env.step(rng.choice(np.flatnonzero(mask)))[1:3]
             paid += float(value)
-
-
-def check_backends_agree(problem: AnyProblem, instance: Any, played: Played, device: str | None) -> None:
-    """Replay the episodes with torch and compare masks, costs, ends, observations and objectives."""
-    move = converter("torch", device)
-    moved = to_backend(instance, "torch", device)
-    state = call(problem, "initial", moved)
-    fixed = difference(problem.observe_static(moved), problem.observe_static(instance), TOLERANCE)
-    expect(fixed is None, problem, "observe_static", f"torch and NumPy differ: {fixed}")
-    for step, expected_state in enumerate(played.states):
-        where = f"step {step}"
-        mask = call(problem, "action_mask", moved, state)
-        expect(device_of_array(mask) == device_of(moved), problem, where, "the mask is on another device")
-        disputed = to_numpy(mask) != played.masks[step]
-        if disputed.any():
-            disputed &= ~near_limit(problem, instance, expected_state)
-        places = f"torch and NumPy disagree at (row, action) {np.argwhere(disputed)[:5].tolist()}"
-        expect(not disputed.any(), problem, f"action_mask, {where}", places)
-        same = np.array_equal(to_numpy(problem.done(moved, state)), played.done[step])
-        expect(same, problem, f"done, {where}", "torch and NumPy disagree")
-        apart = difference(problem.progress(moved, state), problem.progress(instance, expected_state), TOLERANCE)
-        expect(apart is None, problem, f"progress, {where}", f"torch and NumPy differ: {apart}")
-        seen = problem.observe_dynamic(moved, state), problem.observe_dynamic(instance, expected_state)
-        apart = difference(seen[0], seen[1], TOLERANCE)
-        expect(apart is None, problem, f"observe_dynamic, {where}", f"torch and NumPy differ: {apart}")
-        if step < played.actions.shape[1]:
-            state, cost = call(problem, "step", moved, state, move(played.actions[:, step]))
-            apart = difference(cost, played.costs[:, step].astype(np.float32), TOLERANCE)
-            expect(apart is None, problem, where, f"torch and NumPy differ in the cost: {apart}")
-    apart = difference(problem.cost_bound(moved), problem.cost_bound(instance), TOLERANCE)
-    expect(apart is None, problem, "cost_bound", f"torch and NumPy differ: {apart}")
-    for row, length in enumerate(played.lengths):
-        tour = played.actions[row : row + 1, :length]
-        both = problem.objective(select(moved, [row]), move(tour)), problem.objective(select(instance, [row]), tour)
-        apart = difference(both[0], both[1], TOLERANCE)
-        expect(apart is None, problem, f"objective, row {row}", f"torch and NumPy differ: {apart}")
-
-
-def near_limit(problem: AnyProblem, instance: Any, state: Any) -> npt.NDArray[np.bool_]:
-    """Mark actions whose legality a change of 1e-5 in one float field of instance or state changes: bool (B, A)."""
-    mask = problem.action_mask(instance, state)
-    near = np.zeros_like(mask)
-    for batch, number in ((instance, 0), (state, 1)):
-        for field in dataclasses.fields(batch):
-            values = getattr(batch, field.name)
-            if values is None or not np.issubdtype(values.dtype, np.floating):
-                continue
-            for shift in (-TOLERANCE, TOLERANCE):
-                arguments = [instance, state]
-                arguments[number] = dataclasses.replace(batch, **{field.name: values + values.dtype.type(shift)})
-                near |= problem.action_mask(*arguments) != mask
-    return np.asarray(near)

@@ -38,7 +38,7 @@ FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorE
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:check_problem. torch is not installed:UserWarning")
+@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
 def test_problems_keep_their_contract(problem):
     check_problem(problem)
 
@@ -277,9 +277,9 @@ def test_check_problem_finds_a_backend_that_disagrees():
         check_problem(TorchRoundsDifferently(10))
 
 
-def test_check_problem_says_when_torch_is_missing(monkeypatch):
-    monkeypatch.setattr("routing_gym.testing.problem.find_spec", lambda name: None)
-    with pytest.warns(UserWarning, match="torch is not installed, so only NumPy was checked"):
+def test_check_problem_says_which_backends_are_missing(monkeypatch):
+    monkeypatch.setattr("routing_gym.testing.backends.find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match="check_problem: torch and jax not installed, so only NumPy was checked"):
         check_problem(TSP(4))
 
 

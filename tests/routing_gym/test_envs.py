@@ -195,8 +195,8 @@ def test_three_ways_to_read_the_mask():
         (CVRP(2), PAIR, [1, 2], -(1 + 2) * (1 + 1 / 2)),
         (CVRP(2), PAIR, [1, 0, 2, 1], -(1 + 2)),
         (SDVRP(2), PAIR, [1, 2, 2], -(1 + 3) * (1 + 1 / 6)),  # one trip more; 3 + 2 of 3 + 3 delivered
-        # The middle is (1/6, 1/6): sqrt(2)/6 from the depot, sqrt(5)/6 from the customers, twice more than 0.25.
-        (PCTSP(2), PRIZES, [1, 1], -(1 + 2 * (2**0.5 + 2 * 5**0.5) / 6) * (1 + 1 / 2)),
+        # The middle of the square is sqrt(2)/2 from the depot and 1/2 from the customers, twice that more than 0.25.
+        (PCTSP(2), PRIZES, [1, 1], -(1 + 2 * (2**0.5 / 2 + 1 / 2 + 1 / 2)) * (1 + 1 / 2)),
         (OP(2), LINE, [1, 1], -(1 + 1 / 1.5)),  # a legal tour costs 0 at most; a prize of 1 of 1.5 left
     ],
 )

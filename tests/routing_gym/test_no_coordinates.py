@@ -53,7 +53,7 @@ class ATSP(TSP):
 ONE_WAY = np.array([[[0, 1, 9], [9, 0, 2], [3, 9, 0]]], dtype=np.float32)  # 0 -> 1 -> 2 -> 0 is 6, backwards 27
 
 
-@pytest.mark.filterwarnings("ignore:check_problem. torch is not installed:UserWarning")
+@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
 def test_the_contract_suite_needs_no_coordinates():
     check_problem(ATSP(7))
 

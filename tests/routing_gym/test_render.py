@@ -23,6 +23,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import (
     CVRP,
     OP,
+    PDP,
     PROBLEMS,
     SDVRP,
     SPCTSP,
@@ -327,3 +328,14 @@ def test_without_matplotlib_text_works_and_pictures_name_the_extra(monkeypatch):
     for function in (render.draw, render.to_rgb_array, render.show):
         with pytest.raises(ImportError, match=r'pip install "routing-gym\[render\]"'):
             function(TSP(4), square(), [])
+
+
+def test_arrows_from_pickups_to_deliveries():
+    """Node 1 is picked up for node 2, node 3 for node 4."""
+    pytest.importorskip("matplotlib")
+    problem = PDP(4)
+    instance = dataclasses.replace(problem.generate(np.random.default_rng(0), 1), pickup=np.array([[0, 0, 1, 0, 3]]))
+    (arrows,) = [c for c in render.draw(problem, instance, []).axes[0].collections if hasattr(c, "U")]
+    start = instance.coords[0, [1, 3]]
+    np.testing.assert_allclose(np.stack([arrows.X, arrows.Y], axis=1), start)
+    np.testing.assert_allclose(np.stack([arrows.U, arrows.V], axis=1), instance.coords[0, [2, 4]] - start)

@@ -68,7 +68,8 @@ def test_the_mode_is_kept_per_instance():
         ({"num_envs": 0}, ValueError, "num_envs must be an integer of at least 1, got 0"),
         ({"num_envs": 2.0}, ValueError, "num_envs must be an integer of at least 1, got 2.0"),
         ({"autoreset_mode": "NextEpisode"}, ValueError, "'NextEpisode' is not a valid AutoresetMode"),
-        ({"backend": "jax"}, ValueError, 'unknown backend \'jax\'; choose "numpy" or "torch"'),
+        ({"backend": "cupy"}, ValueError, "unknown backend 'cupy'; choose one of numpy, torch, jax"),
+        ({"backend": "jax"}, ValueError, "environments write to their arrays; use routing_gym.integrations.jax"),
         ({"device": "cuda"}, ValueError, "device='cuda' needs backend=\"torch\""),
         ({"backend": "torch", "device": "gpu"}, ValueError, "device=.gpu. cannot be used; torch sees the cpu"),
         (
