@@ -1,0 +1,220 @@
+"""Train vehicles that steer freely in `CompetitiveOP` with MADDPG: deterministic policies, central action values.
+
+    python agents/maddpg.py                                      # 4 vehicles
+    python agents/maddpg.py --num-agents 8 --critic.mixing concatenation
+    python agents/maddpg.py --central-policy --rivals-seen 0     # policies that hear of all vehicles
+    python agents/maddpg.py --resume runs/NAME                   # go on exactly where it stopped
+
+After Lowe et al. (2017), "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments"; the central
+networks are those of Wang, "Deep Reinforcement Learning", chapter 16 (figure 16.9). The action values
+q^i([o^1 .. o^m], [a^1 .. a^m]) see what all vehicles see and do. A policy mu(o^i) sees its own observation, unless it
+is to be central, mu^i([o^1 .. o^m]).
+
+Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted one bit for bit,
+wherever it was stopped: the checkpoint holds the actions of the games in the replay buffer, which are played again.
+Ctrl-C stops after the current step and saves.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from routing_agents.multi_agent.extractor import Layout, flatten
+from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
+from routing_agents.multi_agent.training import GameArgs, GameTrainer, command_line, run
+from routing_agents.report import Column
+from routing_agents.runs import check_at_least, check_positive
+from routing_gym.game_envs import GameVectorEnv
+from routing_gym.games import CompetitiveOP
+from routing_gym.games.heuristics import nearest
+
+ACTION_SIZE = 2
+
+
+@dataclass(frozen=True)
+class Args(GameArgs):
+    """Arguments of a run."""
+
+    num_agents: int = 4
+    """Vehicles, m."""
+    policy: NetworkConfig = NetworkConfig("attention-own", share_heads=True)
+    """The policies, smaller than MAPPO's."""
+    games: int = 32
+    """Games per step."""
+    steps_per_epoch: int = 50
+    """Steps per epoch, each with fresh games."""
+    policy_learning_rate: float = 1e-3
+    """Of the policies' Adam at the start; it falls linearly to 2 %."""
+    critic_learning_rate: float = 1e-3
+    """Of the action values' Adam, likewise."""
+    buffer: int = 64
+    """Steps whose games the replay buffer holds."""
+    updates: int = 8
+    """Steps of the optimisers in each step."""
+    batch_size: int = 256
+    """Ticks that they are made from, each of all vehicles in a game."""
+    n_steps: int = 4
+    """Ticks whose rewards count before the action values stand in for the rest."""
+    tau: float = 0.05
+    """Share of the way that the target networks follow in each of them."""
+    noise: float = 0.3
+    """Standard deviation of the exploration at the start, in steps; it falls as the learning rates do."""
+    explore: float = 0.5
+    """Share of vehicles, drawn for each game, that drive to the nearest customer instead, plus noise; it falls
+    likewise. Without them hardly anybody comes across a customer at first."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1, self, "buffer", "updates", "batch_size", "n_steps")
+        check_positive(self, "policy_learning_rate", "critic_learning_rate", "tau", "noise")
+        if self.tau > 1:
+            raise ValueError(f"--tau must be in (0, 1], got {self.tau}")
+        if not 0 <= self.explore <= 1:
+            raise ValueError(f"--explore must be in [0, 1], got {self.explore}")
+
+
+class Buffer:
+    """The games of the last steps: C = `capacity` steps of G games, of T ticks.
+
+    Attributes:
+        seen: (C, G, T + 1, m, F), flat observations, those after the last tick included.
+        actions: (C, G, T, m, 2).
+        rewards: (C, G, T, m).
+    """
+
+    def __init__(self, game: CompetitiveOP, capacity: int, games: int, device: str) -> None:
+        where = {"device": device}
+        ticks, agents = game.num_ticks, game.num_agents
+        self.seen = torch.zeros(capacity, games, ticks + 1, agents, Layout.of(game).size, **where)
+        self.actions = torch.zeros(capacity, games, ticks, agents, ACTION_SIZE, **where)
+        self.rewards = torch.zeros(capacity, games, ticks, agents, **where)
+
+    def put(self, step: int, seen: Tensor, actions: Tensor, rewards: Tensor) -> None:
+        """Store the games of a step, in place of the oldest."""
+        slot = step % len(self.seen)
+        self.seen[slot], self.actions[slot], self.rewards[slot] = seen, actions, rewards
+
+    def sample(self, steps: int, size: int, ahead: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Draw ticks among the games of the latest of `steps` steps.
+
+        Returns:
+            Observations (B, m, F), actions (B, m, 2), the rewards of `ahead` ticks from then on (B, m), the
+            observations after them, and whether the game went on: float32 (B, 1).
+        """
+        _, games, ticks = self.rewards.shape[:3]
+        filled = min(steps, len(self.seen))
+        drawn = torch.randint(filled * games * ticks, (size,), generator=generator, device=generator.device)
+        place, tick = drawn // ticks, drawn % ticks
+        slot, game = place // games, place % games
+        now, later = (slot, game, tick), (tick + ahead).clamp(max=ticks)
+        tick_of = torch.arange(ticks, device=generator.device)
+        counted = ((tick_of >= tick[:, None]) & (tick_of < later[:, None])).float()  # (B, T)
+        rewards = torch.einsum("bt,btm->bm", counted, self.rewards[slot, game])
+        goes_on = (later < ticks).float()[:, None]
+        return self.seen[now], self.actions[now], rewards, self.seen[slot, game, later], goes_on
+
+
+class Trainer(GameTrainer):
+    """Policies and action values of one run, and how they learn."""
+
+    script = "maddpg.py"
+    args_type = Args
+    shown = (Column("gain", ".4f"), Column("value_loss", ".5f"), Column("q", ".3f"))
+
+    def __init__(self, args: Args) -> None:
+        settings = {"rivals_seen": args.rivals_seen, "cooperation": args.cooperation}
+        game = CompetitiveOP(args.num_agents, args.num_customers, control="velocity", **settings)
+        super().__init__(args, game)
+        generator = torch.Generator().manual_seed(args.seed)
+        policy = self.make_policy("vector", generator)
+        critic = AgentNetwork(Layout.of(game), args.critic, args.num_agents, "value", ACTION_SIZE, generator)
+        learning = {"policy": policy, "critic": critic}
+        targets = {f"target_{name}": copy.deepcopy(network) for name, network in learning.items()}
+        self.model = nn.ModuleDict({**targets, **learning}).to(self.device)
+        self.optimizers = {name: torch.optim.Adam(self.model[name].parameters()) for name in learning}
+        self.envs = GameVectorEnv(game, args.games, autoreset_mode="Disabled", backend="torch", device=self.device)
+        self.buffer = Buffer(game, args.buffer, args.games, self.device)
+
+    @torch.no_grad()
+    def play(self, instance: Any, step: int, generator: torch.Generator | None, actions: Tensor | None = None) -> float:
+        """Play G games into the buffer, by the policies and noise, or by given actions; return the mean gain."""
+        observation, info = self.envs.reset(options={"instance": instance})
+        seen, taken, rewards = [flatten(observation)], [], []
+        if actions is None:
+            drawn = torch.rand(self.args.games, self.game.num_agents, 1, generator=generator, device=self.device)
+            elsewhere = drawn < self.rate(self.args.explore)
+        for tick in range(self.game.num_ticks):
+            if actions is None:
+                driven = nearest(self.game, self.envs.instance, self.envs.state)
+                action = torch.where(elsewhere, driven, self.policy(seen[-1]))
+                noise = torch.randn(action.shape, generator=generator, device=self.device)
+                action = (action + self.rate(self.args.noise) * noise).clamp(-1, 1)
+            else:
+                action = actions[:, tick]
+            observation, reward, _, _, info = self.envs.step(action)
+            seen.append(flatten(observation))
+            taken.append(action)
+            rewards.append(reward.float())
+        self.buffer.put(step, *(torch.stack(x, dim=1) for x in (seen, taken, rewards)))
+        return float(info["gained"].mean())
+
+    def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
+        """Play, then follow the gradients of some ticks in the buffer."""
+        gain, sums = self.play(instance, self.step, generator), {"value_loss": 0.0, "q": 0.0}
+        for _ in range(self.args.updates):
+            batch = self.buffer.sample(self.step + 1, self.args.batch_size, self.args.n_steps, generator)
+            losses = self.improve(batch, generator)
+            for key, value in losses.items():
+                sums[key] += value / self.args.updates
+        return {"gain": gain, **sums}
+
+    def improve(self, batch: tuple[Tensor, ...], generator: torch.Generator) -> dict[str, float]:
+        """Make one step of critic, policies and targets (Lowe et al. 2017, algorithm 1)."""
+        seen, actions, rewards, after, goes_on = batch
+        target_policy, target_critic, policy, critic = self.model.values()
+        with torch.no_grad():  # y^i = r^i + .. + q'^i(o', mu'(o')), undiscounted: a game has few ticks
+            y = rewards + goes_on * target_critic(torch.cat([after, target_policy(after)], dim=-1))
+        value_loss = (critic(torch.cat([seen, actions], dim=-1)) - y).square().mean()
+        self.descend("critic", critic, value_loss, self.args.critic_learning_rate)
+
+        # For each vehicle by itself, the others' actions as they were: one vehicle of each row, drawn at random.
+        one = torch.randint(self.game.num_agents, (len(seen), 1), generator=generator, device=self.device)
+        own = torch.zeros_like(rewards).scatter(1, one, 1.0)[..., None]
+        mixed = own * policy(seen) + (1 - own) * actions
+        q = critic(torch.cat([seen, mixed], dim=-1)).gather(1, one).mean()
+        self.descend("policy", policy, -q, self.args.policy_learning_rate)
+
+        with torch.no_grad():
+            for network, target in ((policy, target_policy), (critic, target_critic)):
+                for new, old in zip(network.parameters(), target.parameters(), strict=True):
+                    old.lerp_(new, self.args.tau)
+        return {"value_loss": value_loss.item(), "q": q.item()}
+
+    def more_tensors(self) -> dict[str, Tensor]:
+        """The actions in the buffer; all else in it follows from them."""
+        return {"actions": self.buffer.actions}
+
+    def load_more(self, tensors: dict[str, Tensor]) -> None:
+        """Play the games of the buffer again."""
+        actions = tensors["actions"].to(self.device)
+        for step in range(max(0, self.step - self.args.buffer), self.step):
+            self.play(self.draw(step)[0], step, None, actions[step % self.args.buffer])
+
+
+def main(args: Args) -> Path:
+    """Train as `args` say; return the folder of the run."""
+    return run(Trainer, args)
+
+
+if __name__ == "__main__":
+    command_line(Trainer, __doc__)

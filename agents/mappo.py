@@ -1,0 +1,174 @@
+"""Train vehicles that play `CompetitiveOP` against each other with MAPPO: decentralised policies, central values.
+
+    python agents/mappo.py                                      # 8 vehicles
+    python agents/mappo.py --num-agents 16 --critic.mixing mean
+    python agents/mappo.py --central-policy --rivals-seen 0     # policies that hear of all vehicles
+    python agents/mappo.py --resume runs/NAME                   # go on exactly where it stopped
+
+After Yu et al. (2022), "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", for vehicles that each
+have a reward, and so a value, of their own; the central networks are those of Wang, "Deep Reinforcement Learning",
+chapter 16. Training is centralised: the values v^i([o^1 .. o^m]) see what all vehicles see. Execution is not: a policy
+pi(o^i) sees its own observation, unless it is to be central, pi^i([o^1 .. o^m]).
+
+Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted one bit for bit,
+wherever it was stopped. Ctrl-C stops after the current step and saves.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from routing_agents.attention.decoding import sampling_choice
+from routing_agents.multi_agent.extractor import Layout, flatten
+from routing_agents.multi_agent.networks import AgentNetwork
+from routing_agents.multi_agent.players import masked_logits
+from routing_agents.multi_agent.training import GameArgs, GameTrainer, command_line, run
+from routing_agents.policy_gradient import clipped_losses, gae
+from routing_agents.report import Column
+from routing_agents.runs import check_at_least, check_positive
+from routing_gym.game_envs import GameVectorEnv
+from routing_gym.games import CompetitiveOP
+from routing_gym.games.heuristics import rival_aware
+
+
+@dataclass(frozen=True)
+class Args(GameArgs):
+    """Arguments of a run."""
+
+    heuristics: float = 0.5
+    """Share of vehicles, drawn for each game, that the rival-aware heuristic plays, so that policies learn to play
+    among others than themselves; 0 is self-play."""
+    learning_rate: float = 2e-3
+    """Of Adam at the start; it falls linearly to 2 %."""
+    gae_lambda: float = 0.95
+    """Of generalised advantage estimation: 1 waits for the end of the game, 0 trusts the values."""
+    num_minibatches: int = 4
+    """Parts into which the steps of all games are split, one optimiser step each."""
+    update_epochs: int = 3
+    """Passes over the games of a step."""
+    clip_coef: float = 0.2
+    """How far the probability of an action may move from what it was, relatively."""
+    ent_coef: float = 0.04
+    """Weight of the entropy bonus at the start; it falls as the learning rate does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1, self, "num_minibatches", "update_epochs")
+        check_positive(self, "learning_rate", "clip_coef")
+        if not 0 <= self.heuristics < 1:
+            raise ValueError(f"--heuristics must be in [0, 1), got {self.heuristics}")
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """All ticks of G games, laid side by side: S = T G."""
+
+    observations: Tensor  # (S, m, F)
+    masks: Tensor  # (S, m, A)
+    actions: Tensor  # int64 (S, m)
+    log_p: Tensor  # (S, m), of the actions when they were taken
+    advantages: Tensor  # (S, m)
+    returns: Tensor  # (S, m), what the values are fitted to
+    learns: Tensor  # bool (S, m), whether the policy has played it, and not a heuristic
+    gain: float  # mean over games and the vehicles that learn
+    explained_variance: float
+
+
+class Trainer(GameTrainer):
+    """Policies and values of one run, and how they learn."""
+
+    script = "mappo.py"
+    args_type = Args
+    shown = (
+        Column("gain", ".4f"),
+        Column("entropy", ".3f"),
+        Column("explained_variance", ".3f", title="explained"),
+    )
+
+    def __init__(self, args: Args) -> None:
+        game = CompetitiveOP(
+            args.num_agents, args.num_customers, rivals_seen=args.rivals_seen, cooperation=args.cooperation
+        )
+        super().__init__(args, game)
+        generator = torch.Generator().manual_seed(args.seed)
+        policy = self.make_policy("choice", generator)
+        critic = AgentNetwork(Layout.of(game), args.critic, args.num_agents, "value", generator=generator)
+        self.model = nn.ModuleDict({"policy": policy, "critic": critic}).to(self.device)
+        self.optimizers = {
+            name: torch.optim.Adam(network.parameters(), eps=1e-5) for name, network in self.model.items()
+        }
+        self.envs = GameVectorEnv(game, args.games, autoreset_mode="Disabled", backend="torch", device=self.device)
+
+    @torch.no_grad()
+    def play(self, instance: Any, generator: torch.Generator) -> Rollout:
+        """Play G games to their end, and look back on them."""
+        choose = sampling_choice(generator)
+        observation, info = self.envs.reset(options={"instance": instance})
+        drawn = torch.rand(self.args.games, self.game.num_agents, generator=generator, device=self.device)
+        learns = drawn >= self.args.heuristics
+        steps: list[tuple[Tensor, ...]] = []
+        for _ in range(self.game.num_ticks):
+            seen, mask = flatten(observation), observation["action_mask"].bool()
+            log_p = masked_logits(self.policy, seen, mask).log_softmax(dim=-1)
+            action = choose(log_p)
+            if self.args.heuristics:
+                action = torch.where(learns, action, rival_aware(self.game, self.envs.instance, self.envs.state))
+            observation, reward, _, _, info = self.envs.step(action)
+            steps.append((seen, mask, action, log_p.gather(-1, action[..., None]).squeeze(-1), reward.float()))
+        seen, mask, action, log_p, reward = (torch.stack(x) for x in zip(*steps, strict=True))  # (T, G, m, ...)
+        values = self.model["critic"](seen.flatten(0, 1)).view_as(reward)
+        ends = torch.zeros_like(reward, dtype=torch.bool)
+        ends[-1] = True
+        advantages = gae(reward, values, ends, torch.zeros_like(reward[0]), 1.0, self.args.gae_lambda)
+        whole = reward.flip(0).cumsum(0).flip(0)  # what each vehicle did go on to collect
+        learns_always = learns.expand_as(reward)
+        explained = 1 - float((whole - values)[learns_always].square().mean() / whole[learns_always].var())
+        laid = (x.flatten(0, 1) for x in (seen, mask, action, log_p, advantages, advantages + values, learns_always))
+        return Rollout(*laid, float(info["gained"][learns].mean()), explained)
+
+    def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
+        """Play, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
+        args, rollout = self.args, self.play(instance, generator)
+        sums: dict[str, float] = {}
+        for _ in range(args.update_epochs):
+            order = torch.randperm(len(rollout.actions), generator=generator, device=self.device)
+            for rows in order.chunk(args.num_minibatches):
+                losses = self.losses(rollout, rows)
+                policy_loss = losses["policy_loss"] - self.rate(args.ent_coef) * losses["entropy"]
+                self.descend("policy", self.policy, policy_loss, args.learning_rate)
+                self.descend("critic", self.model["critic"], losses["value_loss"], args.learning_rate)
+                for key, value in losses.items():
+                    sums[key] = sums.get(key, 0.0) + value.item() / (args.update_epochs * args.num_minibatches)
+        return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **sums}
+
+    def losses(self, rollout: Rollout, rows: Tensor) -> dict[str, Tensor]:
+        """Score some ticks: of all vehicles in a game together, for their values hear of each other."""
+        seen, learns = rollout.observations[rows], rollout.learns[rows]
+        log_p = masked_logits(self.policy, seen, rollout.masks[rows]).log_softmax(dim=-1)
+        entropy = -(log_p.exp() * log_p.masked_fill(~rollout.masks[rows], 0.0)).sum(dim=-1)
+        taken = log_p.gather(-1, rollout.actions[rows][..., None]).squeeze(-1)
+        errors = self.model["critic"](seen) - rollout.returns[rows]
+        before = (rollout.log_p[rows][learns], rollout.advantages[rows][learns])
+        return {
+            **clipped_losses(taken[learns], *before, self.args.clip_coef),
+            "entropy": entropy[learns].mean(),
+            "value_loss": errors[learns].square().mean(),
+        }
+
+
+def main(args: Args) -> Path:
+    """Train as `args` say; return the folder of the run."""
+    return run(Trainer, args)
+
+
+if __name__ == "__main__":
+    command_line(Trainer, __doc__)

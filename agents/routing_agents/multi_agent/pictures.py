@@ -1,0 +1,57 @@
+"""Attention drawn into a played game: lines between vehicles, the darker the more one listens to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from routing_agents.multi_agent.extractor import flatten
+from routing_agents.multi_agent.networks import AgentNetwork
+from routing_gym import game_render
+from routing_gym.games import CompetitiveOP
+from routing_gym.render import DARK
+
+WIDEST = 24.0  # points, of the line that all attention would have
+
+
+def draw_attention(
+    game: CompetitiveOP, instance: Any, states: Sequence[Any], weights: np.ndarray, agent: int, **drawing: Any
+) -> Figure:
+    """Draw a game, and how much one agent listens to each of the others.
+
+    Args:
+        game: The game.
+        instance: One row, NumPy.
+        states: All states so far, one row each.
+        weights: (m, m), row i for agent i; such as `listening` returns.
+        agent: Whose attention is drawn: lines to the others, as wide as its weights.
+        **drawing: `title` and `axes` of `game_render.draw`.
+
+    Raises:
+        ValueError: There is no such agent.
+    """
+    if not 0 <= agent < game.num_agents:
+        raise ValueError(f"agent must be one of 0 to {game.num_agents - 1}, got {agent}")
+    figure = game_render.draw(game, instance, states, **drawing)
+    axes = drawing.get("axes") or figure.axes[0]
+    position = states[-1].position[0]
+    for other in range(game.num_agents):
+        if other != agent:
+            ends = position[[agent, other]].T
+            axes.plot(*ends, color=DARK, lw=WIDEST * weights[agent, other], alpha=0.4, zorder=1, solid_capstyle="butt")
+    axes.plot(*position[agent], "o", ms=16, mfc="none", mec=DARK, mew=1.5, zorder=5)
+    return figure
+
+
+def listening(network: AgentNetwork, observation: dict[str, Tensor]) -> np.ndarray:
+    """Return the weights of the first row's agents, averaged over the attention heads: (m, m).
+
+    Raises:
+        TypeError: The network has no attention.
+    """
+    averaged: np.ndarray = network.attention(flatten(observation))[0].mean(dim=0).numpy()
+    return averaged

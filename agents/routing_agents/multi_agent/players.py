@@ -1,0 +1,103 @@
+"""Who plays a game: networks, heuristics, and both at one table; and what they collect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from routing_agents.multi_agent.extractor import flatten
+from routing_agents.multi_agent.networks import AgentNetwork
+from routing_gym.arrays import batch_size, to_numpy
+from routing_gym.game_envs import GameVectorEnv
+from routing_gym.games import CompetitiveOP
+from routing_gym.games.heuristics import Heuristic
+
+Player = Callable[[GameVectorEnv, dict[str, Tensor]], Tensor]  # environment, and what its agents see -> actions (B, m)
+
+
+def masked_logits(policy: AgentNetwork, observation: Tensor, mask: Tensor) -> Tensor:
+    """Return logits (B, m, A) for flat observations (B, m, F), -inf where the mask forbids."""
+    return policy(observation).masked_fill(~mask.bool(), -torch.inf)
+
+
+def greedy(policy: AgentNetwork) -> Player:
+    """Play a network's likeliest choices, or the vectors that it gives."""
+
+    @torch.no_grad()
+    def play(env: GameVectorEnv, observation: dict[str, Tensor]) -> Tensor:
+        flat = flatten(observation)
+        if policy.output == "vector":
+            return policy(flat)
+        return masked_logits(policy, flat, observation["action_mask"]).argmax(dim=-1)
+
+    return play
+
+
+def heuristic(choose: Heuristic) -> Player:
+    """Play a heuristic, which knows the whole state."""
+    return lambda env, observation: choose(env.game, env.instance, env.state)
+
+
+def seated(one: Player, others: Player) -> Player:
+    """Let one play agent b mod m in lane b, so that each seat is taken equally often, and the others all else."""
+
+    def play(env: GameVectorEnv, observation: dict[str, Tensor]) -> Tensor:
+        theirs = others(env, observation)
+        seat = seats(env.num_envs, env.game.num_agents, str(theirs.device))
+        chosen = seat if theirs.ndim == 2 else seat[..., None]
+        return torch.where(chosen, one(env, observation).to(theirs.dtype), theirs)
+
+    return play
+
+
+def seats(num_lanes: int, num_agents: int, device: str = "cpu") -> Tensor:
+    """Mark agent b mod m in lane b: bool (B, m)."""
+    agent = torch.arange(num_agents, device=device)
+    return agent == (torch.arange(num_lanes, device=device) % num_agents)[:, None]
+
+
+def collected(game: CompetitiveOP, instance: Any, player: Player, device: str = "cpu") -> Tensor:
+    """Play instances to their end; return what each agent has collected: float64 (B, m)."""
+    env = GameVectorEnv(game, batch_size(instance), autoreset_mode="Disabled", backend="torch", device=device)
+    observation, info = env.reset(options={"instance": instance})
+    for _ in range(game.num_ticks):
+        observation, _, _, _, info = env.step(player(env, observation))
+    gained: Tensor = info["gained"]
+    return gained
+
+
+def compare(
+    game: CompetitiveOP, instance: Any, learner: Player, rivals: Player, device: str = "cpu"
+) -> dict[str, float]:
+    """Measure a learner against others, as shares of what these collect when all seats are theirs.
+
+    Returns:
+        "self_play": the mean of all seats where the learner takes all; "among": of its own seat where it takes one,
+        over what the others collect in the same seat.
+    """
+    reference = collected(game, instance, rivals, device)
+    one = seats(*reference.shape, device=str(reference.device))
+    among = collected(game, instance, seated(learner, rivals), device)[one].mean() / reference[one].mean()
+    self_play = collected(game, instance, learner, device).mean() / reference.mean()
+    return {"self_play": float(self_play), "among": float(among)}
+
+
+def play_one(game: CompetitiveOP, instance: Any, player: Player) -> tuple[list[Any], list[dict[str, Tensor]]]:
+    """Play one game; return its states as NumPy arrays, one more than ticks, and what was seen before each tick."""
+    env = GameVectorEnv(game, 1, autoreset_mode="Disabled", backend="torch")
+    observation, _ = env.reset(options={"instance": instance})
+    states, seen = [as_numpy(env.state)], []
+    for _ in range(game.num_ticks):
+        seen.append(observation)
+        observation, *_ = env.step(player(env, observation))
+        states.append(as_numpy(env.state))
+    return states, seen
+
+
+def as_numpy(state: Any) -> Any:
+    """Copy a dataclass of tensors to NumPy."""
+    return type(state)(**{name: np.array(to_numpy(value)) for name, value in vars(state).items()})

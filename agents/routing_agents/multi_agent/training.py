@@ -1,0 +1,357 @@
+"""What training runs on a game share: their common arguments, their state on disk, and how they are conducted."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor, nn
+
+from routing_agents import checkpoint, runs
+from routing_agents.multi_agent.extractor import Layout
+from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
+from routing_agents.multi_agent.pictures import draw_attention, listening
+from routing_agents.multi_agent.players import compare, greedy, heuristic, play_one
+from routing_agents.multi_agent.saved import describe, load_policy
+from routing_agents.report import Column, make_report
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
+from routing_agents.tuning import keep_freed_memory
+from routing_gym import game_render
+from routing_gym.arrays import select, to_backend
+from routing_gym.games import CompetitiveOP
+from routing_gym.games.heuristics import rival_aware
+
+HELD_BACK = ("runs", "resume")  # of the arguments: paths of this machine
+RESULTS = (
+    Column("self_play", ".3f", curve="all seats, over the rival-aware heuristic"),
+    Column("among", ".3f", curve="one seat among such heuristics"),
+    Column("instances_per_second", ".0f", title="games/s"),
+)
+LEAST_RATE = 0.02  # of the learning rate, with which a run ends
+
+
+@dataclass(frozen=True)
+class GameArgs:
+    """Arguments that all runs on a game have."""
+
+    num_agents: int = 8
+    """Vehicles, m."""
+    num_customers: int | None = None
+    """n; by default two for each vehicle."""
+    rivals_seen: int = 3
+    """How many of the nearest rivals a vehicle sees; 0 leaves it to the mixing layers to tell."""
+    cooperation: float = 0.0
+    """Share of a vehicle's reward that is the mean of all gains."""
+    central_policy: bool = False
+    """Let the policies see what all vehicles see, through the mixing layer of `--policy.mixing`."""
+    policy: NetworkConfig = NetworkConfig("attention-own", token_width=64, share_heads=True)
+    """The policies: one for all vehicles by default, who differ in what they see. The mixing layer is that of
+    `--central-policy`; without it, it is own."""
+    critic: NetworkConfig = NetworkConfig("attention-own")
+    """The values, or action values: a head for each vehicle."""
+    seed: int = 1
+    """Of the weights, the games and the actions."""
+    epochs: int = 20
+    """Evaluations and checkpoints are made after each."""
+    steps_per_epoch: int = 20
+    """Steps per epoch, each with fresh games."""
+    games: int = 128
+    """Games per step."""
+    held_out: int = 512
+    """Games on which the policy is compared with the rival-aware heuristic after each epoch."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+    threads: int = 0
+    """CPU threads; 0 takes all cores."""
+    runs: Path = Path("runs")
+    """Where run folders are made."""
+    name: str = ""
+    """Of the run's folder; by default the algorithm, the vehicles, the seed and the time."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Go on with a run's folder, with the arguments it was started with."""
+
+    def __post_init__(self) -> None:
+        check_at_least(0, self, "seed", "threads", "rivals_seen")
+        check_at_least(1, self, "num_agents", "epochs", "steps_per_epoch", "games", "held_out")
+        check_positive(self, "max_grad_norm")
+        runs.check_at_most(runs.MOST_THREADS, self, "threads")
+
+    @property
+    def total_steps(self) -> int:
+        return self.epochs * self.steps_per_epoch
+
+    def to_json(self) -> dict[str, Any]:
+        """Turn the arguments into what JSON can hold, without the paths of this machine."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if key not in HELD_BACK}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Any:
+        """Turn what `to_json` returned back into arguments.
+
+        Raises:
+            KeyError, TypeError, ValueError: These are not the arguments of a run.
+        """
+        networks = {key: NetworkConfig(**value) for key, value in values.items() if isinstance(value, dict)}
+        return cls(**{**values, **networks})
+
+
+class GameTrainer(ABC):
+    """One run: the game, its networks and optimisers, and how far it has come.
+
+    A script derives from it, makes `model` and `optimizers`, and says how one step learns.
+
+    Args:
+        args: The run's arguments.
+        game: The game to be learnt.
+
+    Attributes:
+        model: Networks by name; "policy" is the one that plays.
+        optimizers: By the name under which a checkpoint holds their state.
+        seconds: Spent in training steps.
+    """
+
+    script: ClassVar[str]  # such as "mappo.py"
+    shown: ClassVar[tuple[Column, ...]]  # numbers that `learn` returns, as columns of the live table
+    args_type: ClassVar[type[GameArgs]]
+
+    model: nn.ModuleDict
+    optimizers: dict[str, torch.optim.Optimizer]
+
+    def __init__(self, args: Any, game: CompetitiveOP) -> None:
+        if args.threads:
+            torch.set_num_threads(args.threads)
+        self.args, self.game, self.device = args, game, runs.choose_device(args.device)
+        held_out = game.generate(stream(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0), args.held_out)
+        self.held_out = to_backend(held_out, "torch", self.device)
+        self.step, self.seconds, self.best = 0, 0.0, -math.inf
+        self.sums: dict[str, float] = {}  # over the epoch so far
+
+    @abstractmethod
+    def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
+        """Play games, learn from them, and return what there is to log.
+
+        Args:
+            instance: `args.games` games on the run's device.
+            generator: Of everything random in this step.
+        """
+
+    def make_policy(self, output: Output, generator: torch.Generator) -> AgentNetwork:
+        """Make the policies, central or not, with fresh weights."""
+        args = self.args
+        config = args.policy if args.central_policy else dataclasses.replace(args.policy, mixing="own")
+        return AgentNetwork(Layout.of(self.game), config, args.num_agents, output, generator=generator)
+
+    @property
+    def policy(self) -> AgentNetwork:
+        """The network that plays."""
+        policy = self.model["policy"]
+        assert isinstance(policy, AgentNetwork)
+        return policy
+
+    @property
+    def attentive(self) -> AgentNetwork | None:
+        """The network whose attention can be shown: the policies', else the values'; None without any."""
+        for network in (self.policy, self.model["critic"]):
+            if isinstance(network, AgentNetwork) and network.config.mixing.startswith("attention"):
+                return None if network.action_size else network
+        return None
+
+    @property
+    def epoch(self) -> int:
+        """Epochs completed."""
+        return self.step // self.args.steps_per_epoch
+
+    def rate(self, start: float) -> float:
+        """Return the learning rate of this step: from `start` linearly down to 2 %."""
+        return start * (1 - (1 - LEAST_RATE) * self.step / self.args.total_steps)
+
+    def draw(self, step: int) -> tuple[Any, torch.Generator]:
+        """Return the games of a step and the generator of all else in it: functions of the seed and the step only."""
+        rng = stream(self.args.seed, runs.TRAINING_STREAM, step)
+        instance = to_backend(self.game.generate(rng, self.args.games), "torch", self.device)
+        return instance, torch.Generator(self.device).manual_seed(int(rng.integers(2**63)))
+
+    def update(self) -> None:
+        """Make one step."""
+        started = time.perf_counter()
+        for key, value in self.learn(*self.draw(self.step)).items():
+            self.sums[key] = self.sums.get(key, 0.0) + value
+        self.step += 1
+        self.seconds += time.perf_counter() - started
+
+    def descend(self, name: str, network: nn.Module, loss: Tensor, start: float) -> None:
+        """Make one step of an optimiser down a loss, at the rate of this step.
+
+        Raises:
+            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
+        """
+        optimizer = self.optimizers[name]
+        optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(network.parameters(), self.args.max_grad_norm)
+        if not norm.isfinite():
+            raise TrainingDivergedError(f"the gradient of the {name} in step {self.step} is not finite")
+        optimizer.param_groups[0]["lr"] = self.rate(start)
+        optimizer.step()
+
+    def end_epoch(self) -> dict[str, float]:
+        """Compare the policy with the rival-aware heuristic, and return what there is to log."""
+        means = {key: value / self.args.steps_per_epoch for key, value in self.sums.items()}
+        self.sums = {}
+        results = compare(self.game, self.held_out, greedy(self.policy), heuristic(rival_aware), self.device)
+        return {"epoch": self.epoch, "instances": self.step * self.args.games, **means, **results}
+
+    def more_tensors(self) -> dict[str, Tensor]:
+        """Return what an exact resume needs beside networks, optimisers and sums."""
+        return {}
+
+    def load_more(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `more_tensors` returned; `step` is restored already."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what every checkpoint says of the run."""
+        origin = {"args": self.args.to_json(), "script": self.script, "seconds": round(self.seconds, 3)}
+        return {**describe(self.game, self.policy), **origin}
+
+    def save(self, path: Path) -> None:
+        """Write everything that an exact resume needs."""
+        tensors = checkpoint.training_state(self.model, self.optimizers)
+        tensors |= checkpoint.prefixed("more", self.more_tensors())
+        checkpoint.save(path, tensors, {**self.describe(), "step": self.step, "best": self.best, "sums": self.sums})
+
+    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
+        """Write the weights alone, for use, if they are the best so far in one seat among heuristics."""
+        if metrics["among"] <= self.best:
+            return
+        self.best = metrics["among"]
+        weights = checkpoint.prefixed("model", self.model.state_dict())
+        checkpoint.save(path, weights, {**self.describe(), "metrics": metrics})
+
+    def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        """Restore what `save` wrote.
+
+        Raises:
+            CheckpointError: It lacks something, or does not fit the networks.
+        """
+        try:
+            checkpoint.restore_training(self.model, self.optimizers, tensors, header["step"], path)
+            self.step, self.best, self.seconds = header["step"], header["best"], header["seconds"]
+            self.sums = header["sums"]
+            self.load_more(checkpoint.group(tensors, "more"))
+        except KeyError as error:
+            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
+
+
+def train(trainer: GameTrainer, folder: Path) -> None:
+    """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
+    args = trainer.args
+    logged = {**args.to_json(), "batch_size": args.games, "precision": "float32"}
+    columns = (Column("epoch", ".0f"), *trainer.shown, *RESULTS)
+    with make_report(folder, logged, columns, trainer.step, args.total_steps) as report, runs.StopRequest() as stop:
+        while trainer.step < args.total_steps and not stop.requested:
+            trainer.update()
+            report.advance()
+            if trainer.step % args.steps_per_epoch == 0:
+                metrics = trainer.end_epoch()
+                trainer.save_best(folder / runs.BEST, metrics)
+                report.epoch(metrics, draw(trainer))
+                trainer.save(folder / runs.LAST)
+        if trainer.step < args.total_steps:
+            trainer.save(folder / runs.LAST)
+            report.interrupted(trainer.script)
+        else:
+            report.finished(*results(trainer, folder))
+
+
+def draw(trainer: GameTrainer, policy: AgentNetwork | None = None, path: Path | None = None) -> np.ndarray:
+    """Draw the first held-out game, played by a policy, into pixels (height, width, 3) and a file.
+
+    Halfway, with what vehicle 0 listens to, where one of the networks has attention; else at the end.
+    """
+    first = to_backend(select(trainer.held_out, slice(0, 1)), "torch", "cpu")
+    policy = (trainer.policy if policy is None else policy).cpu()
+    states, seen = play_one(trainer.game, first, greedy(policy))
+    instance = to_backend(first, "numpy")
+    if (attentive := trainer.attentive) is not None:
+        half = trainer.game.num_ticks // 2
+        weights = listening(attentive.cpu(), seen[half])
+        figure = draw_attention(trainer.game, instance, states[: half + 1], weights, agent=0)
+    else:
+        figure = game_render.draw(trainer.game, instance, states)
+    trainer.model.to(trainer.device)
+    if path is not None:
+        figure.savefig(path)
+    return game_render.pixels(figure)
+
+
+def results(trainer: GameTrainer, folder: Path) -> list[str]:
+    """Draw a game played by the best weights; say how good these are."""
+    policy, _, header = load_policy(folder / runs.BEST, trainer.device)
+    draw(trainer, policy, folder / "game.png")
+    best = header["metrics"]
+    return [
+        f"Best policy, relative to the rival-aware heuristic: {best['among']:.3f} in one seat among heuristics, "
+        f"{best['self_play']:.3f} in self-play (epoch {best['epoch']:.0f}).",
+        f"Learning curve: {folder}/curve.png    a game: {folder}/game.png",
+    ]
+
+
+def begin(trainer: GameTrainer) -> Path:
+    """Make the folder of a new run, with a first checkpoint; return it."""
+    args, algorithm = trainer.args, trainer.script.removesuffix(".py")
+    name = args.name or f"{algorithm}-m{args.num_agents}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = runs.make_folder(args.runs, name)
+    trainer.save(folder / runs.LAST)  # so that it can be resumed from the first moment
+    return folder
+
+
+def resume(trainer_type: Any, args: GameArgs, folder: Path) -> GameTrainer:
+    """Take up the run in a folder.
+
+    Raises:
+        ValueError: Other arguments beside `--resume`, or a checkpoint that does not fit.
+    """
+    path, tensors, header = checkpoint.load_run(folder, args)
+    if header.get("script") != trainer_type.script:
+        raise ValueError(f"{folder}: not a run of {trainer_type.script}; its checkpoint names {header.get('script')}")
+    trainer: GameTrainer = trainer_type(checkpoint.read_arguments(header, path, trainer_type.args_type.from_json))
+    trainer.load(tensors, header, path)
+    return trainer
+
+
+def run(trainer_type: Any, args: GameArgs) -> Path:
+    """Train as `args` say; return the folder of the run."""
+    keep_freed_memory()
+    trainer = trainer_type(args) if args.resume is None else resume(trainer_type, args, args.resume)
+    folder = begin(trainer) if args.resume is None else args.resume
+    try:
+        with runs.only_process(folder):
+            train(trainer, folder)
+    except TrainingDivergedError as error:
+        raise TrainingDivergedError(
+            f"{error}; the checkpoint of epoch {trainer.epoch} is sound. Start again with a lower learning rate"
+        ) from None
+    return folder
+
+
+def command_line(trainer_type: Any, description: str | None) -> None:
+    """Train as the command line says; end with a message where that cannot be."""
+    name = trainer_type.script.removesuffix(".py")
+    try:
+        run(trainer_type, tyro.cli(trainer_type.args_type, description=description))
+    except (ValueError, OSError, ImportError, MemoryError, TrainingDivergedError) as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
+        sys.exit(f"{name}: stopped at once; what was saved before is sound")

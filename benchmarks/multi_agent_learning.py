@@ -1,0 +1,259 @@
+"""Does attention help those who learn? MAPPO and MADDPG with each kind of network, against heuristics and each other.
+
+    python benchmarks/multi_agent_learning.py                                  # all, hours on one core
+    python benchmarks/multi_agent_learning.py --groups policies --agents 8     # a part of it
+
+Three groups of runs, which differ in one network only:
+
+- values: MAPPO with decentralised policies that see three rivals, half of these heuristics; the kind of the values.
+- policies: MAPPO in self-play, with central policies, where vehicles see no rivals; the kind of the policies.
+- steering: MADDPG with decentralised policies that see three rivals; the kind of the action values.
+
+Policies are those of the last epoch. Each plays the held-out games in all seats, in one seat among rival-aware
+heuristics, and in one seat among the policies of each other kind (cross-play); and the first two once more with another
+number of vehicles, if its network runs with any number.
+
+Writes benchmarks/results/multi_agent_learning.json and docs/multi_agent_learning.png, with all complete runs that
+`--folder` holds; a run that was cut off goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+import tyro
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.table import Table
+from torch import Tensor
+
+import maddpg
+import mappo
+from arguments import check_counts
+from multi_agent_values import ARMS, listened
+from output import Figures, finish
+from routing_agents import checkpoint
+from routing_agents.multi_agent.extractor import flatten
+from routing_agents.multi_agent.networks import Mixing, NetworkConfig
+from routing_agents.multi_agent.players import Player, collected, greedy, heuristic, seated, seats
+from routing_agents.multi_agent.training import GameTrainer
+from routing_agents.runs import LAST
+from routing_agents.tuning import keep_freed_memory
+from routing_gym.arrays import to_backend
+from routing_gym.game_envs import GameVectorEnv
+from routing_gym.games import CompetitiveOP
+from routing_gym.games.heuristics import rival_aware
+
+ROOT = Path(__file__).parents[1]
+Group = Literal["values", "policies", "steering"]
+TITLES: dict[Group, str] = {
+    "values": "MAPPO: the values' network",
+    "policies": "MAPPO: the central policies' network",
+    "steering": "MADDPG: the action values' network",
+}
+EPOCHS: dict[Group, int] = {"values": 20, "policies": 20, "steering": 10}  # of 10 steps each
+HELD_OUT_SEED = 10**6
+SAME_GAMES = 1024  # agent-games in a step of MAPPO, whatever m is
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    groups: tuple[Group, ...] = get_args(Group)
+    """What to run where it is missing."""
+    agents: tuple[int, ...] = (8,)
+    """Numbers of vehicles, m."""
+    mixings: tuple[Mixing, ...] = ("attention-own", "concatenation", "mean", "own")
+    """Kinds of networks."""
+    seeds: tuple[int, ...] = (1,)
+    """Of weights, games and actions."""
+    held_out: int = 4096
+    """Games on which the policies are measured."""
+    transfer: tuple[int, ...] = (16,)
+    """Numbers of vehicles that policies play with beside the one they were trained with."""
+    threads: int = 1
+    """CPU threads."""
+    folder: Path = ROOT / "runs" / "multi_agent_learning"
+    """Where the runs lie."""
+    out: Path = ROOT / "benchmarks" / "results" / "multi_agent_learning.json"
+    """Where the figures go."""
+    picture: Path = ROOT / "docs" / "multi_agent_learning.png"
+    """Where the picture goes."""
+
+    def __post_init__(self) -> None:
+        check_counts(self, "agents", "seeds", "held_out", "transfer", "threads")
+
+
+def settings(group: Group, num_agents: int, mixing: Mixing, seed: int, args: Args) -> tuple[Any, Any]:
+    """Return the script of a run, and its arguments."""
+    name = f"{group}-m{num_agents}-{mixing}-seed{seed}"
+    common = {"num_agents": num_agents, "seed": seed, "epochs": EPOCHS[group], "threads": args.threads}
+    common |= {"runs": args.folder, "name": name, "device": "cpu"}
+    common["steps_per_epoch"] = 10
+    if group == "steering":
+        return maddpg, maddpg.Args(**common, critic=NetworkConfig(mixing))
+    common["games"] = max(1, SAME_GAMES // num_agents)
+    if group == "values":
+        return mappo, mappo.Args(**common, critic=NetworkConfig(mixing))
+    policy = NetworkConfig(mixing, token_width=64, share_heads=True)
+    return mappo, mappo.Args(**common, central_policy=True, rivals_seen=0, heuristics=0.0, policy=policy)
+
+
+def complete(folder: Path) -> bool:
+    """Say whether a run has come to its end."""
+    if not (folder / LAST).exists():
+        return False
+    header = checkpoint.load(folder / LAST)[1]
+    return bool(header["step"] == header["args"]["epochs"] * header["args"]["steps_per_epoch"])
+
+
+def restore(folder: Path) -> GameTrainer:
+    """Return a run as it was at its end."""
+    tensors, header = checkpoint.load(folder / LAST)
+    script = {"mappo.py": mappo, "maddpg.py": maddpg}[header["script"]]
+    trainer: GameTrainer = script.Trainer(script.Args.from_json(header["args"]))
+    trainer.model.load_state_dict(checkpoint.group(tensors, "model"))
+    return trainer
+
+
+def ratio(gained: Tensor, reference: Tensor) -> Figures:
+    """Return the ratio of two means over the same games, and its standard error (delta method): each (B,)."""
+    share = gained.mean() / reference.mean()
+    error = (gained - share * reference).std() / reference.mean() / len(gained) ** 0.5
+    return {"mean": float(share), "standard_error": float(error)}
+
+
+def attention_share(trainer: GameTrainer, games: int) -> Figures | None:
+    """Return what `listened` says of the network with attention, in self-play; None where there is none."""
+    network = trainer.attentive
+    if network is None:
+        return None
+    env = GameVectorEnv(trainer.game, games, autoreset_mode="Disabled", backend="torch")
+    observation, _ = env.reset(seed=HELD_OUT_SEED)
+    seen, play = [], greedy(trainer.policy)
+    for _ in range(trainer.game.num_ticks):
+        seen.append(flatten(observation))
+        observation, *_ = env.step(play(env, observation))
+    return listened(network, torch.cat(seen))
+
+
+def against_heuristics(game: CompetitiveOP, player: Player, held_out: int) -> Figures:
+    """Return what a policy collects in all seats, and in one among rival-aware heuristics, over what these do."""
+    instance = to_backend(game.generate(np.random.default_rng(HELD_OUT_SEED), held_out), "torch")
+    one, aware = seats(held_out, game.num_agents), heuristic(rival_aware)
+    reference, together = collected(game, instance, aware), collected(game, instance, player)
+    whole = game.remaining(instance, game.initial(instance)).sum()
+    return {
+        "self_play": ratio(together.mean(dim=1), reference.mean(dim=1)),
+        "among": ratio(collected(game, instance, seated(player, aware))[one], reference[one]),
+        "share_of_prizes": float(together.sum() / whole),
+        "share_of_heuristics": float(reference.sum() / whole),
+    }
+
+
+def intruders(game: CompetitiveOP, players: dict[str, Player], name: str, held_out: int) -> Figures:
+    """Return what each other policy collects in one seat among those of a name, over what these do in it."""
+    instance = to_backend(game.generate(np.random.default_rng(HELD_OUT_SEED), held_out), "torch")
+    one, hosts = seats(held_out, game.num_agents), players[name]
+    own = collected(game, instance, hosts)[one]
+    others = {other: player for other, player in players.items() if other != name}
+    return {other: ratio(collected(game, instance, seated(guest, hosts))[one], own) for other, guest in others.items()}
+
+
+def measure(folders: list[Path], args: Args) -> list[Figures]:
+    """Measure all runs of one group and one m, against heuristics and each other."""
+    trainers = {folder: restore(folder) for folder in folders}
+    players = {folder.name: greedy(trainer.policy) for folder, trainer in trainers.items()}
+    rows = []
+    for folder, trainer in trainers.items():
+        game, name = trainer.game, folder.name
+        log = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        curve = [{key: row[key] for key in ("instances", "self_play", "among")} for row in log]
+        others = args.transfer if trainer.policy.any_number else ()
+        games = {m: replace(game, num_agents=m, num_customers=None, step_length=None, radius=None) for m in others}
+        rows.append(
+            {
+                **describe(name),
+                "games": log[-1]["instances"],
+                "seconds": checkpoint.load(folder / LAST)[1]["seconds"],
+                **against_heuristics(game, players[name], args.held_out),
+                "games_to_heuristic": next((row["instances"] for row in curve if row["among"] >= 1), None),
+                "intruders": intruders(game, players, name, args.held_out),
+                "transfer": {m: against_heuristics(other, players[name], args.held_out) for m, other in games.items()},
+                "attention": attention_share(trainer, 256),
+                "curve": curve,
+            }
+        )
+    return rows
+
+
+def describe(name: str) -> Figures:
+    """Turn the name of a run's folder into its parts.
+
+    Raises:
+        ValueError: It is none of ours.
+    """
+    match = re.fullmatch(r"(values|policies|steering)-m(\d+)-([a-z-]+)-seed(\d+)", name)
+    if match is None or match[3] not in ARMS:
+        raise ValueError(f"{name}: not the folder of a run, such as values-m8-mean-seed1")
+    return {"group": match[1], "agents": int(match[2]), "mixing": match[3], "seed": int(match[4]), "name": name}
+
+
+def draw(rows: list[Figures], path: Path) -> None:
+    """Plot what one learner collects among heuristics, and dotted what all do in self-play, over the games seen."""
+    panels = sorted({(row["group"], row["agents"]) for row in rows})
+    figure = Figure(figsize=(3.7 * len(panels), 3.9), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (group, agents) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for row in rows:
+            if (row["group"], row["agents"]) == (group, agents):
+                seen = [point["instances"] for point in row["curve"]]
+                style = {"color": f"C{list(ARMS).index(row['mixing'])}"}
+                axes.plot(seen, [point["among"] for point in row["curve"]], **style, label=ARMS[row["mixing"]])
+                axes.plot(seen, [point["self_play"] for point in row["curve"]], **style, linestyle=":")
+        axes.axhline(1.0, color="black", lw=0.8)
+        axes.set(xlabel="games", title=f"{TITLES[group]}, m = {agents}")
+        axes.title.set_fontsize("small")
+        axes.locator_params(axis="x", nbins=4)
+        axes.legend(fontsize="x-small")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("return over the rival-aware heuristic's")
+    figure.savefig(path, dpi=90)
+
+
+def main(args: Args) -> Figures:
+    """Run what is missing, then measure, write and draw all that is complete."""
+    keep_freed_memory()
+    torch.set_num_threads(args.threads)
+    for seed, group, agents, mixing in product(args.seeds, args.groups, args.agents, args.mixings):
+        script, given = settings(group, agents, mixing, seed, args)
+        folder = args.folder / given.name
+        if not complete(folder):
+            script.main(type(given)(resume=folder) if (folder / LAST).exists() else given)
+    done = [folder for folder in sorted(args.folder.iterdir()) if folder.is_dir() and complete(folder)]
+    rows = []
+    for group, agents in sorted({(describe(f.name)["group"], describe(f.name)["agents"]) for f in done}):
+        same = [f for f in done if (describe(f.name)["group"], describe(f.name)["agents"]) == (group, agents)]
+        rows += measure(same, args)
+    draw(rows, args.picture)
+    table = Table("run", "self-play", "one among heuristics", title="Return over the rival-aware heuristic's")
+    for row in rows:
+        cells = (f"{row[key]['mean']:.3f} +- {row[key]['standard_error']:.3f}" for key in ("self_play", "among"))
+        table.add_row(row["name"], *cells)
+    return finish(args, {"rows": rows}, table)
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (OSError, ValueError) as error:
+        sys.exit(f"multi_agent_learning: {error}")

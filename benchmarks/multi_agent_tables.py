@@ -1,0 +1,97 @@
+"""The tables of docs/multi-agent.md, from the figures of the game's benchmarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from multi_agent_values import ARMS, mean_explained
+from quality_tables import markdown
+
+Figures = Any  # what a file in benchmarks/results holds
+
+
+def game_throughput(figures: Figures) -> str:
+    """Million agent-steps per second, batched and in a loop."""
+    rows = {(row["agents"], row["kind"], row["lanes"]): row for row in figures["rows"]}
+    kinds = list(dict.fromkeys(key[1:] for key in rows))
+    lines = []
+    for agents in dict.fromkeys(key[0] for key in rows):
+        found = [rows[agents, *kind] for kind in kinds]
+        cells = [f"{row['agent_steps_per_second'] / 1e6:.3f}" for row in found[:1]]
+        cells += [f"{row['agent_steps_per_second'] / 1e6:.2f} ({row['times_loop']:.0f} x)" for row in found[1:]]
+        lines.append((str(agents), *cells))
+    header = (f"{'batched' if kind == 'batched' else 'PettingZoo loop'}, {lanes:,} games" for kind, lanes in kinds)
+    return markdown(("million agent-steps/s, m", *header), lines)
+
+
+def values(figures: Figures) -> str:
+    """Explained variance by n / m and m, the mean over seeds; the best is bold."""
+    cells = figures["cells"]
+    lines = []
+    for customers, agents in sorted({(cell["customers"], cell["agents"]) for cell in cells}):
+        found = [mean_explained(cells, agents, customers, arm) for arm in ARMS]
+        means = [float(np.mean(seeds)) for seeds in found]
+        shown = [f"**{mean:.3f}**" if mean == max(means) else f"{mean:.3f}" for mean in means]
+        lines.append((str(customers), str(agents), str(len(found[0])), *shown))
+    return markdown(("n / m", "m", "seeds", *ARMS.values()), lines)
+
+
+def interaction(figures: Figures) -> str:
+    """How leads grow when m doubles."""
+    lines = []
+    for pair, row in figures["interaction"].items():
+        interval = "one seed" if row["interval"] is None else "{:+.3f} to {:+.3f}".format(*row["interval"])
+        arm, other = (ARMS[name] for name in pair.split(" over "))
+        lines.append((f"{arm} over {other}", f"{row['per_doubling']:+.3f}", interval))
+    return markdown(("lead in explained variance", "per doubling of m", "95 % interval"), lines)
+
+
+def listening(figures: Figures) -> str:
+    """The share of attention to rivals that the two nearest get, the mean over seeds."""
+    lines = []
+    for customers, agents in sorted({(cell["customers"], cell["agents"]) for cell in figures["cells"]}):
+        same = [cell for cell in figures["cells"] if (cell["customers"], cell["agents"]) == (customers, agents)]
+        rows = [[cell["arms"][arm].get("attention") for cell in same] for arm in ("attention", "attention-own")]
+        if None not in rows[0]:
+            shares = [f"{np.mean([row['nearest_two'] for row in arm]):.0%}" for arm in rows]
+            lines.append((str(customers), str(agents), *shares, f"{rows[0][0]['by_chance']:.0%}"))
+    return markdown(("n / m", "m", "attention", "own and attention", "by chance"), lines)
+
+
+def plus_minus(row: Figures) -> str:
+    """Show a ratio and its standard error."""
+    return f"{row['mean']:.3f} ± {row['standard_error']:.3f}"
+
+
+NAMES = {"values": "values", "policies": "central policies", "steering": "action values (MADDPG)"}
+
+
+def learning(figures: Figures) -> str:
+    """What each run came to, against heuristics, with as many vehicles as it was trained with and with others."""
+    lines = []
+    for row in figures["rows"]:
+        kind = (NAMES[row["group"]], ARMS[row["mixing"]], str(row["agents"]))
+        reached = "-" if row["games_to_heuristic"] is None else f"{row['games_to_heuristic']:,}"
+        other = next(iter(row["transfer"].values()), None)
+        transfer = ", ".join(plus_minus(other[key]) for key in ("self_play", "among")) if other else "-"
+        lines.append((*kind, plus_minus(row["self_play"]), plus_minus(row["among"]), reached, transfer))
+    sizes = sorted({m for row in figures["rows"] for m in row["transfer"]}, key=int)
+    header = ("network of", "kind", "m", "self-play", "one among heuristics", "games until 1")
+    return markdown((*header, f"both, with {', '.join(sizes)} vehicles"), lines)
+
+
+def cross_play(figures: Figures) -> str:
+    """What the policy of a row collects in one seat among those of a column, over what these do in it."""
+    lines = []
+    for group, agents in dict.fromkeys((row["group"], row["agents"]) for row in figures["rows"]):
+        same = [row for row in figures["rows"] if (row["group"], row["agents"]) == (group, agents)]
+        for guest in same if len(same) > 1 else ():
+            cells = (
+                f"{ARMS[host['mixing']]}: {plus_minus(host['intruders'][guest['name']])}"
+                for host in same
+                if host is not guest
+            )
+            lines.append((f"{NAMES[group]}, m = {agents}", ARMS[guest["mixing"]], "; ".join(cells)))
+    return markdown(("network of", "one policy trained with", "in one seat among those trained with"), lines)

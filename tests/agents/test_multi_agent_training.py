@@ -1,0 +1,280 @@
+"""MAPPO and MADDPG: exact resumption, wrong input, what is learnt and what is measured."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import tyro
+
+import maddpg
+import mappo
+from helpers import AGENTS, logged, start, stop_after, wait_for_epoch
+from routing_agents import checkpoint
+from routing_agents.checkpoint import CheckpointError
+from routing_agents.multi_agent import pictures
+from routing_agents.multi_agent.extractor import Layout, flatten, to_rivals
+from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
+from routing_agents.multi_agent.players import collected, compare, greedy, heuristic, play_one, seats
+from routing_agents.multi_agent.saved import load_policy, load_values
+from routing_agents.multi_agent.training import GameTrainer, TrainingDivergedError
+from routing_agents.policy_gradient import clipped_losses
+from routing_agents.runs import BEST, LAST
+from routing_gym import CompetitiveOP
+from routing_gym.game_envs import GameVectorEnv
+from routing_gym.games.heuristics import nearest, rival_aware
+
+SIZES = {"width": 8, "token_width": 4, "num_heads": 2, "query_dim": 4, "value_dim": 4, "hidden": 8}
+CRITIC = NetworkConfig(**SIZES)
+POLICY = replace(CRITIC, share_heads=True)
+COMMON = {"num_agents": 3, "epochs": 3, "steps_per_epoch": 2, "games": 4, "held_out": 6, "threads": 1}
+COMMON |= {"policy": POLICY, "critic": CRITIC}
+TINY = {
+    mappo: mappo.Args(**COMMON, num_minibatches=2, update_epochs=1),
+    maddpg: maddpg.Args(**COMMON, buffer=3, updates=2, batch_size=16),
+}
+SMALL = ["--num-agents", "3", "--games", "4", "--held-out", "6", "--steps-per-epoch", "3", "--threads", "1"]
+BOTH = pytest.mark.parametrize("script", [mappo, maddpg], ids=["mappo", "maddpg"])
+
+
+def same_files(one, other, *files):
+    for file in files:
+        expected, found = (checkpoint.load(folder / file)[0] for folder in (one, other))
+        assert expected.keys() == found.keys()
+        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+
+
+@BOTH
+@pytest.mark.parametrize(("steps", "central"), [(4, False), (5, True)])
+def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, script, steps, central):
+    """Three epochs of two steps, stopped after epoch 2 (4 steps) or within epoch 3, against three in one go."""
+    args = replace(TINY[script], runs=tmp_path, central_policy=central, rivals_seen=0 if central else 1)
+    whole = script.main(replace(args, name="whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, GameTrainer, steps)
+        parts = script.main(replace(args, name="parts"))
+    assert checkpoint.load(parts / LAST)[1]["step"] == steps
+    script.main(script.Args(resume=parts))
+    same_files(whole, parts, "last.safetensors", "best.safetensors")
+    assert logged(whole) == logged(parts)
+    assert len(logged(whole)) == 3
+    for file in ("args.json", "curve.png", "game.png", "tensorboard"):
+        assert (parts / file).exists(), file
+
+
+@BOTH
+def test_a_kill_changes_nothing(tmp_path, script):
+    """A process is killed by SIGKILL in mid-epoch; the resumed run ends as an undisturbed one."""
+    where = [*SMALL, "--runs", str(tmp_path), "--epochs", "5"]
+    where += ["--updates", "2", "--batch-size", "32", "--buffer", "3"] if script is maddpg else []
+    with start([sys.executable, AGENTS / f"{script.__name__}.py", *where, "--name", "killed"]) as process:
+        wait_for_epoch(process, 1)
+        process.kill()
+    script.main(script.Args(resume=tmp_path / "killed"))
+    script.main(tyro.cli(script.Args, args=[*where, "--name", "whole"]))
+    same_files(tmp_path / "whole", tmp_path / "killed", LAST)
+
+
+def test_mappo_learns(tmp_path):
+    """Forty steps: the last gains are a quarter above the first, which are those of chance."""
+    args = replace(TINY[mappo], runs=tmp_path, games=32, epochs=4, steps_per_epoch=10, learning_rate=5e-3)
+    rows = logged(mappo.main(args))
+    assert rows[-1]["gain"] > 1.25 * rows[0]["gain"]
+    assert rows[-1]["explained_variance"] > max(0.0, rows[0]["explained_variance"])
+
+
+def test_what_heuristics_play_is_not_learnt(tmp_path):
+    """They play `rival_aware`; other advantages, returns and probabilities of theirs change no loss."""
+    trainer = mappo.Trainer(replace(TINY[mappo], runs=tmp_path, heuristics=0.6))
+    instance, generator = trainer.draw(0)
+    rollout = trainer.play(instance, generator)
+    assert 0 < rollout.learns.float().mean() < 1
+    first = rollout.learns.view(16, 4, 3)[0]
+    game, state = trainer.game, trainer.game.initial(instance)
+    assert torch.equal(rollout.actions[:4][~first], rival_aware(game, instance, state)[~first])
+    rows = torch.arange(len(rollout.actions))
+    noise = torch.where(rollout.learns, 0.0, 1.0)
+    names = ("advantages", "returns", "log_p")
+    other = replace(rollout, **{name: getattr(rollout, name) + noise for name in names})
+    expected, found = trainer.losses(rollout, rows), trainer.losses(other, rows)
+    assert {key: value.item() for key, value in expected.items()} == {key: value.item() for key, value in found.items()}
+    own = replace(rollout, returns=rollout.returns + 1 - noise)
+    assert trainer.losses(own, rows)["value_loss"] != expected["value_loss"]
+
+
+@pytest.mark.parametrize("central", [False, True])
+def test_steering_learns_from_its_own_value_alone(tmp_path, monkeypatch, central):
+    """With q^i = -|a^i - (1, 0)|^2 - 9 |a^j - (0, 1)|^2 for all j != i, every vehicle should steer to (1, 0).
+
+    Were the others' values followed too, they would pull to (0, 1).
+    """
+    trainer = maddpg.Trainer(replace(TINY[maddpg], runs=tmp_path, central_policy=central))
+    right, up = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+
+    class Known(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.unused = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, x):
+            action = x[..., -2:]
+            others = (action - up).square().sum(-1)
+            values = -(action - right).square().sum(-1) - 9 * (others.sum(-1, keepdim=True) - others)
+            return values + 0 * self.unused
+
+    trainer.model["critic"] = trainer.model["target_critic"] = Known()
+    monkeypatch.setattr(trainer, "rate", lambda start: 1e-2)
+    generator = torch.Generator().manual_seed(0)
+    trainer.optimizers["policy"] = torch.optim.Adam(trainer.policy.parameters())
+    trainer.optimizers["critic"] = torch.optim.Adam(trainer.model["critic"].parameters())
+    trainer.play(trainer.draw(0)[0], 0, generator)
+    for _ in range(200):
+        trainer.improve(trainer.buffer.sample(1, 32, 1, generator), generator)
+    seen = trainer.buffer.seen[0].flatten(0, 1)
+    assert (trainer.policy(seen).mean(dim=(0, 1)) - right).abs().max() < 0.15
+
+
+def test_the_buffer_gives_back_what_was_played(tmp_path):
+    """The observations that follow are those of the next tick, and rewards those of the game played again."""
+    trainer = maddpg.Trainer(replace(TINY[maddpg], runs=tmp_path))
+    instance, generator = trainer.draw(0)
+    gain = trainer.play(instance, 0, generator)
+    buffer, game = trainer.buffer, trainer.game
+    env = GameVectorEnv(game, 4, autoreset_mode="Disabled", backend="torch")
+    observation, _ = env.reset(options={"instance": instance})
+    for tick in range(game.num_ticks):
+        assert torch.equal(buffer.seen[0, :, tick], flatten(observation))
+        observation, reward, *_ = env.step(buffer.actions[0, :, tick])
+        assert torch.equal(buffer.rewards[0, :, tick], reward.float())
+    assert gain == pytest.approx(float(buffer.rewards[0].sum(dim=1).mean()), rel=1e-5)
+    for ahead in (1, 3):
+        seen, _, rewards, after, goes_on = buffer.sample(1, 500, ahead, generator)
+        time_left = 4  # its place in an observation
+        ticks_left = 16 * seen[:, 0, time_left]
+        assert torch.allclose(16 * after[:, 0, time_left], (ticks_left - ahead).clamp(min=0), atol=1e-5)
+        assert torch.equal(goes_on[:, 0] == 0, ticks_left.round() <= ahead)
+        first = torch.isclose(ticks_left, torch.tensor(16.0))
+        expected = buffer.rewards[0, :, :ahead].sum(dim=1)
+        assert all(torch.isclose(row, expected, atol=1e-6).all(dim=1).any() for row in rewards[first])
+
+
+def test_clipped_losses_by_hand():
+    """Advantages 1 and -1, of standard deviation sqrt(2): +-1 / sqrt(2). Ratios 2 and 1/2, clipped to 1.2 and 0.8.
+
+    min(2, 1.2) / sqrt(2) = 1.2 / sqrt(2); min(-0.5, -0.8) / sqrt(2) = -0.8 / sqrt(2); their mean is 0.2 / sqrt(2).
+    """
+    log_p = torch.tensor([2.0, 0.5]).log()
+    losses = clipped_losses(log_p, torch.zeros(2), torch.tensor([1.0, -1.0]), 0.2)
+    assert losses["policy_loss"].item() == pytest.approx(-0.2 / 2**0.5, rel=1e-5)
+    assert losses["clipfrac"].item() == 1.0
+    assert losses["approx_kl"].item() == pytest.approx((2 + 0.5) / 2 - 1, rel=1e-5)  # the logarithms cancel
+
+
+def test_heuristics_compared_with_themselves():
+    """1 exactly; and `nearest`, which is worse, is below 1 both ways."""
+    game = CompetitiveOP(4)
+    instance = game.generate(np.random.default_rng(0), 64)
+    same = compare(game, instance, heuristic(rival_aware), heuristic(rival_aware))
+    assert same == {"self_play": 1.0, "among": 1.0}
+    assert all(share < 0.97 for share in compare(game, instance, heuristic(nearest), heuristic(rival_aware)).values())
+
+
+def test_every_seat_is_taken_equally_often():
+    taken = seats(12, 4)
+    assert taken.sum(dim=1).tolist() == [1] * 12
+    assert taken.sum(dim=0).tolist() == [3] * 4
+
+
+def test_a_policy_plays_with_other_numbers_of_vehicles(tmp_path):
+    """Trained with three, played with five; and refused where each vehicle has a head of its own."""
+    instance = CompetitiveOP(5, rivals_seen=3).generate(np.random.default_rng(0), 2)
+    for shared in (True, False):
+        args = replace(
+            TINY[mappo], runs=tmp_path, name=str(shared), epochs=1, policy=replace(POLICY, share_heads=shared)
+        )
+        policy, game, header = load_policy(mappo.main(args))
+        assert (game.num_agents, header["metrics"]["epoch"]) == (3, 1)
+        larger = CompetitiveOP(5, rivals_seen=3)
+        if shared:
+            assert collected(larger, instance, greedy(policy)).shape == (2, 5)
+        else:
+            with pytest.raises(ValueError, match="made for 3 agents and has a head for each of them; got 5"):
+                collected(larger, instance, greedy(policy))
+
+
+def test_distances_to_rivals_by_hand():
+    """Customer at (3, 4), rivals at (0, 0), at (3, 1), and one who is not there: 5, 3, and 2 by convention."""
+    customer = torch.tensor([[1.0, 3.0, 4.0, 0.5, 5.0]])
+    rivals = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 3.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
+    assert to_rivals(customer, rivals).tolist() == [[5.0, 3.0, 2.0]]
+
+
+def test_attention_is_drawn(tmp_path):
+    """Seven lines from vehicle 2 to the others, the widest to the one that it listens to most."""
+    game = CompetitiveOP(8)
+    instance = game.generate(np.random.default_rng(0), 1)
+    network = AgentNetwork(Layout.of(game), NetworkConfig(), 8, generator=torch.Generator().manual_seed(0))
+    states, seen = play_one(game, instance, heuristic(rival_aware))
+    weights = pictures.listening(network, seen[3])
+    assert weights.sum(axis=1) == pytest.approx(np.ones(8))
+    before = len(pictures.game_render.draw(game, instance, states[:4]).axes[0].lines)
+    figure = pictures.draw_attention(game, instance, states[:4], weights, agent=2)
+    lines = figure.axes[0].lines[before:-1]
+    widths = {tuple(np.round(line.get_xydata()[1], 9)): line.get_linewidth() for line in lines}
+    assert len(widths) == 7
+    closest = max((other for other in range(8) if other != 2), key=lambda other: weights[2, other])
+    assert max(widths, key=widths.get) == tuple(np.round(states[3].position[0, closest], 9))
+    with pytest.raises(ValueError, match="agent must be one of 0 to 7, got 8"):
+        pictures.draw_attention(game, instance, states[:4], weights, agent=8)
+
+
+@pytest.mark.parametrize(
+    ("script", "wrong", "message"),
+    [
+        (mappo, {"games": 0}, "--games must be an integer of at least 1, got 0"),
+        (mappo, {"clip_coef": 0.0}, "--clip-coef must be a positive number, got 0.0"),
+        (mappo, {"rivals_seen": -1}, "--rivals-seen must be an integer of at least 0, got -1"),
+        (mappo, {"heuristics": 1.0}, r"--heuristics must be in \[0, 1\), got 1.0"),
+        (maddpg, {"explore": 2.0}, r"--explore must be in \[0, 1\], got 2.0"),
+        (maddpg, {"tau": 1.5}, r"--tau must be in \(0, 1\], got 1.5"),
+        (maddpg, {"buffer": 0}, "--buffer must be an integer of at least 1, got 0"),
+    ],
+)
+def test_wrong_arguments(script, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        replace(TINY[script], **wrong)
+
+
+def test_bad_input_comes_before_any_work(tmp_path):
+    """The game's own settings; another script's run; weights that are no policy of a game."""
+    with pytest.raises(ValueError, match="cooperation must be in"):
+        mappo.main(replace(TINY[mappo], runs=tmp_path, cooperation=2.0))
+    assert list(tmp_path.iterdir()) == []
+    folder = mappo.main(replace(TINY[mappo], runs=tmp_path, name="run", epochs=1))
+    with pytest.raises(ValueError, match=r"run: not a run of maddpg.py; its checkpoint names mappo.py"):
+        maddpg.main(maddpg.Args(resume=folder))
+    with pytest.raises(ValueError, match="--resume goes on with the run's own arguments; leave out --games"):
+        mappo.main(mappo.Args(resume=folder, games=3))
+    published = AGENTS / "routing_agents" / "weights" / "tsp-20.safetensors"
+    with pytest.raises(CheckpointError, match="holds no policy of a game; train one with agents/mappo.py"):
+        load_policy(published)
+    steered = maddpg.main(replace(TINY[maddpg], runs=tmp_path, name="steered", epochs=1))
+    with pytest.raises(CheckpointError, match="holds no state values; train them with agents/mappo.py"):
+        load_values(steered)
+    assert torch.equal(
+        load_values(folder)[0].heads.out_bias, checkpoint.load(folder / BEST)[0]["model.critic.heads.out_bias"]
+    )
+
+
+@BOTH
+def test_divergence_is_said_before_the_weights_are_lost(tmp_path, script):
+    trainer = script.Trainer(replace(TINY[script], runs=tmp_path))
+    before = trainer.policy.heads.out_weight.clone()
+    with torch.no_grad():
+        trainer.model["critic"].heads.out_bias.fill_(torch.nan)
+    with pytest.raises(TrainingDivergedError, match="the gradient of the (policy|critic) in step 0 is not finite"):
+        trainer.update()
+    assert torch.equal(trainer.policy.heads.out_weight, before)

@@ -1,0 +1,155 @@
+"""The experiments on games: complete parts are kept, and the statistics are those of arithmetic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import game_throughput
+import mappo
+import multi_agent_learning as learning
+import multi_agent_tables
+import multi_agent_values as values
+from routing_agents.multi_agent.networks import NetworkConfig
+from routing_gym import CompetitiveOP
+
+
+@pytest.fixture
+def args(tmp_path):
+    where = {"folder": tmp_path / "cells", "out": tmp_path / "out.json", "picture": tmp_path / "picture.png"}
+    return values.Args(agents=(2, 4), customers=(1, 2), seeds=(1,), steps=2, games=2, held_out=4, **where)
+
+
+def test_cells_are_measured_once(args, monkeypatch):
+    """Four cells, then one of a second seed; the first four are not measured again, and all are in the figures."""
+    assert len(values.main(args)["cells"]) == 4
+    measured, measure = [], values.measure
+
+    def noted(*given):
+        measured.append(given[:3])
+        return measure(*given)
+
+    monkeypatch.setattr(values, "measure", noted)
+    figures = values.main(replace(args, agents=(4,), customers=(2,), seeds=(1, 2)))
+    assert measured == [(4, 2, 2)]
+    assert json.loads(json.dumps(figures)) == json.loads(args.out.read_text())
+    assert [len(values.mean_explained(figures["cells"], 4, customers, "mean")) for customers in (1, 2)] == [1, 2]
+    assert args.picture.exists()
+    rows = [row.split("|")[1:4] for row in multi_agent_tables.values(figures).splitlines()[2:]]
+    assert [[int(cell) for cell in row] for row in rows] == [[1, 2, 1], [1, 4, 1], [2, 2, 1], [2, 4, 2]]
+    assert len(multi_agent_tables.interaction(figures).splitlines()) == 2 + 6
+    assert len(multi_agent_tables.listening(figures).splitlines()) == 2 + 2  # of m = 4, for each n / m
+
+
+def test_returns_are_what_is_still_collected():
+    """At the first tick all of a vehicle's gains, at each later one less by what came between."""
+    game = CompetitiveOP(3)
+    seen, returns = values.play(game, np.random.default_rng(0), 5)
+    assert seen.shape == (16 * 5, 3, 47)
+    by_tick = returns.view(16, 5, 3)
+    assert (by_tick[:-1] >= by_tick[1:]).all()
+    assert (by_tick[0] > 0).any()
+    assert (by_tick[0].sum(dim=1) <= 6.0).all()  # of six customers, at most 1 each
+
+
+def cells(leads, arm="attention", other="mean"):
+    """Cells where `arm` explains so much more than `other`, by number of agents."""
+    return [
+        {"agents": m, "customers": 1, "arms": {arm: {"explained": 0.5 + lead}, other: {"explained": 0.5}}}
+        for m, found in leads.items()
+        for lead in found
+    ]
+
+
+def test_interaction_by_hand():
+    """Leads of 0.1 log2 m have the slope 0.1, whatever is drawn; those of 0.2, 0.2, 0.2 have 0."""
+    rng = np.random.default_rng(0)
+    found = values.interaction(cells({2: [0.1] * 2, 4: [0.2] * 2, 8: [0.3] * 2}), "attention", "mean", rng)
+    assert [found["per_doubling"], *found["interval"]] == pytest.approx([0.1] * 3)
+    found = values.interaction(cells({2: [0.1], 4: [0.2] * 2, 8: [0.3] * 2}), "attention", "mean", rng)
+    assert (found["per_doubling"], found["interval"]) == (pytest.approx(0.1), None)
+    flat = cells({2: [0.1, 0.3], 4: [0.0, 0.4], 8: [0.2, 0.2]})
+    found = values.interaction(flat, "attention", "mean", rng)
+    assert found["per_doubling"] == pytest.approx(0.0)
+    assert found["interval"][0] < -0.03 < 0.03 < found["interval"][1]
+
+
+def test_listening_by_hand():
+    """Four agents in a row at 0, 1, 3, 9; each gives 0.4 to itself, and to the others 0.3, 0.2, 0.1 by number.
+
+    Nearest two of agent 0: 1 and 2, with 0.3 + 0.2 of 0.6; of 1: 0 and 2, the same; of 2: 1 and 0, the same; of 3:
+    2 and 1, 0.2 + 0.1. Mean: (3 * 0.5 + 0.3) / 4 / 0.6 = 0.75. By chance 2 / 3.
+    """
+    weights = torch.tensor([[4, 3, 2, 1], [3, 4, 2, 1], [3, 2, 4, 1], [3, 2, 1, 4]]) / 10
+
+    class Known:
+        def attention(self, seen):
+            return weights.expand(len(seen), 2, 4, 4)
+
+    seen = torch.zeros(5, 4, 47)
+    seen[..., 0] = torch.tensor([0.0, 1.0, 3.0, 9.0])
+    found = values.listened(Known(), seen)
+    assert found["nearest_two"] == pytest.approx((3 * 0.5 + 0.3) / 4 / 0.6)
+    assert found["by_chance"] == pytest.approx(2 / 3)
+    assert found["oneself"] == pytest.approx(0.4)
+
+
+def test_ratio_by_hand():
+    """Means 3 and 2: 1.5. Residuals 2 - 1.5, 4 - 4.5: standard deviation sqrt(0.5), over 2 sqrt(2): 0.25."""
+    found = learning.ratio(torch.tensor([2.0, 4.0]), torch.tensor([1.0, 3.0]))
+    assert [found["mean"], found["standard_error"]] == pytest.approx([1.5, 0.25])
+
+
+def test_learners_are_run_once_and_compared(tmp_path, monkeypatch):
+    """Two kinds of central policies for three vehicles; a run cut off goes on; a second call trains nothing."""
+    monkeypatch.setattr(learning, "SAME_GAMES", 12)
+    monkeypatch.setitem(learning.EPOCHS, "policies", 1)
+    where = {"folder": tmp_path / "runs", "out": tmp_path / "out.json", "picture": tmp_path / "picture.png"}
+    args = learning.Args(
+        groups=("policies",), agents=(3,), mixings=("attention-own", "concatenation"), held_out=8, **where
+    )
+    script, given = learning.settings("policies", 3, "attention-own", 1, args)
+    trainer = mappo.Trainer(given)
+    mappo_folder = args.folder / given.name
+    mappo_folder.mkdir(parents=True)
+    trainer.save(mappo_folder / "last.safetensors")  # as if killed at once
+    figures = learning.main(replace(args, transfer=(4,)))
+    assert script is mappo
+    attention, concatenation = figures["rows"]
+    assert [attention["mixing"], concatenation["mixing"]] == ["attention-own", "concatenation"]
+    assert list(attention["transfer"]) == [4]
+    assert concatenation["transfer"] == {}  # made for three vehicles
+    assert list(attention["intruders"]) == [concatenation["name"]]
+    assert attention["attention"]["by_chance"] == 1.0  # two of two rivals
+    monkeypatch.setattr(mappo, "main", None)
+    learning.main(replace(args, transfer=(4,)))
+    written = json.loads(args.out.read_text())
+    assert len(multi_agent_tables.learning(written).splitlines()) == len(
+        multi_agent_tables.cross_play(written).splitlines()
+    )
+
+
+def test_groups_differ_in_one_network():
+    args = learning.Args()
+    for group, network in (("values", "critic"), ("policies", "policy"), ("steering", "critic")):
+        (_, one), (_, other) = (learning.settings(group, 4, mixing, 1, args) for mixing in ("mean", "own"))
+        changed = {key for key, value in vars(one).items() if value != getattr(other, key)}
+        assert changed == {"name", network}
+        assert getattr(one, network) == replace(getattr(other, network), mixing="mean")
+    assert isinstance(one.critic, NetworkConfig)
+
+
+def test_names_of_others_are_refused():
+    with pytest.raises(ValueError, match="other: not the folder of a run, such as values-m8-mean-seed1"):
+        learning.describe("other")
+
+
+def test_throughput_is_written_and_shown(tmp_path):
+    args = game_throughput.Args(agents=(2,), lanes=(2,), loop_lanes=2, repeats=1, games=1, out=tmp_path / "out.json")
+    game_throughput.main(args)
+    table = multi_agent_tables.game_throughput(json.loads(args.out.read_text()))
+    assert table.splitlines()[0] == "| million agent-steps/s, m | PettingZoo loop, 2 games | batched, 2 games |"
