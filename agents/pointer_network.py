@@ -26,6 +26,7 @@ import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,7 +44,7 @@ from routing_agents.pointer.saved import describe, load_network
 from routing_agents.pointer.sequences import PADDING, Order, arrange
 from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
-from routing_agents.runs import check_at_least, check_positive, stream
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
 from routing_agents.tuning import fast_precision, keep_freed_memory
 
 COLUMNS = (
@@ -158,10 +159,6 @@ class Args:
         """
         typed = {"sizes": tuple(values["sizes"]), "model": PointerConfig(**values["model"]), "examples": examples}
         return cls(**{**values, **typed})
-
-
-class TrainingDivergedError(RuntimeError):
-    """The weights have left the range in which the network computes anything."""
 
 
 class Trainer:
@@ -358,11 +355,7 @@ def resume(args: Args, folder: Path) -> Trainer:
         ValueError: Other arguments beside `--resume`, or a checkpoint that does not fit.
     """
     path, tensors, header = checkpoint.load_run(folder, dataclasses.replace(args, examples=Args.examples))
-    try:
-        given = Args.from_json(header["args"], args.examples)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise checkpoint.CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
-    trainer = Trainer(given)
+    trainer = Trainer(checkpoint.read_arguments(header, path, partial(Args.from_json, examples=args.examples)))
     trainer.load(tensors, header, path)
     return trainer
 

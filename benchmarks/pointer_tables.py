@@ -11,6 +11,7 @@ examples; how many each of ours saw, and for how long it trained, is in its row.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -35,12 +36,19 @@ from routing_agents.pointer.tasks import TASKS, TSP_LABELS, Task, solve_tours, t
 from routing_agents.tuning import fast_precision, keep_freed_memory
 
 ROOT = Path(__file__).parents[1]
-PAPER: dict[str, dict[int, dict[str, float]]] = {  # by what was trained: by points, tables 1 to 3 and section 4.3
+# By what was trained: by points, tables 1 to 3 and section 4.3; area nan where the paper prints FAIL. By reinforcement:
+# Bello et al. (2016), greedy, as Kool et al. (2019) quote it in table 1.
+PAPER: dict[str, dict[int, dict[str, float]]] = {
     "tsp 5-20": {
         n: {"length": length}
         for n, length in zip((5, 10, 20, 25, 30, 40, 50), (2.12, 2.87, 3.88, 4.30, 4.72, 5.91, 7.66), strict=True)
     },
+    "tsp 50-50, labels a1": {50: {"length": 6.42}},
+    "tsp 50-50, labels a3": {50: {"length": 6.09}},
+    "tsp 20, reinforcement": {20: {"length": 3.89}},
     "convex-hull 50-50": {50: {"accuracy": 0.726, "area": 0.999}},
+    "convex-hull 50-50, answer attention": {50: {"accuracy": 0.389, "area": 0.997}},
+    "convex-hull 50-50, answer sequence": {50: {"accuracy": 0.019, "area": math.nan}},
     "convex-hull 5-50": {
         n: {"accuracy": a, "area": b}
         for n, a, b in zip(
@@ -90,19 +98,18 @@ class Args:
 def measure(path: Path, args: Args) -> Iterator[Figures]:
     """Measure one network on all sizes that the paper has for it, or else on the largest it was trained on."""
     model, task, header = load_network(path)
-    low, high = header["args"]["sizes"]
-    trained = f"{task.name} {low}-{high}"
+    trained, high = trained_on(task, header)
+    trainings = [*header.get("history", []), header]  # of a run that began with another's weights, the others' too
     about = {
         "model": path.name if path.is_dir() else path.stem,
         "trained": trained,
-        "labels": header["args"]["labels"],
         "encoder": model.config.encoder,
         "answer": model.config.answer,
         "units": model.config.units,
         "masks": model.masks,
         "order": header["order"],
-        "examples": header["metrics"]["instances"],
-        "hours": header["seconds"] / 3600,
+        "examples": sum(one["metrics"]["instances"] for one in trainings),
+        "hours": sum(one["seconds"] for one in trainings) / 3600,
     }
     for n in PAPER.get(trained, {high: {}}):
         points, right = labelled(task, "optimal", {n: args.size}, HELD_OUT_SEED, args.examples, 1, True)[n]
@@ -110,6 +117,17 @@ def measure(path: Path, args: Args) -> Iterator[Figures]:
             started = time.perf_counter()
             metrics = evaluate(model, task, points, right, order=header["order"], width=width)
             yield {**about, "n": n, "width": width, **metrics, "seconds": time.perf_counter() - started}
+
+
+def trained_on(task: Task, header: Figures) -> tuple[str, int]:
+    """Name what a network was trained on, as in `PAPER`; and the most points that it saw."""
+    args = header["args"]
+    if "settings" in header:  # by am_reinforce.py
+        return f"{task.name} {header['settings']['num_nodes']}, reinforcement", header["settings"]["num_nodes"]
+    low, high = args["sizes"]
+    labels = "" if args["labels"] == "optimal" else f", labels {args['labels']}"
+    answer = "" if header["model"]["answer"] == "pointer" else f", answer {header['model']['answer']}"
+    return f"{task.name} {low}-{high}{labels}{answer}", high
 
 
 def measure_labels(args: Args) -> list[Figures]:

@@ -8,9 +8,7 @@ benchmarks/results/training. Weights that answer worse after rounding to half pr
 
 from __future__ import annotations
 
-import json
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +18,12 @@ import tyro
 from hardware import describe_machine
 from pointer_network import BEST_IS
 from pointer_network import Args as TrainingArgs
-from publish_weights import words
+from publish_weights import check_ended, halve, install, words
 from routing_agents import checkpoint
 from routing_agents.pointer.decoding import evaluate
 from routing_agents.pointer.labels import labelled
 from routing_agents.pointer.saved import PUBLISHED, load_network
 from routing_agents.runs import BEST, HELD_OUT_SEED
-from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 TOLERANCE = 0.005  # of the metric that counts
@@ -65,17 +62,14 @@ def main(args: Args) -> Path:
     """
     best = args.run / BEST
     tensors, header = checkpoint.load(best)
-    for file in ("metrics.jsonl", "curve.png"):
-        if not (args.run / file).exists():
-            raise FileNotFoundError(f"{args.run} has no {file}: the run has not ended")
+    check_ended(args.run)
     args.out.mkdir(parents=True, exist_ok=True)
     args.logs.mkdir(parents=True, exist_ok=True)
     name, _ = BEST_IS[header["task"]]
     before = metrics(best, args)
     path = args.out / f"{args.run.name}.safetensors"
     candidate = path.with_suffix(".candidate")
-    half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
-    checkpoint.save(candidate, half, header)
+    checkpoint.save(candidate, halve(tensors), header)
     after = metrics(candidate, args)
     if abs(after[name] - before[name]) > TOLERANCE:
         candidate.unlink()
@@ -90,10 +84,7 @@ def main(args: Args) -> Path:
         "arguments": header["args"],
         "published_on": describe_machine(),
     }
-    candidate.replace(path)
-    write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
-    for file in ("metrics.jsonl", "curve.png"):
-        shutil.copy(args.run / file, args.logs / f"pointer-{args.run.name}{Path(file).suffix}")
+    install(candidate, path, card, args.run, args.logs / f"pointer-{args.run.name}")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {name} {after[name]:.4f} (float32: {before[name]:.4f})")
     return path
 

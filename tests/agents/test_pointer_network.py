@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +16,7 @@ import evaluate
 import pointer_network
 import routing_agents
 import solve
-from helpers import AGENTS, SQUARE, start, wait_for_epoch
+from helpers import AGENTS, SQUARE, start, stop_after, wait_for_epoch
 from pointer_network import Args, Trainer
 from routing_agents import checkpoint
 from routing_agents.checkpoint import CheckpointError
@@ -48,18 +47,6 @@ def tiny(tmp_path, monkeypatch):
     return replace(TINY, runs=tmp_path / "runs", examples=tmp_path / "examples")
 
 
-def stop_after(monkeypatch, steps):
-    """Have the process interrupted, as by Ctrl-C, in the middle of a step."""
-    update = Trainer.update
-
-    def interrupted_update(trainer):
-        update(trainer)
-        if trainer.step == steps:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Trainer, "update", interrupted_update)
-
-
 def logged(folder):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if key != "instances_per_second"} for row in rows]
@@ -73,7 +60,7 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, encoder, optimi
     args = replace(tiny, optimizer=optimizer, model=replace(tiny.model, encoder=encoder))
     whole = pointer_network.main(replace(args, name="whole"))
     with monkeypatch.context() as patch:
-        stop_after(patch, steps)
+        stop_after(patch, Trainer, steps)
         parts = pointer_network.main(replace(args, name="parts"))
     assert checkpoint.load(parts / LAST)[1]["step"] == steps
     pointer_network.main(Args(resume=parts, examples=args.examples))

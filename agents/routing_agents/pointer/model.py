@@ -75,6 +75,12 @@ class Encoding:
         hidden, cell = (state.repeat_interleave(times, dim=1) for state in self.last)
         return replace(self, last=(hidden, cell))
 
+    def detach(self) -> Encoding:
+        """Cut the graph: the same numbers, without gradients."""
+        hidden, cell = self.last
+        inputs, states, keys = self.inputs.detach(), self.states.detach(), self.keys.detach()
+        return Encoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
+
 
 class LSTMEncoder(nn.Module):
     """Reads the embedded points in their given order."""

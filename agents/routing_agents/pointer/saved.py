@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from routing_agents import checkpoint
 from routing_agents.checkpoint import CheckpointError
 from routing_agents.pointer.model import PointerConfig, PointerNetwork
@@ -44,17 +42,13 @@ def load_network(path: Path, device: str = "cpu") -> tuple[PointerNetwork, Task,
     if header.get("network") != NETWORK:
         raise CheckpointError(f"{path}: holds no pointer network; train one with agents/pointer_network.py")
     weights = checkpoint.group(tensors, "model")
-    try:
+
+    def make() -> tuple[PointerNetwork, Task]:
         task = TASKS[header["task"]]
         config = PointerConfig(**header["model"])
         if header["order"] not in ("sorted", "given"):
             raise ValueError(f"order {header['order']!r}")
-        if config.num_layers > len(weights):
-            raise ValueError(f"{config.num_layers} layers, but {len(weights)} tensors")
-        with torch.device("meta"):  # shapes without memory: a header may claim any size
-            model = PointerNetwork(config, task.holds, header["fixed_size"])
-    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: its header does not describe a known task and network ({error})") from error
-    checkpoint.check_weights(model, weights, path)
-    model.to_empty(device=device).load_state_dict(weights)
-    return model.eval(), task, header
+        checkpoint.check_layers(config.num_layers, weights)
+        return PointerNetwork(config, task.holds, header["fixed_size"]), task
+
+    return (*checkpoint.rebuild(path, weights, device, "task and network", make), header)

@@ -72,4 +72,9 @@ def load_tours(path: Path, device: str = "cpu") -> TrainedPointer:
     network, task, header = load_network(path, device)
     if task.name != "tsp":
         raise CheckpointError(f"{path}: a pointer network for {task.name}, which is no routing problem; tsp is needed")
-    return TrainedPointer(network, make_problem("TSP", header["args"]["sizes"][1]), path, header["order"])
+    try:  # trained by reinforcement, or on solved examples
+        num_nodes = header["settings"]["num_nodes"] if "settings" in header else header["args"]["sizes"][1]
+        problem = make_problem("TSP", num_nodes)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise CheckpointError(f"{path}: its header does not say how many cities it learnt with ({error})") from error
+    return TrainedPointer(network, problem, path, header["order"])
