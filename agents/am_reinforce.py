@@ -3,6 +3,7 @@
     python agents/am_reinforce.py                                  # TSP-20, 8 minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
     python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME    # from a model for TSP-20, say
+    python agents/am_reinforce.py --model pointer                # a pointer network, as Bello et al. (2016)
     torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py              # on several machines
     python agents/am_reinforce.py --resume runs/NAME               # go on exactly where it stopped
 
@@ -45,8 +46,12 @@ from routing_agents.attention.decoding import Choice, decode, log_probability, s
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
+from routing_agents.pointer import saved
+from routing_agents.pointer.model import PointerConfig
+from routing_agents.pointer.policy import PointerPolicy
+from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
-from routing_agents.runs import check_at_least, check_positive, stream
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
 from routing_agents.tuning import fast_precision, keep_freed_memory
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
@@ -54,6 +59,7 @@ from routing_gym.data import save_npz
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
+Policy = AttentionModel | PointerPolicy
 COLUMNS = (
     Column("epoch", ".0f"),
     Column("cost", ".4f", curve="sampled cost, training"),
@@ -69,7 +75,7 @@ class Args:
     """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 8 minutes."""
 
     env_id: str = "routing/TSP-20"
-    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP."""
+    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP."""
     env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
@@ -83,10 +89,11 @@ class Args:
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
     the size of the id."""
-    optimizer: Literal["muon", "adam"] = "muon"
-    """Muon, with Adam for what is no matrix, learns from several times fewer instances; Adam alone is the paper's."""
+    optimizer: Literal["muon", "adam"] | None = None
+    """Muon, with Adam for what is no matrix, learns from several times fewer instances; Adam alone is the paper's. By
+    default Muon for the attention model; Adam for the pointer network, whose LSTM learns slower with Muon."""
     learning_rate: float | None = None
-    """Until the decay sets in; by default 3e-3 with Muon and 5e-4 with Adam."""
+    """Until the decay sets in; by default 3e-3 with Muon, 5e-4 with Adam, and 1e-3 for the pointer network."""
     decay: float = 1.0
     """Last part of the run over which the learning rate falls linearly to zero."""
     max_grad_norm: float = 1.0
@@ -103,8 +110,12 @@ class Args:
     """Instances of the rollout baseline's t-test."""
     held_out: int = 1_000
     """Instances on which the greedy cost and the gap are measured after each epoch."""
-    model: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig()
-    """Sizes of the network."""
+    model: Literal["attention", "pointer"] = "attention"
+    """The attention model, or a pointer network (TSP only), as agents/pointer_network.py trains it."""
+    attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig()
+    """Sizes of the attention model."""
+    pointer: PointerConfig = PointerConfig()
+    """Kind and size of the pointer network."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -155,8 +166,11 @@ class Args:
         values = {key: value for key, value in values.items() if key not in ("runs", "init_from", "resume")}
         if "num_starts" in values:  # its name before
             values["num_tours"] = values.pop("num_starts")
+        if not isinstance(values["model"], str):  # there was no choice
+            values |= {"model": "attention", "attention": values["model"], "pointer": {}}
         sizes = values.pop("sizes")
-        return cls(**{**values, "sizes": sizes and tuple(sizes), "model": ModelConfig(**values["model"])})
+        networks = {"attention": ModelConfig(**values["attention"]), "pointer": PointerConfig(**values["pointer"])}
+        return cls(**{**values, **networks, "sizes": sizes and tuple(sizes)})
 
 
 class Reinforce(nn.Module):
@@ -167,7 +181,7 @@ class Reinforce(nn.Module):
         baseline: What its tours are compared with.
     """
 
-    def __init__(self, model: AttentionModel, baseline: Baseline) -> None:
+    def __init__(self, model: Policy, baseline: Baseline) -> None:
         super().__init__()
         self.model = model
         self.baseline = baseline
@@ -192,20 +206,34 @@ class Reinforce(nn.Module):
         return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
 
 
-def make_baseline(args: Args, problem: AnyProblem, model: AttentionModel) -> Baseline:
+def make_model(args: Args, problem: AnyProblem) -> Policy:
+    """Build the network that `args` names.
+
+    Raises:
+        ValueError: A pointer network for another problem than the TSP.
+    """
+    generator = torch.Generator().manual_seed(args.seed)
+    if args.model == "attention":
+        return AttentionModel(FEATURES[problem.name], args.attention, generator)
+    if problem.name != "TSP":
+        raise ValueError(f"--model pointer answers TSP only, got {args.env_id}; take --model attention")
+    return PointerPolicy(args.pointer, generator)
+
+
+def make_baseline(args: Args, problem: AnyProblem, model: Policy) -> Baseline:
     """Build the baseline that `args` names."""
     if args.baseline == "rollout":
         return RolloutBaseline(problem, model, args.seed, args.baseline_size)
     if args.baseline == "shared":
         return SharedBaseline(problem, args.num_tours, args.force_starts)
     if args.baseline == "critic":
-        critic = CostCritic(model.features, model.config, torch.Generator().manual_seed(args.seed + 1))
+        critic = CostCritic(model.features, args.attention, torch.Generator().manual_seed(args.seed + 1))
         return CriticBaseline(critic.to(next(model.parameters()).device), args.learning_rate)
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-class TrainingDivergedError(RuntimeError):
-    """The weights have left the range in which the network computes anything."""
+class DivergedOnBatchError(TrainingDivergedError):
+    """As its parent, with the batch on which it happened."""
 
     def __init__(self, message: str, problem: AnyProblem, instance: Any) -> None:
         super().__init__(message)
@@ -233,11 +261,14 @@ class Trainer:
         if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
             dtype = str(fast_precision(self.device)).removeprefix("torch.")
             args = dataclasses.replace(args, precision=dtype)
+        if args.optimizer is None:
+            args = dataclasses.replace(args, optimizer="muon" if args.model == "attention" else "adam")
         if args.learning_rate is None:
-            args = dataclasses.replace(args, learning_rate=LEARNING_RATES[args.optimizer])
+            usual = LEARNING_RATES[args.optimizer] if args.model == "attention" else 1e-3
+            args = dataclasses.replace(args, learning_rate=usual)
         self.args = args
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
-        self.model = AttentionModel(FEATURES[self.problem.name], args.model, torch.Generator().manual_seed(args.seed))
+        self.model = make_model(args, self.problem)
         self.started_from, self.history = "", []
         if args.init_from is not None:
             self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
@@ -286,7 +317,7 @@ class Trainer:
         """Make one step of the optimiser.
 
         Raises:
-            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
+            DivergedOnBatchError: The gradient is not finite; the weights are still those of before.
         """
         started = time.perf_counter()
         problem = self.batch_problem()
@@ -297,7 +328,7 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
         if not norm.isfinite():
             message = f"the gradient of step {self.step} is not finite"
-            raise TrainingDivergedError(message, problem, instance)
+            raise DivergedOnBatchError(message, problem, instance)
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate
@@ -347,7 +378,8 @@ class Trainer:
     def describe(self) -> dict[str, Any]:
         """Return what every checkpoint says of the run."""
         origin = {"args": self.args.to_json(), "history": self.history, "seconds": round(self.seconds, 3)}
-        return {**checkpoint.describe(self.problem, self.model), **origin}
+        kind = saved.describe(self.model, TASKS["tsp"], "sorted") if isinstance(self.model, PointerPolicy) else {}
+        return {**checkpoint.describe(self.problem, self.model), **kind, **origin}
 
     def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Restore what `save` wrote.
@@ -390,7 +422,7 @@ def train(trainer: Trainer, folder: Path) -> None:
                 if trainer.step % args.steps_per_epoch == 0:
                     metrics = trainer.end_epoch()
                     trainer.save_best(folder / runs.BEST, metrics)
-                    picture = render.to_rgb_array(trainer.problem, *solve_first(trainer, trainer.model))
+                    picture = render.to_rgb_array(trainer.problem, *solve_first(trainer))
                     report.epoch({**metrics, **gap(metrics["greedy"], reference)}, picture)
                     trainer.save(folder / runs.LAST)
                 stopped = distributed.any_of(stop.requested)
@@ -406,17 +438,18 @@ def gap(greedy: float, reference: float | None) -> dict[str, float]:
     return {} if reference is None else {"gap": (greedy - reference) / abs(reference)}
 
 
-def solve_first(trainer: Trainer, model: AttentionModel) -> tuple[Any, list[int]]:
-    """Return the first held-out instance, on NumPy, and a model's greedy tour of it."""
+def solve_first(trainer: Trainer) -> tuple[Any, list[int]]:
+    """Return the first held-out instance, on NumPy, and the greedy tour of it."""
     first = select(trainer.held_out, slice(0, 1))
-    tour: list[int] = solve(model, trainer.problem, first).actions[0].tolist()
+    tour: list[int] = solve(trainer.model, trainer.problem, first).actions[0].tolist()
     return to_backend(first, "numpy"), tour
 
 
 def results(trainer: Trainer, folder: Path, reference: float | None) -> list[str]:
     """Draw one instance, solved by the best weights; say how good these are, and how to use them."""
-    model, problem, header = checkpoint.load_model(folder / runs.BEST, trainer.device)
-    render.save(folder / "solution.png", problem, *solve_first(trainer, model))
+    tensors, header = checkpoint.load(folder / runs.BEST)
+    checkpoint.load_weights(trainer.model, checkpoint.group(tensors, "model"), folder / runs.BEST)
+    render.save(folder / "solution.png", trainer.problem, *solve_first(trainer))
     best = header["metrics"]
     excess = "".join(f", {value:.2%} above the reference" for value in gap(best["greedy"], reference).values())
     return [
@@ -445,16 +478,12 @@ def resume(args: Args, folder: Path) -> Trainer:
         ValueError: Other arguments beside `--resume`, or a checkpoint that does not fit.
     """
     path, tensors, header = checkpoint.load_run(folder, args)
-    try:
-        given = Args.from_json(header["args"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise checkpoint.CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
-    trainer = Trainer(given)
+    trainer = Trainer(checkpoint.read_arguments(header, path, Args.from_json))
     trainer.load(tensors, header, path)
     return trainer
 
 
-def diverged(error: TrainingDivergedError, trainer: Trainer, folder: Path) -> TrainingDivergedError:
+def diverged(error: DivergedOnBatchError, trainer: Trainer, folder: Path) -> TrainingDivergedError:
     """Save the batch on which the run diverged, and say so."""
     path = folder / f"diverged-{distributed.rank()}.npz"
     save_npz(path, error.problem, error.instance)
@@ -462,7 +491,7 @@ def diverged(error: TrainingDivergedError, trainer: Trainer, folder: Path) -> Tr
         f"{error}; the checkpoint of epoch {trainer.epoch} is sound, and the batch is in {path}. Start again with a "
     )
     message += "lower --learning-rate, or with --precision float32"
-    return TrainingDivergedError(message, error.problem, error.instance)
+    return TrainingDivergedError(message)
 
 
 def main(args: Args) -> Path:
@@ -472,7 +501,7 @@ def main(args: Args) -> Path:
     try:
         with runs.only_process(folder) if distributed.rank() == 0 else nullcontext():
             train(trainer, folder)
-    except TrainingDivergedError as error:
+    except DivergedOnBatchError as error:
         raise diverged(error, trainer, folder) from None
     except RuntimeError as error:
         if not distributed.lost(error):

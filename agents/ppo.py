@@ -44,6 +44,7 @@ from routing_agents.attention.decoding import Choice, sampling_choice, solve
 from routing_agents.attention.features import FEATURES, Features
 from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
 from routing_agents.attention.value import ValueHead
+from routing_agents.policy_gradient import clipped_losses, gae
 from routing_agents.runs import (
     HELD_OUT_SEED,
     HELD_OUT_STREAM,
@@ -174,32 +175,6 @@ class Experience:
     episodic_length: float
 
 
-def gae(
-    rewards: Tensor, values: Tensor, terminated: Tensor, next_value: Tensor, gamma: float, gae_lambda: float
-) -> Tensor:
-    """Estimate advantages (Schulman et al. 2016, "High-dimensional continuous control using GAE", eq. 16).
-
-    Args:
-        rewards: (T, ...).
-        values: (T, ...), of the states before the steps.
-        terminated: bool (T, ...), whether the step ended its episode; what follows belongs to the next one.
-        next_value: (...), of the states after the last step.
-        gamma: Discount.
-        gae_lambda: Weight of what comes later.
-
-    Returns:
-        (T, ...).
-    """
-    advantages = torch.zeros_like(rewards)
-    later = torch.zeros_like(next_value)
-    for step in reversed(range(len(rewards))):
-        goes_on = (~terminated[step]).float()
-        error = rewards[step] + gamma * goes_on * next_value - values[step]
-        advantages[step] = later = error + gamma * gae_lambda * goes_on * later
-        next_value = values[step]
-    return advantages
-
-
 def decoder_inputs(features: Features, observation: dict[str, Tensor], num_lanes: int) -> dict[str, Tensor]:
     """Copy what the decoder reads, (B K, ...) each, to (B, K, ...)."""
     inputs = {key: observation[key].unflatten(0, (-1, num_lanes)).clone() for key in features.dynamic_keys}
@@ -287,21 +262,10 @@ def minibatch_losses(agent: Agent, rollout: Experience, rows: Tensor, args: Args
     log_p, entropy, values = agent.evaluate(encoding, observations, rollout.actions[rows])
     advantages = rollout.advantages[rows]
     returns = advantages + rollout.values[rows]
-    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    log_ratio = log_p - rollout.log_p[rows]
-    ratio = log_ratio.exp()
-    clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
-    with torch.no_grad():  # http://joschu.net/blog/kl-approx.html
-        old_approx_kl = -log_ratio.mean()
-        approx_kl = (ratio - 1 - log_ratio).mean()
-        clipfrac = ((ratio - 1).abs() > args.clip_coef).float().mean()
     return {
-        "policy_loss": -torch.min(advantages * ratio, advantages * clipped).mean(),
         "value_loss": 0.5 * (values - returns).square().mean(),
         "entropy": entropy.mean(),
-        "old_approx_kl": old_approx_kl,
-        "approx_kl": approx_kl,
-        "clipfrac": clipfrac,
+        **clipped_losses(log_p, rollout.log_p[rows], advantages, args.clip_coef),
     }
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import multi_agent_tables
 from pointer_tables import PAPER as PAPER_POINTER
 from pointer_tables import PAPER_LABELS
 from quality_tables import PAPER, markdown, tables, value_cell
@@ -23,7 +24,7 @@ from routing_gym.files import write_atomically
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 TABLE = re.compile(r"(?<=<!-- table: )([\w-]+)( -->\n).*?(\n?<!-- end of table -->)", re.DOTALL)
-OURS, RL4CO, JUMANJI = "routing-gym", "rl4co", "jumanji"
+OURS, JAX, RL4CO, JUMANJI = "routing-gym", "routing-gym-jax", "rl4co", "jumanji"
 OWN = {RL4CO: "loop, its own policy", JUMANJI: "call per step, its own policy"}  # the loop that a peer ships
 Figures = Any  # what a file in benchmarks/results holds
 
@@ -76,6 +77,24 @@ def env_peers(figures: Figures) -> str:
         lines.append((problem, f"{lanes:,}", *cells))
     ours, jumanji = ("ours, `rollout`", "rl4co, own", "rl4co, best"), ("Jumanji, own", "Jumanji, best")
     return markdown(("", "lanes", *ours, "ours, vector env", *jumanji), lines)
+
+
+def jax_peers(figures: Figures) -> str:
+    """On JAX: compiled loops, steps called from Python and the transition alone, beside Jumanji's fastest."""
+    rows = figures["rows"]
+    lines = []
+    for problem, lanes in dict.fromkeys((row["problem"], row["lanes"]) for row in rows):
+        here = [row for row in rows if (row["problem"], row["lanes"]) == (problem, lanes)]
+        cells, compiling = [], []
+        for kind in ("scan", "call per step", "transitions alone, scan"):
+            ways = [[r for r in here if r["library"] == name and r["way"].startswith(kind)] for name in (JAX, JUMANJI)]
+            ours, theirs = (max(way, key=lambda row: row["steps_per_second"]) for way in ways)
+            ratio = ours["steps_per_second"] / theirs["steps_per_second"]
+            cells += [rate(ours["steps_per_second"]), f"{rate(theirs['steps_per_second'])} ({ratio:.1f} x)"]
+            compiling += [f"{row['seconds_to_compile']:.1f}" for row in (ours, theirs)]
+        lines.append((problem, f"{lanes:,}", *cells, *compiling[:2]))
+    loops, calls, alone = ("loop", "Jumanji's"), ("called", "Jumanji's"), ("transition", "Jumanji's")
+    return markdown(("", "lanes", *loops, *calls, *alone, "compiling, s", "Jumanji's"), lines)
 
 
 def speeds(figures: Figures, task: str, problem: str, cores: int) -> tuple[float, float, float]:
@@ -219,6 +238,7 @@ def pointer_quality(figures: Figures) -> str:
             second = "area" if "area" in row else "coverage"
             ours = f"{row['accuracy']:.1%}, {row[second]:.1%}" + (" FAIL" if row.get("valid", 1) < 0.99 else "")
             theirs = f"{published['accuracy']:.1%}, {published[second]:.1%}" if published else "-"
+            theirs = theirs.replace("nan%", "FAIL")
         trained = f"{row['examples']:,}", f"{60 * row['hours']:.0f} min"
         lines.append((row["trained"], row["encoder"], str(row["n"]), theirs, ours, *trained))
     return markdown(("trained on", "encoder", "n", "paper", "ours", "examples", "trained for"), lines)
@@ -260,6 +280,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     **{f"quality-{part}": (partial(quality, part), ("solution_quality",)) for part in ("ours", "original", "files")},
     "env-throughput": (env_throughput, ("env_throughput",)),
     "env-peers": (env_peers, ("env_peers",)),
+    "jax-peers": (jax_peers, ("env_peers_jax",)),
     "train-throughput": (train_throughput, ("train_throughput",)),
     "time-to-quality": (time_to_quality, ("time_to_quality",)),
     "large-instances": (large_instances, ("large_instances",)),
@@ -269,6 +290,12 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "pointer-labels": (pointer_labels, ("pointer_network",)),
     "pointer-throughput": (pointer_throughput, ("pointer_network",)),
     "plain-ppo": (plain_ppo, ("plain_ppo",)),
+    "game-throughput": (multi_agent_tables.game_throughput, ("game_throughput",)),
+    "multi-agent-values": (multi_agent_tables.values, ("multi_agent_values",)),
+    "multi-agent-interaction": (multi_agent_tables.interaction, ("multi_agent_values",)),
+    "multi-agent-listening": (multi_agent_tables.listening, ("multi_agent_values",)),
+    "multi-agent-learning": (multi_agent_tables.learning, ("multi_agent_learning",)),
+    "multi-agent-cross-play": (multi_agent_tables.cross_play, ("multi_agent_learning",)),
 }
 
 

@@ -13,11 +13,12 @@ import json
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
+from torch import Tensor
 
 from am_reinforce import Args as TrainingArgs
 from hardware import describe_machine
@@ -65,10 +66,12 @@ def words(script: str, given: Any, default: Any) -> list[str]:
     """Return the words of a command: the script, and the arguments that differ from the defaults."""
     found = ["python", f"agents/{script}"]
     settings = [(given, default, field.name) for field in fields(given)]
-    settings += [(given.model, default.model, field.name) for field in fields(given.model)]
+    for network in ("attention", "model"):  # the names of its sizes
+        if is_dataclass(sizes := getattr(given, network, None)):
+            settings += [(sizes, getattr(default, network), field.name) for field in fields(sizes)]
     for ours, usual, name in settings:
         value, option = getattr(ours, name), "--" + name.replace("_", "-")
-        if value == getattr(usual, name) or name in ("model", "runs", "name", "workers"):
+        if value == getattr(usual, name) or is_dataclass(value) or name in ("runs", "name", "workers"):
             continue
         if isinstance(value, bool):
             found.append(option if value else option.replace("--", "--no-", 1))
@@ -98,6 +101,26 @@ def greedy_cost(path: Path, size: int) -> float:
     return float(solve(model, problem, instance).cost.double().mean())
 
 
+def check_ended(run: Path) -> None:
+    """Raise FileNotFoundError where a run has not left its log and learning curve."""
+    for file in ("metrics.jsonl", "curve.png"):
+        if not (run / file).exists():
+            raise FileNotFoundError(f"{run} has no {file}: the run has not ended")
+
+
+def halve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights in half precision."""
+    return {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+
+
+def install(candidate: Path, path: Path, card: dict[str, Any], run: Path, log: Path) -> None:
+    """Put the weights in place, with their card; and the run's log and curve, as `log` with their suffixes."""
+    candidate.replace(path)
+    write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
+    for file in ("metrics.jsonl", "curve.png"):
+        shutil.copy(run / file, log.with_name(log.name + Path(file).suffix))
+
+
 def main(args: Args) -> Path:
     """Write weights, card, log and curve; return the path of the weights.
 
@@ -114,9 +137,7 @@ def main(args: Args) -> Path:
     runs = [*header.get("history", []), header]
     if not all({"args", "metrics", "seconds"} <= run.keys() for run in runs):
         raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")
-    for file in ("metrics.jsonl", "curve.png"):
-        if not (args.run / file).exists():
-            raise FileNotFoundError(f"{args.run} has no {file}: the run has not ended")
+    check_ended(args.run)
     before = greedy_cost(best, args.size)
     name = f"{header['problem'].lower()}-{header['settings']['num_nodes']}"
     args.out.mkdir(parents=True, exist_ok=True)
@@ -125,8 +146,7 @@ def main(args: Args) -> Path:
     if path.exists() and (there := greedy_cost(path, args.size)) < before:
         raise ValueError(f"{best} costs {before:.4f}, but {path} only {there:.4f}; delete that to replace it")
     candidate = path.with_suffix(".candidate")
-    half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
-    checkpoint.save(candidate, half, header)
+    checkpoint.save(candidate, halve(tensors), header)
     after = greedy_cost(candidate, args.size)
     if abs(after - before) > TOLERANCE * abs(before):
         candidate.unlink()
@@ -141,10 +161,7 @@ def main(args: Args) -> Path:
         "arguments": header["args"],
         "published_on": describe_machine(),
     }
-    candidate.replace(path)
-    write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
-    for file in ("metrics.jsonl", "curve.png"):
-        shutil.copy(args.run / file, args.logs / f"{name}-step-{len(runs)}{Path(file).suffix}")
+    install(candidate, path, card, args.run, args.logs / f"{name}-step-{len(runs)}")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, mean greedy cost {after:.4f} (float32: {before:.4f})")
     return path
 

@@ -25,11 +25,15 @@ def main(out: Path = OUT, seed: int = 2) -> None:
     states = [game.initial(instance)]
     for _ in range(game.num_ticks):
         states.append(game.step(instance, states[-1], rival_aware(game, instance, states[-1]))[0])
-    drawn = [to_rgb_array(game, instance, states[: tick + 1]) for tick in range(len(states))]
+    animate([to_rgb_array(game, instance, states[: tick + 1]) for tick in range(len(states))], out)
+
+
+def animate(drawn: list[np.ndarray], out: Path, step: int = STEP) -> None:
+    """Save pictures (height, width, 3) as one that moves, each shown for `step` milliseconds."""
     pictures = [Image.fromarray(pixels).resize(SIZE, Image.Resampling.LANCZOS) for pixels in drawn]
     palette = pictures[-1].quantize(COLOURS)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    durations = [STEP] * game.num_ticks + [END]
+    durations = [step] * (len(frames) - 1) + [END]
     frames[0].save(out, save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=True)
 
 

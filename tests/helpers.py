@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from am_reinforce import Args
 from routing_agents.attention.model import ModelConfig
+from routing_agents.pointer.model import PointerConfig
 
 ROOT = Path(__file__).parents[1]
 AGENTS, BENCHMARKS = ROOT / "agents", ROOT / "benchmarks"
@@ -23,7 +25,8 @@ TINY = Args(
     baseline_size=32,
     held_out=16,
     num_tours=4,
-    model=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
+    attention=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
+    pointer=PointerConfig(units=16, num_heads=4, num_layers=1),
     threads=1,
 )
 TIMING = {"instances_per_second"}  # the one thing in the log that no two runs share
@@ -70,6 +73,18 @@ def wait_for_epoch(process: subprocess.Popen, epoch: int) -> None:
         if line.split()[:1] == [str(epoch)]:  # its row of the table
             return
     pytest.fail(f"the run ended with status {process.wait()} before epoch {epoch}")
+
+
+def stop_after(monkeypatch, trainer_type: type, steps: int) -> None:
+    """Have the process interrupted, as by Ctrl-C, in the middle of a step."""
+    update = trainer_type.update
+
+    def interrupted_update(trainer):
+        update(trainer)
+        if trainer.step == steps:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(trainer_type, "update", interrupted_update)
 
 
 def logged(folder: Path) -> list[dict]:

@@ -39,7 +39,7 @@ LAYERS = (  # each may import from itself and from those before it
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 OPTIONAL = (
     *("torch", "safetensors", "tensorboard", "tyro", "rich", "matplotlib", "stable_baselines3", "sb3_contrib"),
-    *("torchrl", "tensordict", "pettingzoo", "supersuit"),
+    *("jax", "jaxlib", "optax", "torchrl", "tensordict", "pettingzoo", "supersuit"),
     *("scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyvrp"),
 )
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))

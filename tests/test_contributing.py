@@ -32,7 +32,7 @@ def tree(tmp_path_factory):
     insert(folder / "agents" / "routing_agents" / "attention" / "features.py", r"^FEATURES.*\{\n", f"    {row}\n")
     registry = folder / "routing_gym" / "problems" / "__init__.py"
     insert(registry, r"(?=^from routing_gym.problems.pctsp)", "from routing_gym.problems.ovrp import OVRP\n")
-    insert(registry, r"^PROBLEMS.*SPCTSP", ", OVRP")
+    insert(registry, r"^PROBLEMS[^}]*SPCTSP", ", OVRP")
     return folder
 
 

@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = {  # whose pages are skipped where they are not installed, and what to do about their own warnings
+    "jax": "error",
+    "onnxruntime": "error",
     "pettingzoo": "error",
     "ray": "default",
     "sb3_contrib": "error",
@@ -23,11 +25,11 @@ RUN = "import sys; exec(compile(sys.stdin.read(), sys.argv[1], 'exec'))"
 
 
 def python_blocks(text):
-    """Blank out all lines but those of ```python blocks, so that errors keep the page's line numbers."""
+    """Blank out all lines but those of blocks of Python, so that errors keep the page's line numbers."""
     lines, inside = [], False
     for line in text.splitlines():
         if line.startswith("```"):
-            inside = line == "```python"
+            inside = line in ("```python", "```{code-cell} python")
             lines.append("")
         else:
             lines.append(line if inside else "")
@@ -40,6 +42,8 @@ PAGES = {str(path.relative_to(ROOT)): code for path in MARKDOWN if (code := pyth
 
 def test_blocks_are_found():
     assert "README.md" in PAGES
+    assert "docs/attention-model.md" in PAGES
+    assert python_blocks("```{code-cell} python\na\n```\n") == "\na\n"
     assert python_blocks("a\n```python\nb\n```\n```sh\nc\n```\n```python\nd\n```") == "\n\nb\n\n\n\n\n\nd\n"
 
 
@@ -94,6 +98,13 @@ def test_broken_links_are_found(tmp_path):
     good = "[a](other.md) [b](other.md#a-heading-of-words) [c](#here) [d](https://x.org/y#z) `[e](code.md)`"
     page.write_text(f"# Here\n{good} ![f](no.png) [g](other.md#a-comment) [h](#there)")
     assert broken_links(page) == ["no.png", "other.md#a-comment", "#there"]
+
+
+def test_every_page_is_in_the_table_of_contents():
+    """Sphinx warns of others, and a warning is an error there."""
+    index = (ROOT / "docs" / "index.md").read_text().splitlines()
+    pages = {path.stem for path in ROOT.glob("docs/*.md")} - {"index"}
+    assert pages - set(index) == set()
 
 
 def test_the_readme_fits_on_two_screens():

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,6 +23,8 @@ from routing_agents.runs import BEST, LAST, option
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
+T = TypeVar("T")
 FORMAT = "routing-gym attention model 1"
 
 
@@ -110,18 +113,49 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, A
         path = path / BEST
     tensors, header = load(path, device)
     weights = group(tensors, "model")
-    try:
+
+    def make() -> tuple[AttentionModel, AnyProblem]:
         problem = make_problem(header["problem"], **header["settings"])
         config = ModelConfig(**header["model"])
-        if config.num_layers > len(weights):
-            raise ValueError(f"{config.num_layers} layers, but {len(weights)} tensors")
+        check_layers(config.num_layers, weights)
+        return AttentionModel(FEATURES[header["problem"]], config), problem
+
+    return (*rebuild(path, weights, device, "problem and model", make), header)
+
+
+def rebuild(
+    path: Path, weights: dict[str, Tensor], device: str, described: str, make: Callable[[], tuple[NetworkT, T]]
+) -> tuple[NetworkT, T]:
+    """Make the network that a checkpoint's header describes, with its weights, in evaluation mode.
+
+    Args:
+        path: Of the checkpoint, for errors.
+        weights: Its weights.
+        device: Where to put the network.
+        described: What the header is to describe.
+        make: Reads the header: returns the network, and what it was trained on.
+
+    Raises:
+        CheckpointError: `make` fails, or the weights do not fit.
+    """
+    try:
         with torch.device("meta"):  # shapes without memory: a header may claim any size
-            model = AttentionModel(FEATURES[header["problem"]], config)
+            network, trained_on = make()
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: its header does not describe a known problem and model ({error})") from error
-    check_weights(model, weights, path)
-    model.to_empty(device=device).load_state_dict(weights)
-    return model.eval(), problem, header
+        raise CheckpointError(f"{path}: its header does not describe a known {described} ({error})") from error
+    check_weights(network, weights, path)
+    network.to_empty(device=device).load_state_dict(weights)
+    return network.eval(), trained_on
+
+
+def check_layers(num_layers: int, weights: dict[str, Tensor]) -> None:
+    """Refuse more layers than there are tensors, before any is made.
+
+    Raises:
+        ValueError: With both numbers.
+    """
+    if num_layers > len(weights):
+        raise ValueError(f"{num_layers} layers, but {len(weights)} tensors")
 
 
 def load_run(folder: Path, args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
@@ -148,6 +182,18 @@ def load_run(folder: Path, args: Any) -> tuple[Path, dict[str, Tensor], dict[str
     if type(header.get("step")) is not int:
         raise CheckpointError(f"{path}: holds weights only; a run is resumed from its {LAST}")
     return path, tensors, header
+
+
+def read_arguments(header: dict[str, Any], path: Path, read: Callable[[dict[str, Any]], T]) -> T:
+    """Return the arguments of a run; `read` makes them of what JSON held.
+
+    Raises:
+        CheckpointError: They are none, or of another version.
+    """
+    try:
+        return read(header["args"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
 
 
 def check_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
@@ -204,7 +250,10 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
     new = [name for name in expected if name not in kept]
     load_weights(model, {**expected, **kept}, path)
-    origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
+    if "problem" in header:
+        origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
+    else:  # a pointer network that learnt from solved examples
+        origin = f"the task {header['task']}"
     last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
     history = [*header.get("history", []), last]
     return f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}", history

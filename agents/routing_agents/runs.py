@@ -30,6 +30,10 @@ QUICK_SOLVERS: dict[str, Solver] = {"TSP": FastTSP()}  # good to the last digit 
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
 
 
+class TrainingDivergedError(RuntimeError):
+    """The weights have left the range in which a network computes anything."""
+
+
 def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Generator:
     """Return the random numbers of one step of one purpose; nothing else needs saving for a resume."""
     return np.random.default_rng((seed, purpose, index, rank))
@@ -118,8 +122,8 @@ def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
         raise ValueError(f"--env-kwargs: {error}") from error
 
 
-def choose_device(name: str) -> str:
-    """Check the device that was asked for, or choose one.
+def choose_device(name: str, option: str = "--device") -> str:
+    """Check the device that was asked for by an option, or choose one.
 
     Raises:
         ValueError: There is no such device here.
@@ -127,9 +131,9 @@ def choose_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise ValueError(f"--device must be cpu, cuda, cuda:1 etc. or auto, got {name!r}")
+        raise ValueError(f"{option} must be cpu, cuda, cuda:1 etc. or auto, got {name!r}")
     if name.startswith("cuda") and int(name[5:] or 0) >= torch.cuda.device_count():
-        raise ValueError(f"--device {name}: torch finds {torch.cuda.device_count()} CUDA devices here; use cpu or auto")
+        raise ValueError(f"{option} {name}: torch finds {torch.cuda.device_count()} CUDA devices here; use cpu or auto")
     return name
 
 

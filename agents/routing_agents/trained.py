@@ -16,6 +16,7 @@ import torch
 from routing_agents.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import kind_of_network, load_model
+from routing_agents.runs import choose_device
 from routing_gym import render
 from routing_gym.arrays import batch_size, normalise, to_backend
 from routing_gym.data.table import OwnInstance, as_floats, from_columns
@@ -217,12 +218,13 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     Args:
         name: A problem and a size, such as "TSP-50", for the published weights of the nearest size; or the folder of
             a run; or a checkpoint.
-        device: Where to compute, such as "cuda".
+        device: Where to compute: "cpu", "cuda", "cuda:1"; or "auto", a GPU where there is one.
 
     Raises:
-        ValueError: There is no such model.
+        ValueError: There is no such model, or no such device.
         CheckpointError: The checkpoint cannot be read.
     """
+    device = choose_device(device, "device")
     path = Path(name)
     match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
     if not path.exists() and match is not None and match[1] in PROBLEMS:

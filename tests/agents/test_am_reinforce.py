@@ -21,8 +21,10 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import am_reinforce
+import pointer_network
+import routing_agents
 from am_reinforce import Args, Trainer, TrainingDivergedError
-from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
+from helpers import AGENTS, SMALL, TINY, logged, start, stop_after, wait_for_epoch
 from routing_agents import checkpoint
 from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_agents.attention.model import ModelConfig
@@ -36,18 +38,6 @@ def tiny(tmp_path):
     return replace(TINY, runs=tmp_path)
 
 
-def stop_after(monkeypatch, steps: int) -> None:
-    """Have the process interrupted, as by Ctrl-C, in the middle of a step."""
-    update = Trainer.update
-
-    def interrupted_update(trainer):
-        update(trainer)
-        if trainer.step == steps:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Trainer, "update", interrupted_update)
-
-
 @pytest.mark.parametrize("steps", [6, 7])
 @pytest.mark.parametrize(
     ("baseline", "precision"),
@@ -57,14 +47,17 @@ def stop_after(monkeypatch, steps: int) -> None:
         ("exponential", "float32"),
         ("critic", "float32"),
         ("shared", "float32"),
+        ("pointer", "float32"),
         ("none", "float32"),
     ],
 )
 def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps, precision):
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
+    if baseline == "pointer":
+        tiny, baseline = replace(tiny, model="pointer"), "rollout"
     whole = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="whole"))
     with monkeypatch.context() as patch:
-        stop_after(patch, steps)
+        stop_after(patch, Trainer, steps)
         parts = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="parts"))
     assert checkpoint.load(parts / "last.safetensors")[1]["step"] == steps
     am_reinforce.main(Args(resume=parts))
@@ -181,7 +174,7 @@ def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
 def test_log_cut_short_by_a_kill(tiny, monkeypatch):
     """Half a line at the end of the log is dropped; the resumed run writes that epoch anew."""
     with monkeypatch.context() as patch:
-        stop_after(patch, 6)
+        stop_after(patch, Trainer, 6)
         folder = am_reinforce.main(tiny)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 3, "inst')
@@ -213,8 +206,8 @@ def test_fifty_kills_change_nothing(tiny):
     started = time.perf_counter()
     whole = am_reinforce.main(replace(args, name="whole"))
     seconds = (time.perf_counter() - started) / 6
-    call = f"from test_am_reinforce import *; from pathlib import *; kill_fifty_times({replace(args, name='killed')}, "
-    call += f"{seconds})"
+    call = "from helpers import *; from test_am_reinforce import *; from pathlib import *; "
+    call += f"kill_fifty_times({replace(args, name='killed')}, {seconds})"
     paths = os.pathsep.join(
         [str(AGENTS), str(AGENTS.parent), str(Path(__file__).parent), str(Path(__file__).parents[1])]
     )
@@ -246,7 +239,22 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
     am_reinforce.main(replace(small, env_id="routing/SDVRP-10", init_from=cvrp / "best.safetensors", name="sdvrp"))
     assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
     with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
-        Trainer(replace(tiny, init_from=tsp, model=ModelConfig(embed_dim=32)))
+        Trainer(replace(tiny, init_from=tsp, attention=ModelConfig(embed_dim=32)))
+
+
+def test_a_pointer_network_goes_on_from_solved_examples(tiny, tmp_path):
+    """As one network: what `pointer_network.py` trained is trained on by reinforcement, and solves a user's cities."""
+    args = pointer_network.Args(
+        sizes=(5, 5), solved=8, epochs=1, steps_per_epoch=2, batch_size=4, held_out=4, model=tiny.pointer, workers=1
+    )
+    learnt = pointer_network.main(replace(args, examples=tmp_path / "examples", runs=tmp_path, threads=1))
+    args = replace(tiny, model="pointer", init_from=learnt, env_id="routing/TSP-10")
+    assert Trainer(args).started_from.endswith("of the task tsp; new: none")
+    model = routing_agents.load(am_reinforce.main(args))
+    assert model.problem.num_nodes == 10
+    assert sorted(model.solve([[0, 0], [3, 0], [3, 4]]).tour) == [0, 1, 2]
+    with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'encoder'.* asked for is .*'embed_dim'"):
+        Trainer(replace(tiny, init_from=learnt))
 
 
 def test_range_of_sizes(tiny):
@@ -345,6 +353,7 @@ def test_bad_arguments(changes, message):
         ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
         ({"device": "cpu:foo"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'cpu:foo'"),
         ({"env_id": "CartPole-v1"}, "--env-id 'CartPole-v1' is not a routing problem"),
+        ({"env_id": "routing/OP-10", "model": "pointer"}, "--model pointer answers TSP only, got routing/OP-10"),
         ({"env_id": "routing/TSP"}, "--env-id routing/TSP: say how many nodes, as in routing/TSP-20"),
         ({"env_kwargs": {"num_nodes": "7"}}, "num_nodes is given twice; routing/TSP-10 has 10 nodes"),
         ({"env_kwargs": {"max_episode_steps": "3"}}, "--env-kwargs: .*TSP has no setting max_episode_steps"),
@@ -429,7 +438,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tiny):
 
 
 def test_checkpoints_of_before_name_their_tours_otherwise(tiny):
-    """`num_tours` was called `num_starts`; the paths were in the checkpoint too."""
+    """`num_tours` was called `num_starts`, the attention model `model`; the paths were in the checkpoint too."""
     path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
     tensors, header = checkpoint.load(path)
     header["args"] |= {
@@ -437,7 +446,9 @@ def test_checkpoints_of_before_name_their_tours_otherwise(tiny):
         "runs": "elsewhere",
         "init_from": "a",
         "resume": None,
+        "model": header["args"].pop("attention"),
     }
+    del header["args"]["pointer"]
     checkpoint.save(path, tensors, header)
     assert am_reinforce.resume(Args(resume=path.parent), path.parent).args.num_tours == 4
 

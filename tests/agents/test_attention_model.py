@@ -19,7 +19,7 @@ from routing_agents.attention.decoding import (
     solve,
 )
 from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.attention.model import AttentionModel, ModelConfig, partners
 from routing_agents.attention.search import beam_search, branch
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import PROBLEMS, make_problem
@@ -270,3 +270,12 @@ def test_bad_sizes_are_refused(settings, message):
 def test_same_generator_same_weights():
     first, second = (small("OP")[2].state_dict() for _ in range(2))
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_where_partners_lie():
+    """Node 1 is picked up for 3, node 2 for 4: each sees where the other lies; depot and node 5 see nothing."""
+    coords = torch.arange(12).view(1, 6, 2).float()
+    seen = partners(coords, torch.tensor([[0, 0, 0, 1, 2, 0]]))
+    assert seen.tolist() == [
+        [[0, 0, 0, 0], [1, 0, 6, 7], [1, 0, 8, 9], [0, 1, 2, 3], [0, 1, 4, 5], [0, 0, 0, 0]],
+    ]

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import routing_agents.attention.model as attention_model
+import routing_agents.pointer.model as pointer_model
 from am_reinforce import Reinforce
 from routing_agents.attention import memory
 from routing_agents.attention.baselines import SharedBaseline
@@ -18,6 +19,8 @@ from routing_agents.attention.decoding import Decoding, greedy_choice, solve
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.optimizers import make_optimizers
+from routing_agents.pointer.model import PointerConfig
+from routing_agents.pointer.policy import PointerPolicy
 from routing_gym.arrays import map_arrays
 from routing_gym.problems import PROBLEMS, make_problem
 
@@ -39,14 +42,22 @@ def test_mixing_is_noticed():
         torch.zeros(2, device="meta")[torch.arange(2)]
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_training_and_decoding_stay_on_one_device(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "make_network"),
+    [
+        *((name, lambda features: AttentionModel(features, TINY)) for name in PROBLEMS),
+        ("TSP", lambda _: PointerPolicy(PointerConfig(units=16, num_heads=4))),
+        ("TSP", lambda _: PointerPolicy(PointerConfig(units=16, encoder="lstm"))),
+    ],
+)
+def test_training_and_decoding_stay_on_one_device(name, make_network, monkeypatch):
     problem = make_problem(name, 5)
     monkeypatch.setattr(type(problem), "fixed_length", True)  # whether all are done cannot be asked there
     monkeypatch.setattr(memory, "free_memory", lambda *_: 10**9)
-    monkeypatch.setattr(attention_model, "products", lambda *_: nullcontext())
+    for module in (attention_model, pointer_model):
+        monkeypatch.setattr(module, "products", lambda *_: nullcontext())
     instance = map_arrays(lambda x: torch.as_tensor(x).to("meta"), problem.generate(np.random.default_rng(0), 3))
-    model = AttentionModel(FEATURES[name], TINY).to("meta")
+    model = make_network(FEATURES[name]).to("meta")
     optimizers = make_optimizers(model, "muon", 1e-3)
     with RefusesToMix():
         loss, _ = Reinforce(model, SharedBaseline(problem, 2))(problem, instance, greedy_choice)

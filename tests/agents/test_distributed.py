@@ -48,7 +48,7 @@ def test_two_processes_equal_one_with_both_halves(tmp_path, monkeypatch, baselin
         TINY,
         env_id="routing/CVRP-10",
         baseline=baseline,
-        model=model,
+        attention=model,
         learning_rate=1e-3,
         precision="float32",
         epochs=3,

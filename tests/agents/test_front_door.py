@@ -83,6 +83,8 @@ def test_an_instance_on_any_backend(models):
         ("OP", LINE, {"prize": [0, 1, 1], "max_length": 0}, "max_length must be a positive number, got 0"),
         ("TSP", [(-1.7e308, 0), (1.7e308, 0)], {}, "x of row 0 is -1.7e.308; expected a number from -1e.100 to 1e.100"),
         ("TSP", np.array(LINE) * 1j, {}, "coords: not numbers .found complex128"),
+        ("TSP", np.ma.masked_equal(LINE, LINE[1][0]), {}, "x of row 1 is nan; expected a number"),
+        ("TSP", torch.zeros(3, 2, requires_grad=True), {}, "coords: not numbers .*detach"),
         ("TSP", LINE, {"seed": 1.5}, "seed must be an integer from 0 to"),
         ("OP", LINE, {"prize": [0, 1, 1], "max_length": 1e300}, "max_length is up to .* expected at most 1e.09"),
         ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1e30, 1], "required_prize": 1}, "penalty is up to"),
@@ -104,6 +106,17 @@ def test_load(tmp_path):
             ValueError, match="neither a run or checkpoint, nor among the published weights: CVRP-20, CVRP"
         ):
             routing_agents.load(name)
+    for device, message in (
+        ("gpu", "device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
+        ("cuda:9", "torch finds"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            routing_agents.load("TSP-20", device)
+
+
+def test_a_picture_needs_a_folder(models, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none/tour\.png: there is no folder .*none; make it first"):
+        models["TSP"].solve(LINE).save(tmp_path / "none" / "tour.png")
 
 
 def test_the_functions_below_take_numpy_and_names(models):

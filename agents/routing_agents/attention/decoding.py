@@ -55,6 +55,7 @@ def make_policy(
         first_actions: int64 (B * num_tours,), forced in the first step.
     """
     forced = first_actions
+    logits = model.stepwise_logits(encoding, num_tours, skip=int(first_actions is not None))
 
     def policy(observation: dict[str, Tensor]) -> Tensor:
         nonlocal forced
@@ -62,7 +63,7 @@ def make_policy(
             action, forced = forced, None
             return action
         queries = {key: value.unflatten(0, (-1, num_tours)) for key, value in observation.items()}
-        return choose(model.logits(encoding, queries)).flatten()
+        return choose(logits(queries)).flatten()
 
     return policy
 
@@ -129,14 +130,12 @@ def log_probability(model: AttentionModel, encoding: Encoding, played: Rollout, 
     """
     assert played.observations is not None
     batch_size = encoding.keys.shape[0]
-    # What the policy saw in K tours of T steps, (B K, T, ...), becomes K T queries to each instance's encoding,
-    # (B, K T, ...); their logits become log-probabilities, of which those of the actions taken are picked and summed.
-    queries = {
-        key: value[:, skip:].unflatten(0, (batch_size, -1)).flatten(1, 2) for key, value in played.observations.items()
-    }
+    # What the policy saw in K tours of T steps, (B K, T, ...), becomes (B, K, T, ...); the logits become
+    # log-probabilities, of which those of the actions taken are picked and summed.
+    observation = {key: value.unflatten(0, (batch_size, -1)) for key, value in played.observations.items()}
     actions = played.actions[:, skip:].unflatten(0, (batch_size, -1))  # (B, K, T)
-    chosen = model.logits(encoding, queries).log_softmax(dim=-1).gather(2, actions.flatten(1)[..., None])
-    return chosen.view_as(actions).sum(dim=-1)
+    log_p = model.tour_logits(encoding, observation, skip).log_softmax(dim=-1)
+    return log_p.gather(3, actions[..., None])[..., 0].sum(dim=-1)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ class Features:
         depot: Whether node 0 is a depot, embedded on its own from its coordinates.
         context_nodes: Node indices (B,) whose embeddings enter the decoder's context.
         context_scalars: Numbers (B, 1) that enter the decoder's context.
+        pairs: Key of the nodes (B, A) where what a node gets is picked up, 0 for none. The encoder sees where each
+            delivery's pickup lies, and where each pickup's delivery.
         per_step: What each node still asks for at this step (B, A); projected into keys and values.
     """
 
@@ -25,12 +27,18 @@ class Features:
     depot: bool = True
     context_nodes: tuple[str, ...] = ("current_node",)
     context_scalars: tuple[str, ...] = ()
+    pairs: str | None = None
     per_step: str | None = None
 
     @property
     def static_keys(self) -> tuple[str, ...]:
         """What the encoder reads; it does not change within an episode."""
-        return ("coords", *self.per_node)
+        return ("coords", *self.per_node, *((self.pairs,) if self.pairs else ()))
+
+    @property
+    def node_inputs(self) -> int:
+        """How many numbers the encoder sees of each customer."""
+        return 2 + len(self.per_node) + (4 if self.pairs else 0)
 
     @property
     def dynamic_keys(self) -> tuple[str, ...]:
@@ -45,4 +53,6 @@ FEATURES = {
     "OP": Features(per_node=("prize",), context_scalars=("remaining_length",)),
     "PCTSP": Features(per_node=("prize", "penalty"), context_scalars=("remaining_prize",)),
     "SPCTSP": Features(per_node=("prize", "penalty"), context_scalars=("remaining_prize",)),
+    "PDP": Features(pairs="pickup"),
+    "MTSP": Features(context_scalars=("salesmen_left", "current_length", "longest_length")),
 }

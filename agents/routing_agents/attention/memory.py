@@ -69,22 +69,16 @@ def footprint(model: AttentionModel, problem: AnyProblem, instance: Any) -> Foot
         problem: The rules.
         instance: Any number of instances.
     """
-    num_nodes, config = problem.num_actions, model.config
-    d = config.embed_dim
-    # In a layer: its input, the same after attention, queries, keys and values, what was attended to, and
-    # twice the hidden units, before and after the ReLU. After it: embeddings and projections, these twice.
-    projections = 3 + len(model.features.context_nodes)
-    encoder = max(6 * d + 2 * config.feed_forward_dim, (1 + 2 * projections) * d)
-    # Numbers per node and tour of one step: the mask, the logits and what becomes of them; drawing an action
-    # takes most. Where keys change with every step, the scores of all heads as well.
-    scores = 6 + (5 * config.num_heads if model.features.per_step else 0)
+    num_nodes = problem.num_actions
+    encoder, encoding, per_node, per_tour = model.num_floats()
     row = select(instance, slice(0, 1))
     state = num_bytes(problem.initial(row))
     return Footprint(
         encoder=num_nodes * encoder * FLOAT,
-        encoding=num_nodes * projections * d * FLOAT,
-        # The states before and after the step, scores, queries and glimpses, and the actions.
-        tour=2 * state + num_nodes * scores * FLOAT + 8 * d * FLOAT + problem.horizon * INTEGER,
+        encoding=num_nodes * encoding * FLOAT,
+        # The states before and after the step, what the network holds, and the actions. Per node the mask, the logits
+        # and what becomes of them: drawing an action takes most.
+        tour=2 * state + (num_nodes * (6 + per_node) + per_tour) * FLOAT + problem.horizon * INTEGER,
         copy=num_bytes(row),
     )
 

@@ -10,7 +10,9 @@ B = instances, A = nodes, Q = queries per instance, d = embedding size, H = head
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -135,7 +137,7 @@ class Encoder(nn.Module):
         self.features = features
         self.config = config
         self.bfloat16 = False  # see `multiply_in`
-        self.embed_node = nn.Linear(2 + len(features.per_node), config.embed_dim)
+        self.embed_node = nn.Linear(features.node_inputs, config.embed_dim)
         if features.depot:
             self.embed_depot = nn.Linear(2, config.embed_dim)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
@@ -168,6 +170,8 @@ class Encoder(nn.Module):
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
         columns = [observation["coords"], *(observation[key][..., None] for key in self.features.per_node)]
+        if self.features.pairs:
+            columns.append(partners(observation["coords"], observation[self.features.pairs]))
         if not self.features.depot:
             return self.embed_node(torch.cat(columns, dim=-1))
         customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
@@ -266,6 +270,48 @@ class AttentionModel(Encoder):
         logits = self.config.tanh_clipping * torch.tanh(logits / math.sqrt(self.config.embed_dim))
         return logits.float().masked_fill(~mask, -math.inf)
 
+    def stepwise_logits(
+        self, encoding: Encoding, num_tours: int, skip: int = 0
+    ) -> Callable[[dict[str, Tensor]], Tensor]:
+        """Return what scores the actions of one step after the other: `logits`, for this decoder has no memory.
+
+        Args:
+            encoding: B instances.
+            num_tours: Tours of each instance.
+            skip: Leading steps, at most one, that were forced and so are not asked for.
+        """
+        return partial(self.logits, encoding)
+
+    def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
+        """Score the actions of all steps of K tours per instance in one pass, but for the first `skip` steps.
+
+        Args:
+            encoding: B instances.
+            observation: As that of `logits`, (B, K, T, ...) each.
+            skip: Leading steps that nobody asks for.
+
+        Returns:
+            float32 (B, K, T - skip, A).
+        """
+        queries = {key: value[:, :, skip:] for key, value in observation.items()}
+        shape = queries["action_mask"].shape
+        return self.logits(encoding, {key: value.flatten(1, 2) for key, value in queries.items()}).view(shape)
+
+    def num_floats(self) -> tuple[int, int, int, int]:
+        """Count what is held at the same time while decoding, for `memory.footprint`.
+
+        Returns:
+            Numbers per node while encoding; per node of an encoded instance; and per node and once for each tour.
+        """
+        d = self.config.embed_dim
+        # In a layer: its input, the same after attention, queries, keys and values, what was attended to, and
+        # twice the hidden units, before and after the ReLU. After it: embeddings and projections, these twice.
+        projections = 3 + len(self.features.context_nodes)
+        encoder = max(6 * d + 2 * self.config.feed_forward_dim, (1 + 2 * projections) * d)
+        # Where keys change with every step, the scores of all heads.
+        scores = 5 * self.config.num_heads if self.features.per_step else 0
+        return encoder, projections * d, scores, 8 * d  # queries and glimpses
+
     def dynamic_scores(self, encoding: Encoding, query: Tensor, mask: Tensor, remaining: Tensor) -> Tensor:
         """Unclipped logits where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
 
@@ -304,6 +350,25 @@ class CostCritic(Encoder):
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """Return the predicted cost: (B, 1)."""
         return self.value(F.relu(self.hidden(self.encode_nodes(observation).mean(dim=1))))
+
+
+def partners(coords: Tensor, pickup: Tensor) -> Tensor:
+    """Say of each node whether it is a pickup, or a delivery, and where its partner lies; (0, 0) for none.
+
+    Args:
+        coords: (B, A, 2).
+        pickup: (B, A), the pickup of each delivery, 0 elsewhere; some libraries make numbers in a Box float32. Of
+            several deliveries of a pickup one counts.
+
+    Returns:
+        (B, A, 4).
+    """
+    pickup = pickup.long()
+    nodes = torch.arange(pickup.shape[1], device=pickup.device).expand_as(pickup)
+    delivery = torch.zeros_like(pickup).scatter_reduce(1, pickup, nodes * (pickup > 0), "amax")
+    flags = torch.stack([delivery > 0, pickup > 0], dim=-1).to(coords.dtype)
+    place = take_nodes(coords, delivery + pickup) * flags.sum(dim=-1, keepdim=True)
+    return torch.cat([flags, place], dim=-1)
 
 
 def products(x: Tensor, bfloat16: bool) -> torch.autocast:
