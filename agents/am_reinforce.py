@@ -56,6 +56,7 @@ from routing_agents.tuning import fast_precision, keep_freed_memory
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
 from routing_gym.data import save_npz
+from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
@@ -89,6 +90,9 @@ class Args:
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
     the size of the id."""
+    generator: Literal["uniform", "mixed", "x"] = "uniform"
+    """Of the training instances. mixed: also clusters; x: as CVRPLIB's set X (CVRP, SDVRP). The held-out instances
+    stay uniform."""
     optimizer: Literal["muon", "adam"] | None = None
     """Muon, with Adam for what is no matrix, learns from several times fewer instances; Adam alone is the paper's. By
     default Muon for the attention model; Adam for the pointer network, whose LSTM learns slower with Muon."""
@@ -310,7 +314,7 @@ class Trainer:
         """Return this process's instances of this step, and how to choose its actions."""
         rng = stream(self.args.seed, runs.TRAINING_STREAM, self.step, distributed.rank())
         share = self.args.batch_size // distributed.world_size()
-        instance = to_backend(problem.generate(rng, share), "torch", self.device)
+        instance = to_backend(GENERATORS[self.args.generator](problem, rng, share), "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def update(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -67,24 +67,27 @@ class StepGraph(nn.Module):
         keys = ("action_mask", *self.model.features.dynamic_keys)
         encoding, changing = inputs[: -len(keys)], inputs[-len(keys) :]
         observation = {key: value[:, None] for key, value in zip(keys, changing, strict=True)}  # one query each
-        return self.model.logits(unflatten(encoding), observation)[:, 0]
+        return self.model.logits(unflatten(self.model, encoding), observation)[:, 0]
 
 
 def flatten(encoding: Encoding) -> tuple[Tensor, ...]:
     """List an encoding's tensors in the order of `names`."""
-    return encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys, *encoding.node_queries
+    single = (encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys)
+    return (*single, *encoding.node_queries, *(x.clone() for x in encoding.coords))  # an input cannot be an output
 
 
-def unflatten(tensors: tuple[Tensor, ...]) -> Encoding:
+def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
     """Do the inverse of `flatten`."""
-    fixed_query, keys, values, logit_keys, *node_queries = tensors
-    return Encoding(fixed_query, tuple(node_queries), keys, values, logit_keys)
+    fixed_query, keys, values, logit_keys, *others = tensors
+    queries = len(model.features.context_nodes)
+    return Encoding(fixed_query, tuple(others[:queries]), keys, values, logit_keys, tuple(others[queries:]))
 
 
 def names(model: AttentionModel) -> list[str]:
     """Name an encoding's tensors."""
-    single = [field.name for field in fields(Encoding) if field.name != "node_queries"]
-    return [*single, *(f"query_of_{node}" for node in model.features.context_nodes)]
+    queries = [f"query_of_{node}" for node in model.features.context_nodes]
+    coords = ["encoded_coords"] if model.config.nearness else []
+    return ["fixed_query", "keys", "values", "logit_keys", *queries, *coords]
 
 
 @torch.no_grad()

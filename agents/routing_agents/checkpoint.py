@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.attention.model import ADDITIONS, AttentionModel, ModelConfig
 from routing_agents.runs import BEST, LAST, option
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -244,8 +244,12 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     if path.is_dir():
         path = path / BEST
     tensors, header = load(path)
-    if header.get("model") != asdict(model.config):
-        raise CheckpointError(f"{path}: a network of {header.get('model')}; asked for is {asdict(model.config)}")
+    wanted, found = (
+        {k: v for k, v in sizes.items() if k not in ADDITIONS}
+        for sizes in (asdict(model.config), header.get("model", {}))
+    )
+    if found != wanted:
+        raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     weights, expected = group(tensors, "model"), model.state_dict()
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
     new = [name for name in expected if name not in kept]

@@ -79,14 +79,23 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
         weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
         heads.append((weights[:, None] @ values[..., part])[:, 0])
     glimpse = model.project_glimpse(torch.cat(heads, dim=-1))
+    if model.config.glimpse_layer:
+        glimpse = glimpse + query
+        glimpse = glimpse + model.contract_glimpse(model.expand_glimpse(glimpse).relu())
     logits = (logit_keys @ glimpse[..., None])[..., 0] / d**0.5
-    return (model.config.tanh_clipping * logits.tanh()).masked_fill(~mask, -torch.inf)
+    logits = model.config.tanh_clipping * logits.tanh()
+    if model.config.nearness and (model.features.depot or not mask.all()):  # the TSP's first city has none before it
+        coords = observation["coords"]
+        here = coords[torch.arange(len(coords)), observation["current_node"]]
+        logits = logits - model.nearness_weight * (coords - here[:, None]).norm(dim=-1).clamp(min=1e-4).log()
+    return logits.masked_fill(~mask, -torch.inf)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_decoder_equals_the_paper_equations(name):
+@pytest.mark.parametrize("options", [{}, {"nearness": True, "glimpse_layer": 24}], ids=["paper", "options"])
+def test_decoder_equals_the_paper_equations(name, options):
     """Folding projections into the encoder and the rank-one shifts of SDVRP change nothing."""
-    problem, instance, model = small(name)
+    problem, instance, model = small(name, **options)
     static = problem.observe_static(instance)
     embeddings = model.eval().embed(static)
     for layer in model.layers:
@@ -112,7 +121,7 @@ def test_decoder_equals_the_paper_equations(name):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_parameter_has_a_gradient(name):
-    problem, instance, model = small(name)
+    problem, instance, model = small(name, nearness=True, glimpse_layer=24)
     encoding = model.encode(problem.observe_static(instance))
     log_probability(model, encoding, play(problem, instance, encoding.detach(), model)).sum().backward()
     missing = [key for key, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
@@ -260,11 +269,27 @@ def test_normalizations(normalization):
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"embed_dim": 10}, "not a multiple of num_heads"), ({"normalization": "group"}, "must be one of batch")],
+    [
+        ({"embed_dim": 10}, "not a multiple of num_heads"),
+        ({"normalization": "group"}, "must be one of batch"),
+        ({"nearness": 1}, "nearness must be true or false, got 1"),
+        ({"glimpse_layer": -1}, "glimpse_layer must be an integer of at least 0, got -1"),
+    ],
 )
 def test_bad_sizes_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         ModelConfig(**settings)
+
+
+def test_sampling_never_draws_what_is_forbidden():
+    """Also where the random number is as close to 1 as it gets, and the last nodes are forbidden."""
+    logits = torch.full((1, 1, 7), -torch.inf)
+    logits[..., 1:4] = torch.tensor([0.3, -0.2, 0.7])
+    highest = torch.tensor([[[1 - 2**-24]]])
+    with pytest.MonkeyPatch.context() as patch:
+        for drawn, action in ((highest, 3), (torch.zeros(1, 1, 1), 1)):
+            patch.setattr(torch, "rand", lambda *_, drawn=drawn, **__: drawn)
+            assert sampling_choice(generator())(logits).item() == action
 
 
 def test_same_generator_same_weights():

@@ -6,6 +6,8 @@ import torch
 
 import export_onnx
 import routing_agents
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_gym.problems import make_problem
 
 
@@ -47,11 +49,10 @@ def test_files_that_are_there_are_kept(tmp_path):
     assert (tmp_path / "step.onnx").read_text() == "mine"
 
 
-def test_an_encoding_survives_its_list():
-    model = routing_agents.load("TSP-20").network
-    encoding = model.encode({"coords": torch.rand(2, 5, 2)})
-    again = export_onnx.unflatten(export_onnx.flatten(encoding))
-    assert all(
-        torch.equal(a, b) for a, b in zip(export_onnx.flatten(encoding), export_onnx.flatten(again), strict=True)
-    )
-    assert len(export_onnx.names(model)) == len(export_onnx.flatten(encoding))
+@pytest.mark.parametrize("nearness", [False, True])
+def test_an_encoding_survives_its_list(nearness):
+    model = AttentionModel(FEATURES["TSP"], ModelConfig(nearness=nearness))
+    listed = export_onnx.flatten(model.encode({"coords": torch.rand(2, 5, 2)}))
+    again = export_onnx.flatten(export_onnx.unflatten(model, listed))
+    assert all(torch.equal(a, b) for a, b in zip(listed, again, strict=True))
+    assert len(export_onnx.names(model)) == len(listed)

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from routing_agents.attention.features import Features
 
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
+ADDITIONS = ("nearness", "glimpse_layer")  # options that leave the sizes of the paper's layers as they are
+SHORTEST = 1e-4  # shorter ways count as this long in `nearness`, which has no logarithm of 0
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class ModelConfig:
         feed_forward_dim: Hidden size of the encoder's feed-forward sublayers.
         tanh_clipping: C, the range of the logits.
         normalization: After each sublayer: "batch" (the paper's), "instance", "layer" or "none".
+        nearness: Add -log of the distance from the current node to the logits, times a learned number (Huang et al.
+            2025, "Rethinking Light Decoder-based Solvers for Vehicle Routing Problems", where it is 1 and clipped).
+        glimpse_layer: Hidden units of a feed-forward layer after the glimpse, with skip connections around both, as
+            in the same paper; 0, as in Kool et al., for none.
     """
 
     embed_dim: int = 128
@@ -42,6 +48,8 @@ class ModelConfig:
     feed_forward_dim: int = 512
     tanh_clipping: float = 10.0
     normalization: str = "batch"
+    nearness: bool = False
+    glimpse_layer: int = 0
 
     def __post_init__(self) -> None:
         for size in ("embed_dim", "num_heads", "num_layers", "feed_forward_dim"):
@@ -53,6 +61,10 @@ class ModelConfig:
             raise ValueError(f"embed_dim {self.embed_dim} is not a multiple of num_heads {self.num_heads}")
         if self.normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization must be one of {', '.join(NORMALIZATIONS)}; got {self.normalization!r}")
+        if type(self.nearness) is not bool:
+            raise ValueError(f"nearness must be true or false, got {self.nearness!r}")
+        if type(self.glimpse_layer) is not int or self.glimpse_layer < 0:
+            raise ValueError(f"glimpse_layer must be an integer of at least 0, got {self.glimpse_layer!r}")
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,8 @@ class Encoding:
     node_queries: tuple[Tensor, ...]  # (B, A, d) each, one per context node; (B, A + 1, d) with a placeholder
     keys: Tensor  # (B, H, A, d/H), of the glimpse
     values: Tensor  # (B, H, A, d/H), of the glimpse
-    logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied
+    logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
+    coords: tuple[Tensor, ...] = ()  # (B, A, 2), where logits depend on nearness
 
     def map(self, function) -> Encoding:
         """Apply a function to every tensor."""
@@ -206,7 +219,12 @@ class AttentionModel(Encoder):
         self.project_glimpse = nn.Linear(d, d, bias=False)
         if features.per_step:
             self.project_step = nn.Linear(1, 3 * d, bias=False)
+        if config.glimpse_layer:
+            self.expand_glimpse = nn.Linear(d, config.glimpse_layer)
+            self.contract_glimpse = nn.Linear(config.glimpse_layer, d)
         self.initialise(generator)
+        if config.nearness:
+            self.nearness_weight = nn.Parameter(torch.tensor(2.0))  # put on trained weights, 2 served best
 
     def encode(self, observation: dict[str, Tensor]) -> Encoding:
         """Encode B instances from their static observation.
@@ -214,13 +232,13 @@ class AttentionModel(Encoder):
         One matrix product yields all that the decoder reads per node. The projections of the context
         nodes and of the glimpse's output are linear, so they are applied to nodes here, once, rather
         than to queries later: W_c [h_first; h_last] = W_c1 h_first + W_c2 h_last, and
-        (W_o g) . (W_l h) = g . (W_o' W_l h).
+        (W_o g) . (W_l h) = g . (W_o' W_l h), unless layers come between glimpse and logits.
         """
         x = self.encode_nodes(observation)
         d, heads = self.config.embed_dim, self.config.num_heads
         key_weight, value_weight, logit_weight = self.project_nodes.weight.chunk(3)
         context_weights = self.project_context.weight[:, : len(self.features.context_nodes) * d].split(d, dim=1)
-        logit_weight = self.project_glimpse.weight.T @ logit_weight
+        logit_weight = self.fold(logit_weight)
         with products(x, self.bfloat16):
             projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
         keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
@@ -233,7 +251,12 @@ class AttentionModel(Encoder):
             keys=split_heads(keys, heads).contiguous().to(x.dtype),
             values=split_heads(values, heads).contiguous().to(x.dtype),
             logit_keys=logit_keys.contiguous().to(x.dtype),
+            coords=(observation["coords"],) if self.config.nearness else (),
         )
+
+    def fold(self, weight: Tensor) -> Tensor:
+        """Apply the glimpse's output projection to a weight in advance, where no layer comes between."""
+        return weight if self.config.glimpse_layer else self.project_glimpse.weight.T @ weight
 
     def query(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Build the decoder's queries from the context: (B, Q, d)."""
@@ -266,9 +289,28 @@ class AttentionModel(Encoder):
         else:
             heads = split_heads(query, self.config.num_heads)
             glimpse = F.scaled_dot_product_attention(heads, encoding.keys, encoding.values, attn_mask=mask[:, None])
-            logits = merge_heads(glimpse) @ encoding.logit_keys.transpose(1, 2)
+            logits = self.refine(merge_heads(glimpse), query) @ encoding.logit_keys.transpose(1, 2)
         logits = self.config.tanh_clipping * torch.tanh(logits / math.sqrt(self.config.embed_dim))
+        if self.config.nearness:
+            logits = logits + self.nearness_weight * self.nearness(encoding, observation)
         return logits.float().masked_fill(~mask, -math.inf)
+
+    def refine(self, glimpse: Tensor, query: Tensor) -> Tensor:
+        """Pass the glimpse (B, Q, d) through the feed-forward layer, if there is one."""
+        if not self.config.glimpse_layer:
+            return glimpse
+        x = query + self.project_glimpse(glimpse)
+        return x + self.contract_glimpse(F.relu(self.expand_glimpse(x)))
+
+    def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Return -log of each node's distance from the current one, 0 before a tour has begun: (B, Q, A)."""
+        (coords,) = encoding.coords
+        here = take_nodes(coords, observation["current_node"])
+        x, y = (here[..., None, axis] - coords[:, None, :, axis] for axis in (0, 1))
+        near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
+        if self.features.depot:
+            return near
+        return near.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
 
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0
@@ -310,7 +352,8 @@ class AttentionModel(Encoder):
         encoder = max(6 * d + 2 * self.config.feed_forward_dim, (1 + 2 * projections) * d)
         # Where keys change with every step, the scores of all heads.
         scores = 5 * self.config.num_heads if self.features.per_step else 0
-        return encoder, projections * d, scores, 8 * d  # queries and glimpses
+        nearness = 3 if self.config.nearness else 0
+        return encoder, projections * d, scores + nearness, 8 * d + 2 * self.config.glimpse_layer  # queries, glimpses
 
     def dynamic_scores(self, encoding: Encoding, query: Tensor, mask: Tensor, remaining: Tensor) -> Tensor:
         """Unclipped logits where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
@@ -319,7 +362,7 @@ class AttentionModel(Encoder):
         shifted keys are never built.
         """
         shift_key, shift_value, shift_logit = self.project_step.weight[:, 0].chunk(3)
-        shift_logit = self.project_glimpse.weight.T @ shift_logit
+        shift_logit = self.fold(shift_logit)
         num_heads = self.config.num_heads
         heads = split_heads(query, num_heads)
         remaining = remaining[:, None]  # (B, 1, Q, A)
@@ -328,7 +371,7 @@ class AttentionModel(Encoder):
         scores = (scores / math.sqrt(heads.shape[-1])).masked_fill(~mask[:, None], -math.inf)
         weights = scores.softmax(dim=-1)
         shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
-        glimpse = merge_heads(weights @ encoding.values + shift)
+        glimpse = self.refine(merge_heads(weights @ encoding.values + shift), query)
         return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
 
 

@@ -13,6 +13,7 @@ function attentionCore() {
     SPCTSP: { depot: true, perNode: ["prize", "penalty"], contextNodes: 1, scalars: 1, perStep: false },
   };
   const NORM_EPSILON = 1e-5;
+  const SHORTEST = 1e-4; // shorter ways count as this long, for 0 has no logarithm
 
   // --- the file -----------------------------------------------------------------------------------------------------
 
@@ -256,7 +257,7 @@ function attentionCore() {
         );
         x = this.normalise(addInto(narrow, x), this.norms[layer].feedForward);
       }
-      return { numNodes, attention, ...this.decoderInputs(x, numNodes) };
+      return { numNodes, attention, coords: observation.coords, ...this.decoderInputs(x, numNodes) };
     }
 
     decoderInputs(x, numNodes) {
@@ -331,7 +332,19 @@ function attentionCore() {
             mixed[c] += weight * (projected[value + c] + (this.shifts ? remaining[node] * this.shifts.value[c] : 0));
         }
       }
-      return { logits: this.pointer(encoding, mixed, mask, remaining), glimpse };
+      const logits = this.pointer(encoding, mixed, mask, remaining);
+      if (this.weights.nearness_weight && observation.contextNodes !== null)
+        this.addNearness(logits, encoding.coords, observation.contextNodes.at(-1));
+      return { logits, glimpse };
+    }
+
+    // Add -log of the distance from the current node, times a learned number.
+    addNearness(logits, coords, here) {
+      const [weight] = this.weights.nearness_weight;
+      for (let node = 0; node < logits.length; node++) {
+        const distance = Math.hypot(coords[2 * node] - coords[2 * here], coords[2 * node + 1] - coords[2 * here + 1]);
+        logits[node] -= weight * Math.log(Math.max(distance, SHORTEST));
+      }
     }
 
     pointer({ numNodes, projected, parts }, glimpse, mask, remaining) {

@@ -1,0 +1,73 @@
+"""Generators of instances unlike the papers' uniform ones."""
+
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from routing_gym.generators import DEMANDS, GENERATORS, demands, mixed, places, set_x
+from routing_gym.problems import PROBLEMS, make_problem
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_instances_are_valid_and_follow_their_seed(name, kind):
+    problem = make_problem(name, 12)
+    if kind == "x" and name not in ("CVRP", "SDVRP"):
+        with pytest.raises(ValueError, match=f"set X has demands, {name} has none; take CVRP or SDVRP"):
+            GENERATORS[kind](problem, np.random.default_rng(1), 3)
+        return
+    first, second = (GENERATORS[kind](problem, np.random.default_rng(1), 50) for _ in range(2))
+    problem.validate(first)
+    assert all(np.array_equal(x, vars(second)[key]) for key, x in vars(first).items() if x is not None)
+
+
+def test_environments_take_them():
+    env = gym.make("routing/CVRP-20", generator=partial(set_x, make_problem("CVRP", 20)))
+    observation, _ = env.reset(seed=3)
+    assert observation["demand"].max() <= 1
+    lanes = gym.make_vec("routing/TSP-20", num_envs=3, generator=partial(mixed, make_problem("TSP", 20)))
+    assert lanes.reset(seed=3)[0]["coords"].shape == (3, 20, 2)
+
+
+def test_a_third_of_the_rows_is_uniform_and_the_others_are_clustered():
+    """The mean distance to the nearest of 100 points is about 0.5 / sqrt(100) = 0.05 where they are uniform."""
+    rng = np.random.default_rng(5)
+    drawn = rng.random((300, 100, 2))
+    points = places(rng, drawn)
+    assert points.min() >= 0
+    assert points.max() < 1
+    still = (points == drawn).all(axis=2).sum(axis=1)  # uniform points stay where they were
+    assert set(still) == {0, 50, 100}
+    away = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1) + 9 * np.eye(100)
+    nearest = away.min(axis=2).mean(axis=1)
+    assert nearest[still == 100].mean() == pytest.approx(0.05, abs=0.005)
+    assert nearest[still == 0].mean() < 0.035
+
+
+def test_demands_of_all_kinds():
+    """Each row keeps to one of the seven kinds: five ranges, by quadrant, or many small and few large."""
+    rng = np.random.default_rng(6)
+    customers = rng.random((700, 60, 2))
+    even = (customers[..., 0] < 0.5) == (customers[..., 1] < 0.5)
+    kinds = [0] * 7
+    for row, drawn in enumerate(demands(rng, customers)):
+        ranges = [(drawn.min() >= low) & (drawn.max() <= high) for low, high in DEMANDS]
+        by_quadrant = (drawn[even[row]] > 50).all() and (drawn[~even[row]] <= 50).all()
+        few_large = not ((drawn > 10) & (drawn < 50)).any() and 0.5 < (drawn <= 10).mean() < 1
+        found = [*ranges, by_quadrant, few_large]
+        assert any(found), drawn
+        kinds[found.index(True)] += 1
+    assert min(kinds) > 60  # 100 each but for chance: five standard deviations are 46
+
+
+def test_capacities_of_set_x():
+    """For routes of 3 to 25 customers: between 3 and 25 mean demands, but never below the largest demand."""
+    instance = set_x(make_problem("CVRP", 80), np.random.default_rng(7), 500)
+    mean, largest = instance.demand[:, 1:].mean(axis=1), instance.demand.max(axis=1)
+    assert (instance.capacity >= np.maximum(3 * mean, largest)).all()
+    assert (instance.capacity <= np.maximum(25 * mean + 1, largest)).all()
+    corner, centre = (np.isclose(instance.coords[:, 0], place).all(axis=1).mean() for place in (0.0, 0.5))
+    assert corner == pytest.approx(1 / 3, abs=0.1)
+    assert centre == pytest.approx(1 / 3, abs=0.1)
