@@ -10,6 +10,7 @@ CVRPLIB's set X was drawn. It is scaled to the unit square here, and its numbers
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def mixed(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any
         ValueError: The problem has no coordinates.
     """
     uniforms = rng.random((batch_size, problem.num_uniforms))
-    if "coords" not in problem.instance_type.__dataclass_fields__:
+    if "coords" not in {field.name for field in fields(problem.instance_type)}:
         raise ValueError(f"{problem.name} has no coordinates to put in clusters; draw uniformly")
     # The coordinates are the first of the uniforms that an instance is made from.
     nodes = 2 * problem.num_actions

@@ -18,6 +18,7 @@ LAYERS = (  # each may import from itself and from those before it
     ("problems",),
     ("games",),
     (
+        "generators",
         "rollout",
         "envs",
         "env_arguments",
