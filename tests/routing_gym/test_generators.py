@@ -51,15 +51,15 @@ def test_demands_of_all_kinds():
     rng = np.random.default_rng(6)
     customers = rng.random((700, 60, 2))
     even = (customers[..., 0] < 0.5) == (customers[..., 1] < 0.5)
-    kinds = [0] * 7
+    kinds, narrow_first = [0] * 7, (0, 2, 1, 4, 5, 6, 3)
     for row, drawn in enumerate(demands(rng, customers)):
         ranges = [(drawn.min() >= low) & (drawn.max() <= high) for low, high in DEMANDS]
         by_quadrant = (drawn[even[row]] > 50).all() and (drawn[~even[row]] <= 50).all()
         few_large = not ((drawn > 10) & (drawn < 50)).any() and 0.5 < (drawn <= 10).mean() < 1
         found = [*ranges, by_quadrant, few_large]
         assert any(found), drawn
-        kinds[found.index(True)] += 1
-    assert min(kinds) > 60  # 100 each but for chance: five standard deviations are 46
+        kinds[next(kind for kind in narrow_first if found[kind])] += 1
+    assert min(kinds) > 54  # 100 each but for chance: five standard deviations are 46
 
 
 def test_capacities_of_set_x():
