@@ -282,18 +282,22 @@ class AttentionModel(Encoder):
         Returns:
             float32 (B, Q, A), -inf where illegal.
         """
-        mask = observation["action_mask"]
+        legal = penalties(observation["action_mask"])
         query = self.query(encoding, observation)
         if self.features.per_step:
-            logits = self.dynamic_scores(encoding, query, mask, observation[self.features.per_step])
+            scores = self.dynamic_scores(encoding, query, legal, observation[self.features.per_step])
         else:
             heads = split_heads(query, self.config.num_heads)
-            glimpse = F.scaled_dot_product_attention(heads, encoding.keys, encoding.values, attn_mask=mask[:, None])
-            logits = self.refine(merge_heads(glimpse), query) @ encoding.logit_keys.transpose(1, 2)
-        logits = self.config.tanh_clipping * torch.tanh(logits / math.sqrt(self.config.embed_dim))
+            glimpse = F.scaled_dot_product_attention(heads, encoding.keys, encoding.values, attn_mask=legal[:, None])
+            scores = self.refine(merge_heads(glimpse), query) @ encoding.logit_keys.transpose(1, 2)
+        return self.clip(scores, legal, encoding, observation)
+
+    def clip(self, scores: Tensor, legal: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Turn scores (B, Q, A) into logits (eqs. 7 and 8)."""
+        logits = self.config.tanh_clipping * torch.tanh(scores / math.sqrt(self.config.embed_dim))
         if self.config.nearness:
             logits = logits + self.nearness_weight * self.nearness(encoding, observation)
-        return logits.float().masked_fill(~mask, -math.inf)
+        return logits.float() + legal
 
     def refine(self, glimpse: Tensor, query: Tensor) -> Tensor:
         """Pass the glimpse (B, Q, d) through the feed-forward layer, if there is one."""
@@ -315,14 +319,29 @@ class AttentionModel(Encoder):
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """Return what scores the actions of one step after the other: `logits`, for this decoder has no memory.
+        """Return what scores the actions of one step after the other, without gradients.
+
+        It computes what `logits` does: this decoder has no memory. For a few queries at a time, products with keys
+        that lie so that they need not be transposed take two thirds of the time of torch's attention on a CPU.
 
         Args:
             encoding: B instances.
             num_tours: Tours of each instance.
             skip: Leading steps, at most one, that were forced and so are not asked for.
         """
-        return partial(self.logits, encoding)
+        if self.features.per_step:
+            return partial(self.logits, encoding)
+        keys = encoding.keys.transpose(2, 3) / math.sqrt(encoding.keys.shape[3])
+        keys, logit_keys = keys.contiguous(), encoding.logit_keys.transpose(1, 2).contiguous()
+
+        def logits(observation: dict[str, Tensor]) -> Tensor:
+            legal = penalties(observation["action_mask"])
+            query = self.query(encoding, observation)
+            weights = (split_heads(query, self.config.num_heads) @ keys).add_(legal[:, None]).softmax(dim=-1)
+            glimpse = self.refine(merge_heads(weights @ encoding.values), query)
+            return self.clip(glimpse @ logit_keys, legal, encoding, observation)
+
+        return logits
 
     def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
         """Score the actions of all steps of K tours per instance in one pass, but for the first `skip` steps.
@@ -350,13 +369,14 @@ class AttentionModel(Encoder):
         # twice the hidden units, before and after the ReLU. After it: embeddings and projections, these twice.
         projections = 3 + len(self.features.context_nodes)
         encoder = max(6 * d + 2 * self.config.feed_forward_dim, (1 + 2 * projections) * d)
-        # Where keys change with every step, the scores of all heads.
-        scores = 5 * self.config.num_heads if self.features.per_step else 0
+        scores = (5 if self.features.per_step else 2) * self.config.num_heads
         nearness = 3 if self.config.nearness else 0
-        return encoder, projections * d, scores + nearness, 8 * d + 2 * self.config.glimpse_layer  # queries, glimpses
+        keys = 0 if self.features.per_step else 2 * d  # see `stepwise_logits`
+        queries = 8 * d + 2 * self.config.glimpse_layer  # and glimpses
+        return encoder, projections * d + keys, scores + nearness, queries
 
-    def dynamic_scores(self, encoding: Encoding, query: Tensor, mask: Tensor, remaining: Tensor) -> Tensor:
-        """Unclipped logits where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
+    def dynamic_scores(self, encoding: Encoding, query: Tensor, legal: Tensor, remaining: Tensor) -> Tensor:
+        """Unclipped scores where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
 
         The shift of a node is remaining * w, of rank one: q . (k + r w) = q . k + r (q . w), so the
         shifted keys are never built.
@@ -368,8 +388,7 @@ class AttentionModel(Encoder):
         remaining = remaining[:, None]  # (B, 1, Q, A)
         by_head = heads * shift_key.view(num_heads, 1, -1)
         scores = heads @ encoding.keys.transpose(2, 3) + remaining * by_head.sum(dim=-1, keepdim=True)
-        scores = (scores / math.sqrt(heads.shape[-1])).masked_fill(~mask[:, None], -math.inf)
-        weights = scores.softmax(dim=-1)
+        weights = (scores / math.sqrt(heads.shape[-1]) + legal[:, None]).softmax(dim=-1)
         shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
         glimpse = self.refine(merge_heads(weights @ encoding.values + shift), query)
         return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
@@ -412,6 +431,14 @@ def partners(coords: Tensor, pickup: Tensor) -> Tensor:
     flags = torch.stack([delivery > 0, pickup > 0], dim=-1).to(coords.dtype)
     place = take_nodes(coords, delivery + pickup) * flags.sum(dim=-1, keepdim=True)
     return torch.cat([flags, place], dim=-1)
+
+
+def penalties(mask: Tensor) -> Tensor:
+    """Turn a mask into what illegal actions add to their scores: -inf, and legal ones 0.
+
+    A tenth of the time of `torch.where` or `masked_fill` on a CPU.
+    """
+    return (mask.float() - 1).mul_(torch.finfo(torch.float32).max).mul_(2.0)
 
 
 def products(x: Tensor, bfloat16: bool) -> torch.autocast:
