@@ -79,16 +79,17 @@ def test_footprint_by_hand():
     """TSP-7 with d = 16, hidden 32 and two context nodes, in numbers of 4 bytes.
 
     Encoder: per node the larger of 6 x 16 + 2 x 32 = 160 in a layer and (1 + 2 x 5) x 16 = 176 after it.
-    Encoding: five projections, 7 x 5 x 16. A tour: two states (three int64 and seven bool: 31 bytes
-    each), six numbers per node, eight of size d, and seven int64 actions. A copy: seven points.
+    Encoding: five projections, and keys once more, 7 x 7 x 16. A tour: two states (three int64 and seven bool: 31
+    bytes each), six numbers per node and two for each of four heads, eight of size d, and seven int64 actions. A copy:
+    seven points.
     """
     problem, instance, model = small("TSP")
     expected = Footprint(
-        encoder=4 * 7 * 176, encoding=4 * 7 * 80, tour=2 * 31 + 4 * 7 * 6 + 4 * 8 * 16 + 8 * 7, copy=56
+        encoder=4 * 7 * 176, encoding=4 * 7 * 112, tour=2 * 31 + 4 * 7 * 14 + 4 * 8 * 16 + 8 * 7, copy=56
     )
     assert footprint(model, problem, instance) == expected
     assert expected.peak(2, 1) == WORKSPACE + HEAP * 2 * 4 * 7 * 176
-    assert expected.peak(2, 10) == WORKSPACE + HEAP * 2 * (4 * 7 * 80 + 10 * (798 + 56))
+    assert expected.peak(2, 10) == WORKSPACE + HEAP * 2 * (4 * 7 * 112 + 10 * (1022 + 56))
 
 
 def test_distances_count_where_they_are_copied():
