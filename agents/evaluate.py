@@ -33,7 +33,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from routing_agents.attention.decoding import Decoding, first_nodes, solve
-from routing_agents.attention.search import beam_search
+from routing_agents.attention.search import beam_search, simulation_guided_search
 from routing_agents.pointer.trained import TrainedPointer
 from routing_agents.trained import find_weights, load
 from routing_agents.tuning import keep_freed_memory
@@ -152,11 +152,14 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
     model = load(path)
     if model.problem.name != problem.name:
         raise ValueError(f"{name} was trained on {model.problem.name}; the instances are {problem.name}")
-    if settings.keys() == {"beam"}:
+    if "beam" in settings and settings.keys() <= {"beam", "expansion"}:
+        for key, value in settings.items():
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
         width = settings["beam"]
-        if type(width) is not int or width < 1:
-            raise ValueError(f"{text!r}: beam must be an integer of at least 1, got {width!r}")
         if isinstance(model, TrainedPointer):
+            if "expansion" in settings:
+                raise ValueError(f"{text!r}: a pointer network has beam alone; leave expansion out")
             return partial(
                 timed,
                 text,
@@ -164,11 +167,18 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
                 several=False,
                 batch_size=None,
             )
-        decode = partial(beam_search, model.network, width=width)
+        if "expansion" in settings:
+            if problem.stochastic:
+                raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
+            decode = partial(simulation_guided_search, model.network, width=width, expansion=settings["expansion"])
+        else:
+            decode = partial(beam_search, model.network, width=width)
         return partial(timed, text, decode, several=width > 1, batch_size=args.batch_size)
     known = [field.name for field in fields(Decoding)]
     if unknown := sorted(settings.keys() - set(known)):
-        raise ValueError(f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}, or beam alone")
+        raise ValueError(
+            f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion"
+        )
     try:
         decoding = Decoding(**settings)
         if decoding.force_starts:

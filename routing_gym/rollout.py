@@ -26,8 +26,16 @@ class Rollout:
     observations: dict[str, Array] | None  # (B, T, ...), what the policy saw at each step, if recorded
 
 
-def rollout(problem: AnyProblem, instance: Any, policy: Policy, *, record: bool = False) -> Rollout:
-    """Play every row from its initial state to its end.
+def rollout(
+    problem: AnyProblem,
+    instance: Any,
+    policy: Policy,
+    *,
+    record: bool = False,
+    state: Any = None,
+    max_steps: int | None = None,
+) -> Rollout:
+    """Play every row to its end.
 
     The policy sees the changing observations (`Problem.observe_dynamic`) and "action_mask" as bool;
     what does not change it can read off `Problem.observe_static` beforehand. Where the length of an
@@ -39,16 +47,19 @@ def rollout(problem: AnyProblem, instance: Any, policy: Policy, *, record: bool 
         instance: B instances, on any backend.
         policy: Chooses a legal action per row; not checked here.
         record: Also return what the policy saw.
+        state: Where to begin; by default in the initial state.
+        max_steps: Steps after which every row is done; by default the problem's horizon.
     """
-    state = problem.initial(instance)
+    state = problem.initial(instance) if state is None else state
+    max_steps = problem.horizon if max_steps is None else max_steps
     xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
     # One array for all actions: small arrays that outlive their step would lie between the large ones that
     # each step frees, and keep the heap from reusing these. After 200 steps of 1,000 tours of 1,000 nodes the
     # process held 972 MB with them, 284 MB without.
-    actions = xp.empty((num_rows, problem.horizon), dtype=integer(xp), device=where)
+    actions = xp.empty((num_rows, max_steps), dtype=integer(xp), device=where)
     seen: list[dict[str, Array]] = []
     total = xp.zeros(num_rows, dtype=xp.float32, device=where)
-    for step in range(problem.horizon):
+    for step in range(max_steps):
         mask = problem.action_mask(instance, state)
         observation = {**problem.observe_dynamic(instance, state), "action_mask": mask}
         action = policy(observation)

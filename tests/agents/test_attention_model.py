@@ -20,7 +20,7 @@ from routing_agents.attention.decoding import (
 )
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig, partners
-from routing_agents.attention.search import beam_search, branch
+from routing_agents.attention.search import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import symmetry
@@ -213,6 +213,29 @@ def test_wide_beam_holds_every_tour(name):
     np.testing.assert_allclose(problem.objective(instance, beam.actions), beam.cost, atol=1e-5)
     samples = solve(model, problem, instance, Decoding(200, sample=True), generator())
     assert (beam.cost <= samples.cost + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "SPCTSP"])
+def test_simulation_guided_search(name):
+    """As greedy where it does not branch, never worse where it does, and optimal where it keeps everything."""
+    problem, instance, model = small(name, num_nodes=4, batch_size=3)
+    greedy = solve(model, problem, instance)
+    plain = simulation_guided_search(model, problem, instance, 1, 1, batch_size=2)
+    np.testing.assert_allclose(plain.cost, greedy.cost, atol=1e-6)
+    guided = simulation_guided_search(model, problem, instance, 2, 2)
+    np.testing.assert_allclose(problem.objective(instance, guided.actions), guided.cost, atol=1e-5)
+    assert (guided.cost <= greedy.cost + 1e-6).all()
+    everything = simulation_guided_search(model, problem, instance, 200, 5)
+    samples = solve(model, problem, instance, Decoding(1000, sample=True), generator())
+    assert (everything.cost <= samples.cost + 1e-6).all()
+
+
+def test_simulation_guided_search_is_refused():
+    problem, instance, model = small("SPCTSP")
+    with pytest.raises(ValueError, match="SPCTSP: completing tours shows what is known only on the way"):
+        simulation_guided_search(model, problem, instance, 2, 2)
+    with pytest.raises(ValueError, match="width and expansion must be at least 1, got 2 and 0"):
+        simulation_guided_search(model, problem, instance, 2, 0)
 
 
 def test_branching_by_hand():

@@ -1,21 +1,22 @@
-"""Beam search: keep the most probable partial tours at every step."""
+"""Beam search: keep the partial tours that are most probable, or those whose greedy completions are cheapest."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from routing_agents.attention.decoding import cheapest, evaluation_mode, pad
+from routing_agents.attention.decoding import better_of, cheapest, evaluation_mode, greedy_choice, make_policy, pad
 from routing_agents.attention.memory import chunk_size
-from routing_agents.attention.model import AttentionModel
+from routing_agents.attention.model import AttentionModel, Encoding
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import AnyProblem
-from routing_gym.rollout import Rollout
+from routing_gym.rollout import Rollout, rollout
 
 
 @torch.no_grad()
@@ -46,16 +47,113 @@ def beam_search(
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
-    chunk, _ = chunk_size(model, problem, instance, width, batch_size, together=True)
+    return in_chunks(partial(search, width=width), model, problem, instance, width, batch_size, progress)
+
+
+@torch.no_grad()
+def simulation_guided_search(
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    width: int,
+    expansion: int,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Rollout:
+    """Search as Choo et al. (2022), "Simulation-guided beam search for neural combinatorial optimization".
+
+    Every step continues each partial tour by its most probable actions, completes all of these greedily, and keeps
+    those whose completions are cheapest. The cheapest completion of all is the answer: it is never worse than the
+    greedy tour, which is found with width and expansion 1.
+
+    Args:
+        model: The network; its training mode is restored.
+        problem: The rules.
+        instance: Any number of instances, on the model's device.
+        width: Partial tours kept per instance.
+        expansion: Actions by which each of them is continued.
+        batch_size: Tours completed at a time, but never fewer than `width * expansion`; as that of `beam_search`.
+        progress: Called with the number of instances done after each chunk.
+
+    Raises:
+        ValueError: `width`, `expansion` or `batch_size` is not positive; or the problem is stochastic: completing
+            tours would reveal what shows only on the way.
+        MemoryError: As `beam_search`.
+    """
+    if min(width, expansion) < 1:
+        raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
+    if problem.stochastic:
+        raise ValueError(f"{problem.name}: completing tours shows what is known only on the way; decode greedily")
+    simulate = partial(search_by_simulation, width=width, expansion=expansion)
+    return in_chunks(simulate, model, problem, instance, width * expansion, batch_size, progress)
+
+
+def in_chunks(
+    search_chunk: Callable[[AttentionModel, AnyProblem, Any], Rollout],
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    num_tours: int,
+    batch_size: int | None,
+    progress: Callable[[int], None] | None,
+) -> Rollout:
+    """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours each."""
+    chunk, _ = chunk_size(model, problem, instance, num_tours, batch_size, together=True)
     parts = []
     with evaluation_mode(model):
         for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
-            parts.append(search(model, problem, rows, width))
+            parts.append(search_chunk(model, problem, rows))
             if progress is not None:
                 progress(arrays.batch_size(rows))
     longest = max(part.actions.shape[1] for part in parts)
     return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+
+
+def search_by_simulation(
+    model: AttentionModel, problem: AnyProblem, instance: Any, width: int, expansion: int
+) -> Rollout:
+    """Search one chunk of B instances. Row b * k + i is tour i of the k of instance b."""
+    encoding = model.encode(problem.observe_static(instance))
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    expansion = min(expansion, problem.num_actions)
+    state, rows, beams = problem.initial(instance), instance, 1
+    cost, taken = torch.zeros(batch_size, device=device), torch.empty(batch_size, 0, dtype=torch.int64, device=device)
+    found: list[Rollout] = []
+    for step in range(problem.horizon):
+        mask = problem.action_mask(rows, state)
+        queries = {**problem.observe_dynamic(rows, state), "action_mask": mask}
+        logits = model.logits(encoding, {key: value.unflatten(0, (-1, beams)) for key, value in queries.items()})
+        likely, action = logits.flatten(0, 1).topk(expansion)  # (B beams, expansion)
+        impossible = (
+            likely == -math.inf
+        ).flatten()  # there are not so many actions: the best one again, not to be kept
+        action = torch.where(likely == -math.inf, action[:, :1], action).flatten()
+        parents = torch.arange(batch_size * beams, device=device).repeat_interleave(expansion)
+        rows = select(rows, parents)
+        state, step_cost = problem.step(rows, select(state, parents), action)
+        cost, taken = cost[parents] + step_cost, torch.cat([taken[parents], action[:, None]], dim=1)
+        complete = complete_greedily(model, encoding, problem, rows, state, step + 1, beams * expansion)
+        total = (cost + complete.cost).masked_fill(impossible, math.inf)
+        found = [better_of([*found, cheapest(torch.cat([taken, complete.actions], dim=1), total, batch_size)])]
+        if bool(problem.done(rows, state).all()):
+            break
+        beams_there, beams = beams * expansion, min(width, beams * expansion)
+        kept = total.unflatten(0, (batch_size, -1)).topk(beams, largest=False).indices
+        kept = (kept + torch.arange(0, len(total), beams_there, device=device)[:, None]).flatten()
+        state, rows, cost, taken = select(state, kept), select(rows, kept), cost[kept], taken[kept]
+    return found[0]
+
+
+def complete_greedily(
+    model: AttentionModel, encoding: Encoding, problem: AnyProblem, rows: Any, state: Any, step: int, num_tours: int
+) -> Rollout:
+    """Play partial tours of `step` actions, `num_tours` of each encoded instance, greedily to their ends."""
+    if step == problem.horizon:
+        nothing = torch.zeros(arrays.batch_size(rows), device=arrays.device_of(rows))
+        return Rollout(nothing[:, None][:, :0].long(), nothing, None)
+    policy = make_policy(model, encoding, greedy_choice, num_tours)
+    return rollout(problem, rows, policy, state=state, max_steps=problem.horizon - step)
 
 
 def search(model: AttentionModel, problem: AnyProblem, instance: Any, width: int) -> Rollout:
