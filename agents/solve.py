@@ -2,6 +2,7 @@
 
     python agents/solve.py berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib      # with the published weights
     python agents/solve.py --checkpoint runs/NAME berlin52.tsp
+    python agents/solve.py --checkpoint runs/NAME C101.txt RC208.vrp          # Solomon's VRPTW, and VRPLIB's
     python agents/solve.py customers.csv --capacity 30
 
 CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
@@ -11,7 +12,8 @@ hold any number of instances of any problem.
 
 Prints the cost in the file's own unit, the best known one where it lies beside the file, and the gap; writes each tour
 (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot be read is reported at the
-end, and the others are solved.
+end, and the others are solved; so is one whose tour breaks a rule that only the file has: VRPTW's number of vehicles,
+VRPB's ban on routes of backhauls only.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from routing_gym import data, render
 from routing_gym.arrays import select
 from routing_gym.data.table import OwnInstance, from_columns, read_csv
 from routing_gym.files import write_atomically
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, InfeasibleTour
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Args:
     """Arguments of the solver."""
 
     files: tyro.conf.Positional[tuple[Path, ...]]
-    """TSPLIB .tsp, CVRPLIB .vrp, OPLib .oplib, .csv or .npz files."""
+    """TSPLIB .tsp, CVRPLIB .vrp, Solomon's .txt, OPLib .oplib, .csv or .npz files."""
     checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
     """The folder of a run, or a checkpoint in it; by default the published weights for the file's problem and the
     nearest size."""
@@ -92,7 +94,7 @@ class Solved:
     name: str
     problem: AnyProblem
     cost: float
-    best_known: int | None
+    best_known: float | None
     seconds: float
     weights: Path
     written: Path
@@ -247,7 +249,11 @@ def main(args: Args) -> list[Solved]:
     with console.status("solving") as status:
         for number, job in enumerate(jobs, start=1):
             status.update(escape(f"solving {job.source.name} ({number} of {len(jobs)})"))
-            one = solve(job, args)
+            try:
+                one = solve(job, args)
+            except InfeasibleTour as error:  # files may ask more of routes than the rules: VEHICLES, say
+                refused.append(f"{job.path}: the tour found is none of the file's: {error}")
+                continue
             solved.append(one)
             gap = "-" if one.gap is None else f"{one.gap:.2%}"
             known = "-" if one.best_known is None else str(one.best_known)

@@ -1,4 +1,4 @@
-"""Draw docs/problems.png: one instance of each problem, solved by its reference solver.
+"""Draw docs/problems.png, an instance of each problem, and vrp.png, two of the VRP family, solved by reference solvers.
 
 python docs/problems.py
 """
@@ -11,22 +11,32 @@ from matplotlib.figure import Figure
 
 from routing_gym import make_problem, render
 from routing_gym.arrays import select
+from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers import REFERENCES, make_solver
 
 
-def main(num_nodes: int = 50, seed: int = 40) -> None:
-    """Solve and draw."""
-    figure = Figure(figsize=(20, 10.8))
+def draw(path: Path, names: list[str], shape: tuple[int, int], num_nodes: int, seed: int, dpi: int) -> None:
+    """Solve an instance of each problem, and draw them."""
+    rows, columns = shape
+    figure = Figure(figsize=(5 * columns, 5.4 * rows))
     FigureCanvasAgg(figure)
-    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.05, top=0.96, wspace=0.03, hspace=0.18)
-    places = figure.subplots(2, 4).flat
-    for number, (axes, (name, solver)) in enumerate(zip(places, REFERENCES.items(), strict=True)):
-        problem = make_problem(name, num_nodes)
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.1 / rows, top=1 - 0.08 / rows, wspace=0.03, hspace=0.18)
+    places = figure.subplots(rows, columns).flat
+    for number, (axes, name) in enumerate(zip(places, names, strict=True)):
+        problem, solver = make_problem(name, num_nodes), REFERENCES[name]
         instance = problem.generate(np.random.default_rng(seed + number), 1)
         limit = {"time_limit": 20.0} if solver == "ortools" else {}
         solution = make_solver(solver, **limit).solve(problem, instance, num_workers=1)
         render.draw(problem, select(instance, slice(0, 1)), solution.actions[0], float(solution.cost[0]), axes=axes)
-    figure.savefig(Path(__file__).with_name("problems.png"), dpi=70)
+    figure.savefig(path, dpi=dpi)
+
+
+def main() -> None:
+    """Draw both pictures."""
+    here = Path(__file__).parent
+    names = [name for name in REFERENCES if name not in PRESETS]
+    draw(here / "problems.png", names, (2, 4), 50, 40, 70)
+    draw(here / "vrp.png", ["VRPTW", "OVRPB"], (1, 2), 20, 52, 80)
 
 
 if __name__ == "__main__":

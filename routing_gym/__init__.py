@@ -1,7 +1,8 @@
 """Routing problems as batched pure functions and Gymnasium environments.
 
-Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP}-{10,...,1000}`, and
-`routing/TSP` etc. with `num_nodes=`, each also as a native vector environment. Needs no torch.
+Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP}-{10,...,1000}`, those
+of the VRP family (`OVRP`, `VRPTW`, `OVRPBLTW` etc.), and `routing/TSP` etc. with `num_nodes=`, each also as a native
+vector environment. Needs no torch.
 """
 
 import gymnasium as _gymnasium
@@ -20,6 +21,7 @@ from routing_gym.problems import (
     SDVRP,
     SPCTSP,
     TSP,
+    VRP,
     CVRPInstance,
     MTSPInstance,
     OPInstance,
@@ -28,6 +30,7 @@ from routing_gym.problems import (
     SDVRPInstance,
     SPCTSPInstance,
     TSPInstance,
+    VRPInstance,
     make_problem,
 )
 from routing_gym.sampling import sample_actions
@@ -44,6 +47,7 @@ __all__ = [
     "SIZES",
     "SPCTSP",
     "TSP",
+    "VRP",
     "CVRPInstance",
     "CompetitiveOP",
     "CompetitiveOPInstance",
@@ -60,6 +64,7 @@ __all__ = [
     "SDVRPInstance",
     "SPCTSPInstance",
     "TSPInstance",
+    "VRPInstance",
     "make_problem",
     "sample_actions",
 ]

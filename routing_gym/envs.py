@@ -30,8 +30,9 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     ## Ids
 
-    `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}`, and `routing/TSP` etc. with
-    `num_nodes=`: cities of the TSP, customers (without the depot) of the others.
+    `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP}-{10,20,50,100,200,500,1000}`, those of the VRP family from
+    `OVRP` to `OVRPBLTW`, and `routing/TSP` etc. with `num_nodes=`: cities of the TSP, customers (without the depot) of
+    the others.
 
     ## Action space
 
@@ -50,11 +51,13 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     | `action_mask` | MultiBinary(A) | all |
     | `current_node` | Discrete(A) | all |
     | `first_node` | Discrete(A) | TSP |
-    | `demand` (A,), `free_capacity` (1,) | Box(0, 1, float32), shares of the capacity | CVRP, SDVRP |
+    | `demand` (A,), `free_capacity` (1,) | Box(0, 1, float32), shares of the capacity | CVRP, SDVRP, VRP |
     | `remaining_demand` (A,) | Box(0, 1, float32), shares of the capacity | SDVRP |
     | `prize` (A,) | Box(0, max, float32); SPCTSP: the expected prize | OP, PCTSP, SPCTSP |
     | `penalty` (A,) | Box(0, max, float32) | PCTSP, SPCTSP |
-    | `remaining_length` (1,) | Box(0, max, float32) | OP |
+    | `remaining_length` (1,) | Box(0, max, float32) | OP, VRP with L |
+    | `backhaul` (A,) | Box(0, 1, float32): 0 or 1 | VRP with B |
+    | `ready_time`, `due_time`, `service_time` (A,), `current_time` (1,) | Box(0, max, float32) | VRP with TW |
     | `remaining_prize` (1,) | Box(0, max, float32) | PCTSP, SPCTSP |
 
     ## Rewards

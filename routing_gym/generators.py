@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.cvrp import CVRPInstance, VehicleRouting
+from routing_gym.problems.cvrp import CVRPInstance
 
 FEWEST_SEEDS, MOST_SEEDS = 3, 8
 DECAY = 0.04  # 40 of the set's 1,000: how far customers lie from the seed of their cluster
@@ -65,8 +65,8 @@ def set_x(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> CVR
     Raises:
         ValueError: Another problem.
     """
-    if not isinstance(problem, VehicleRouting):
-        raise ValueError(f"set X has demands, {problem.name} has none; take CVRP or SDVRP")
+    if problem.instance_type is not CVRPInstance:
+        raise ValueError(f"set X is of CVRP, and does for SDVRP; {problem.name} has other instances")
     size = problem.num_nodes
     coords = rng.random((batch_size, size + 1, 2))
     depot = rng.integers(3, size=batch_size)

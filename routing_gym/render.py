@@ -4,7 +4,8 @@ Depot: a square. Customers: circles whose area grows with their demand or prize 
 one; grey and hollow while unvisited. Each vehicle trip, from depot to depot, has its own colour (Paul
 Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth trip on). An SDVRP
 customer that several trips serve has the first one's colour inside and the last one's around it. Thin
-arrows lead from PDP's pickups to their deliveries.
+arrows lead from PDP's pickups to their deliveries. Backhauls are triangles. A time window is the dark arc of a
+dial around its customer, on which a turn, clockwise from the top, is from the depot's opening to its closing.
 
 Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
 no line here. Nodes without coordinates stand on a circle, in order; then only their neighbours tell a tale,
@@ -74,7 +75,9 @@ def draw(
     coords = positions(problem, instance)
     if hasattr(instance, "pickup"):
         draw_pairs(axes, instance, coords)
-    draw_trips(axes, coords, trips, problem.has_depot)
+    if getattr(instance, "due_time", None) is not None:
+        draw_windows(axes, instance, coords)
+    draw_trips(axes, coords, driven(problem, trips), problem.has_depot)
     draw_nodes(axes, problem, instance, coords, trips)
     if not done and (actions or problem.has_depot):
         node = actions[-1] if actions else 0
@@ -145,7 +148,7 @@ def to_text(problem: AnyProblem, instance: Any, tour: Array, cost: float | None 
     state = "complete" if done else "incomplete"
     lines = [f"{headline(problem, step_cost if cost is None else cost)}, steps {len(actions)}, {state}"]
     amounts = trip_amounts(instance, trips)
-    for number, (trip, amount) in enumerate(zip(trips, amounts, strict=True), start=1):
+    for number, (trip, amount) in enumerate(zip(driven(problem, trips), amounts, strict=True), start=1):
         lines.append(f"trip {number}: {' -> '.join(shorten(trip))}; {amount}length {length(instance, trip):.3f}")
     visited = {node for trip in trips for node in trip}
     unvisited = [node for node in range(int(problem.has_depot), problem.num_actions) if node not in visited]
@@ -210,6 +213,11 @@ def split_trips(problem: AnyProblem, actions: list[int], done: bool) -> list[Tri
     return [trip for trip in trips if any(trip)]
 
 
+def driven(problem: AnyProblem, trips: list[Trip]) -> list[Trip]:
+    """Leave the way home out of trips, where nobody drives it."""
+    return [trip[:-1] if trip[-1] == 0 else trip for trip in trips] if getattr(problem, "open_routes", False) else trips
+
+
 def headline(problem: AnyProblem, cost: float) -> str:
     """Name the problem and the cost, or the prize where costs are negative prizes."""
     label, value = ("prize", abs(cost)) if problem.maximises else ("cost", cost)
@@ -227,6 +235,10 @@ def length(instance: Any, trip: Trip) -> float:
 
 def trip_amounts(instance: Any, trips: list[Trip]) -> list[str]:
     """Say what each trip delivers or collects, as in "load 29 of 30, "."""
+    if getattr(instance, "backhaul", None) is not None:
+        demand, backhaul, capacity = instance.demand[0], instance.backhaul[0], int(instance.capacity[0])
+        parts = [(demand[trip] * ~backhaul[trip], demand[trip] * backhaul[trip]) for trip in trips]
+        return [f"delivers {out.sum()} and fetches {back.sum()} of {capacity}, " for out, back in parts]
     if hasattr(instance, "demand"):
         remaining, capacity = instance.demand[0].copy(), int(instance.capacity[0])
         loads = []
@@ -293,6 +305,27 @@ def draw_pairs(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> No
     axes.quiver(*start.T, *(coords[deliveries] - start).T, **style, alpha=0.6, zorder=1, label="pickup to delivery")
 
 
+def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
+    """Draw a dial around each customer: its window as a share of the time in which the depot is open."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.transforms import Affine2D
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    opens, closes = instance.ready_time[0].astype(np.float64), instance.due_time[0].astype(np.float64)
+    whole_day = np.array([opens[0], max(closes[0], opens[0] + 1e-9)])
+    radius = largest_marker(len(coords)) ** 0.5 / 2 + 2.5  # points
+    for low, high, colour in ((whole_day[:1], whole_day[1:], "#DDDDDD"), (opens[1:], closes[1:], DARK)):
+        share = (np.linspace(low, high, 40, axis=-1) - whole_day[0]) / (whole_day[1] - whole_day[0])
+        turn = 2 * np.pi * np.clip(share, 0.0, 1.0)
+        arcs = radius * np.stack([np.sin(turn), np.cos(turn)], axis=-1)
+        style: dict[str, Any] = {"linewidths": 2.5, "colors": colour, "capstyle": "butt", "zorder": 2.5}
+        dials = LineCollection(list(arcs), offsets=coords[1:], offset_transform=axes.transData, **style)
+        dials.set_transform(Affine2D().scale(1 / 72) + figure.dpi_scale_trans)
+        axes.add_collection(dials, autolim=False)
+    axes.plot([], [], color=DARK, lw=2.5, label="time window")
+
+
 def draw_nodes(
     axes: Axes, problem: AnyProblem, instance: Any, coords: npt.NDArray[np.float32], trips: list[Trip]
 ) -> None:
@@ -309,16 +342,30 @@ def draw_nodes(
         axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
     sizes = node_sizes(axes, instance, len(coords))
     edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
-    x, y = coords[visited].T
-    axes.scatter(x, y, s=sizes[visited], c=inside, edgecolors=around, linewidths=edge, zorder=3)
-    if len(unvisited):
-        x, y = coords[unvisited].T
-        axes.scatter(x, y, s=sizes[unvisited], c="white", edgecolors=GREY, linewidths=edge, zorder=3, label="unvisited")
+    backhaul = getattr(instance, "backhaul", None)
+    fetched = np.zeros(len(coords), dtype=bool) if backhaul is None else backhaul[0]
+    for marker, kind in (("o", ~fetched), ("^", fetched)):
+        some = kind[visited]
+        x, y = coords[visited[some]].T
+        look: dict[str, Any] = {"marker": marker, "linewidths": edge, "zorder": 3}
+        axes.scatter(x, y, s=sizes[visited[some]], c=inside[some], edgecolors=around[some], **look)
+        left = unvisited[kind[unvisited]]
+        if len(left):
+            x, y = coords[left].T
+            label = "unvisited" if marker == "o" else None
+            axes.scatter(x, y, s=sizes[left], c="white", edgecolors=GREY, label=label, **look)
+    if fetched.any():
+        axes.plot([], [], "^", ms=7, color=GREY, ls="none", label="backhaul")
+
+
+def largest_marker(num_nodes: int) -> float:
+    """Return the area of the largest marker in square points."""
+    return min(max(6000 / num_nodes, 12.0), 150.0)
 
 
 def node_sizes(axes: Axes, instance: Any, num_nodes: int) -> npt.NDArray[np.float64]:
     """Return the marker area of every node in square points; where they differ, add examples to the legend."""
-    largest = min(max(6000 / num_nodes, 12.0), 150.0)
+    largest = largest_marker(num_nodes)
     field = next((name for name in NODE_VALUES if hasattr(instance, name)), None)
     if field is None or len(np.unique(getattr(instance, field)[0, 1:])) < 2:
         return np.full(num_nodes, 0.35 * largest)

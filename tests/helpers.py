@@ -50,6 +50,22 @@ CVRP_TEXT = (
     "EDGE_WEIGHT_TYPE : EUC_2D \r\nCAPACITY : 5\r\nNODE_COORD_SECTION\t\r\n2\t0\t4.0e1\r\n 1 0 0\r\n"
     "3 30 40.0\r\n4 3e+01 0\r\n\r\nDEMAND_SECTION\r\n1 2\r\n2 3\r\n3 0\r\n4 5 \r\nDEPOT_SECTION\r\n\t3\r\n -1\r\n"
 )
+# The depot in the middle of a line, customers 3 and 4 away to either side; windows in plain units.
+VRPTW_TEXT = (
+    "NAME : line\nTYPE : VRPTW\nDIMENSION : 3\nVEHICLES : 2\nCAPACITY : 9\nSERVICE_TIME : 2\n"
+    "EDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 4 0\n2 0 0\n3 7 0\nDEMAND_SECTION\n1 0\n2 4\n3 5\n"
+    "TIME_WINDOW_SECTION\n1 0 30\n2 0 14\n3 5 8\nDEPOT_SECTION\n1\n-1\nEOF\n"
+)
+SOLOMON_TEXT = (
+    "line\r\n\r\nVEHICLE\r\nNUMBER     CAPACITY\r\n  2         9\r\n\r\nCUSTOMER\r\n"
+    "CUST NO.  XCOORD.   YCOORD.    DEMAND   READY TIME  DUE DATE   SERVICE   TIME\r\n \r\n"
+    "    0      4    0    0    0   30    0\r\n    1      0    0    4    0   14    2\r\n"
+    "    2      7    0    5    5    8    2\r\n"
+)
+VRPB_TEXT = (
+    "NAME: line\nTYPE: VRPB\nDIMENSION: 3\nCAPACITY: 9\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n1\t4\t0\n"
+    "2\t0\t0\n3\t7\t0\nDEMAND_SECTION\n1\t0\n2\t9\n3\t0\nBACKHAUL_SECTION\n1\t0\n2\t0\n3\t9\nDEPOT_SECTION\n1\nEOF\n"
+)
 OP_TEXT = (
     "NAME : line\nTYPE : OP\nDIMENSION : 3\nCOST_LIMIT : 20\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
     "1 0 0\n2 10 0\n3 11 0\nNODE_SCORE_SECTION\n1 7\n2 5\n3 6\nDEPOT_SECTION\n1\n-1\nEOF\n"

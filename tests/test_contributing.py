@@ -27,12 +27,12 @@ def tree(tmp_path_factory):
     text = (ROOT / "CONTRIBUTING.md").read_text()
     text = text[text.index("## Add a problem") :]
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
-    (folder / "routing_gym" / "problems" / "ovrp.py").write_text(textwrap.dedent(code))
-    row = re.search(r'`("OVRP": .*?,)`', text)[1]
+    (folder / "routing_gym" / "problems" / "otsp.py").write_text(textwrap.dedent(code))
+    row = re.search(r'`("OTSP": .*?,)`', text)[1]
     insert(folder / "agents" / "routing_agents" / "attention" / "features.py", r"^FEATURES.*\{\n", f"    {row}\n")
     registry = folder / "routing_gym" / "problems" / "__init__.py"
-    insert(registry, r"(?=^from routing_gym.problems.pctsp)", "from routing_gym.problems.ovrp import OVRP\n")
-    insert(registry, r"^PROBLEMS[^}]*SPCTSP", ", OVRP")
+    insert(registry, r"(?=^from routing_gym.problems.pctsp)", "from routing_gym.problems.otsp import OTSP\n")
+    insert(registry, r"^PROBLEMS[^}]*SPCTSP", ", OTSP")
     return folder
 
 
@@ -62,6 +62,6 @@ def test_the_problem_keeps_the_contract(tree):
 def test_the_tests_over_all_problems_pass(tree):
     """A selection of them, those that stand on lists of problems among them."""
     files = [f"tests/routing_gym/test_{name}.py" for name in TESTS]
-    chosen = "OVRP or paper_sets or pickles or neighbour or reference or settings"
+    chosen = "OTSP or paper_sets or pickles or neighbour or reference or settings"
     result = run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]

@@ -84,14 +84,16 @@ class Document:
             )
         return value
 
-    def integers(self, keyword: str) -> list[tuple[int, int]]:
-        """Return the numbers before the closing -1 of a section, each with its line."""
+    def integers(self, keyword: str, closed: bool = True) -> list[tuple[int, int]]:
+        """Return the numbers of a section, each with its line, before the -1 that closes it, or that may (`closed`)."""
         numbers = [
             (self.parse_integer(text, row.line, -1, keyword), row.line)
             for row in self.section(keyword).rows
             for text in row.text.split()
         ]
         end = next((i for i, (number, _) in enumerate(numbers) if number == -1), None)
+        if end is None and not closed:
+            return numbers
         if end is None:
             raise InvalidFile(self.path, self.last_line, f"{keyword} does not end; expected -1 after its last number")
         for number, line in numbers[end:]:
@@ -155,7 +157,11 @@ def parse(path: Path, max_bytes: int, grammar: Grammar) -> Document:
         UnsupportedFile: A keyword that is refused or unknown.
         OSError: As `read_lines`.
     """
-    lines = read_lines(path, max_bytes)
+    return parse_lines(path, read_lines(path, max_bytes), grammar)
+
+
+def parse_lines(path: Path, lines: list[str], grammar: Grammar) -> Document:
+    """As `parse`, of a file that has been read."""
     document = Document(path, last_line=len(lines))
     section: Section | None = None
     ended = False

@@ -7,12 +7,59 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.data.metrics import BLOCK_ROWS, FloatArray, IntArray
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE
+from routing_gym.problems.geometry import MAX_FLOAT
 from routing_gym.problems.op import OPInstance
+
+TENTHS = 10  # in which VRPTW files count
+
+
+@dataclass(frozen=True, eq=False)
+class RouteRules:
+    """What a file asks of routes, in its own integers; node 0 is the depot.
+
+    Attributes:
+        windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in tenths.
+        num_vehicles: VRPTW: the most routes.
+        backhaul: VRPB: bool (A,). No route may start with a backhaul, as `VRP` lets it.
+    """
+
+    windows: IntArray | None = None
+    num_vehicles: int | None = None
+    backhaul: npt.NDArray[np.bool_] | None = None
+
+    def check(self, problem: AnyProblem, instance: Any, distances: IntArray, tour: IntArray) -> None:
+        """Check a complete tour (T,), by the rules of the problem and these.
+
+        Raises:
+            InfeasibleTour: With step, value, bound and remedy.
+        """
+        if self.windows is not None:  # kept here in integers; float32 is too coarse for them on large files
+            instance = replace(instance, due_time=np.full_like(instance.due_time, MAX_FLOAT))
+        problem.objective(instance, tour[None])
+        before = np.concatenate(([0], tour[:-1]))
+        starts = np.flatnonzero((before == 0) & (tour != 0))
+        if self.num_vehicles is not None and len(starts) > self.num_vehicles:
+            found = f"route {self.num_vehicles + 1} is one too many, VEHICLES are {self.num_vehicles}"
+            raise InfeasibleTour(0, int(starts[self.num_vehicles]), f"{found}; serve more customers on each")
+        if self.backhaul is not None and self.backhaul[tour[starts]].any():
+            step = int(starts[self.backhaul[tour[starts]]][0])
+            found = f"the route of node {tour[step]} holds backhauls only, which files of TYPE VRPB forbid"
+            raise InfeasibleTour(0, step, f"{found}; serve a linehaul before them")
+        if self.windows is not None:
+            time = self.windows[0, 0]
+            for step, (origin, node) in enumerate(zip(before, tour, strict=True)):
+                ready, due, service = self.windows[node]
+                time = time + distances[origin, node]
+                if time > due:
+                    found = f"arrival time {time / TENTHS} at node {node} exceeds {due / TENTHS}"
+                    raise InfeasibleTour(0, step, f"{found}; return to the depot (0) earlier")
+                time = max(time, ready) + service if node else ready
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +80,8 @@ class FileInstance:
         cost_limit: OP: the longest tour allowed, in the file's metric.
         scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the
             instance leaves out.
+        unit: VRPTW: 10, for distances and times are counted in tenths of the file's unit.
+        rules: VRPTW, VRPB: what the file asks of routes.
         best_known: The best cost that lies beside the file; None where nothing does.
         best_tour: Actions that cost `best_known`; None where only the number is known.
     """
@@ -49,30 +98,36 @@ class FileInstance:
     instance: Any
     cost_limit: int | None = None
     scores: IntArray | None = None
-    best_known: int | None = None
+    unit: int = 1
+    rules: RouteRules | None = None
+    best_known: float | None = None
     best_tour: IntArray | None = None
 
     def length(self, actions: Array) -> int:
-        """Return the length of a closed tour of actions (T,) in the file's metric; feasibility is not checked."""
+        """Return the length of a closed tour of actions (T,), as `distances` count; feasibility is not checked."""
         tour = to_numpy(actions)
         if self.problem.has_depot:
             tour = np.concatenate(([0], tour))
         return int(self.distances[tour, np.roll(tour, -1)].sum())
 
-    def cost(self, actions: Array) -> int:
+    def cost(self, actions: Array) -> float:
         """Check a complete tour and return its exact cost in the file's own numbers.
 
         Args:
             actions: Integers (T,), as the environment takes them.
 
         Returns:
-            The length; where the problem maximises (OP), the sum of the scores, the depot's included.
+            The length, an integer but for VRPTW; where the problem maximises (OP), the sum of the scores, the depot's
+            included.
 
         Raises:
             InfeasibleTour: With step, value, bound and remedy.
             ValueError: `actions` has the wrong shape or type.
         """
         tour = to_numpy(actions)
+        if self.rules is not None:
+            self.rules.check(self.problem, self.instance, self.distances, tour)
+            return self.length(tour) if self.unit == 1 else self.length(tour) / self.unit
         if self.scores is None or self.cost_limit is None:
             self.problem.objective(self.instance, tour[None])
             return self.length(tour)

@@ -20,12 +20,13 @@ GREATEST = {"GEO": (90.0, 360.0)}  # coordinates of metrics that have a bound: d
 BLOCK_ROWS = 128  # of the matrix computed at a time, so that temporaries stay small
 
 
-def file_distances(coords: FloatArray, metric: str) -> IntArray:
+def file_distances(coords: FloatArray, metric: str, in_tenths: bool = False) -> IntArray:
     """Compute all distances between nodes.
 
     Args:
         coords: float64 (A, 2), as in the file; GEO: latitude and longitude as DDD.MM.
         metric: "EUC_2D", "CEIL_2D", "ATT" or "GEO".
+        in_tenths: EUC_2D as in VRPTW files: `tenths`.
 
     Returns:
         int64 (A, A) with a zero diagonal.
@@ -33,7 +34,7 @@ def file_distances(coords: FloatArray, metric: str) -> IntArray:
     Raises:
         KeyError: The metric is unknown.
     """
-    function = METRICS[metric]
+    function = tenths if in_tenths else METRICS[metric]
     points = geographic(coords) if metric == "GEO" else coords
     distances = np.empty((len(coords), len(coords)), dtype=np.int64)
     for start in range(0, len(coords), BLOCK_ROWS):
@@ -57,6 +58,11 @@ def euc_2d(a: FloatArray, b: FloatArray) -> FloatArray:
 def ceil_2d(a: FloatArray, b: FloatArray) -> FloatArray:
     """Euclidean length, rounded up."""
     return np.ceil(np.sqrt(squared_length(a, b)))
+
+
+def tenths(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Ten times the Euclidean length, cut to an integer, as the 12th DIMACS challenge counts lengths of VRPTW."""
+    return np.asarray(np.floor(10 * np.sqrt(squared_length(a, b))))
 
 
 def att(a: FloatArray, b: FloatArray) -> FloatArray:

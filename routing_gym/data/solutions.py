@@ -27,7 +27,7 @@ OP_GRAMMAR = Grammar(
 ROUTE = re.compile(r"route\s*(?:#\s*)?\d+\s*:(.*)", re.ASCII | re.IGNORECASE)
 COST = re.compile(r"cost\s*(?::\s*)?(\S+)", re.ASCII | re.IGNORECASE)
 DECIMAL = re.compile(r"(\d{1,12})\.(\d{1,12})", re.ASCII)
-ENDINGS = {"TSP": (".opt.tour", ".tour"), "CVRP": (".sol",), "OP": (".sol",)}
+ENDINGS = {"TSP": (".opt.tour", ".tour")}  # all others: .sol
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class FileTour:
     """
 
     actions: IntArray
-    cost: int
+    cost: float
 
 
 def read_solution(path: str | Path, instance: FileInstance) -> FileTour:
@@ -53,7 +53,7 @@ def read_solution(path: str | Path, instance: FileInstance) -> FileTour:
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    read = {"TSP": read_tour, "CVRP": read_routes, "OP": read_sequence}[instance.problem.name]
+    read = {"TSP": read_tour, "OP": read_sequence}.get(instance.problem.name, read_routes)
     return read(path, instance)
 
 
@@ -95,7 +95,7 @@ def read_sequence(path: Path, instance: FileInstance) -> FileTour:
 def read_routes(path: Path, instance: FileInstance) -> FileTour:
     """Read CVRPLIB's .sol: one route a line, nodes numbered from 0 (the file's number less one), then the cost."""
     nodes: list[tuple[int, int]] = []
-    stated: tuple[int, int] | None = None
+    stated: tuple[float, int] | None = None
     depot = int(instance.ids[0])
     lines = read_lines(path, max_file_bytes(len(instance.ids)))
     for number, line in enumerate(lines, start=1):
@@ -109,7 +109,7 @@ def read_routes(path: Path, instance: FileInstance) -> FileTour:
                 raise InvalidFile(path, number, f"found the depot, {depot - 1}, within a route; leave it out")
             nodes += [*trip, (depot, number)] if trip else []
         elif cost is not None:
-            stated = parse_cost(path, number, cost[1]), number
+            stated = parse_cost(path, number, cost[1], instance.unit), number
         elif text:
             raise InvalidFile(path, number, f"found {found(text)}, expected 'Route #1: 2 1 ...' or 'Cost 784'")
     actions = to_actions(path, instance, nodes)
@@ -136,8 +136,8 @@ def parse_integer(path: Path, line: int, text: str) -> int:
     return int(text)
 
 
-def parse_cost(path: Path, line: int, text: str) -> int:
-    """Return the cost of routes, an integer that may be written as 784.0.
+def parse_cost(path: Path, line: int, text: str, unit: int) -> float:
+    """Return the cost of routes: an integer that may be written as 784.0; of VRPTW (unit 10) in tenths, as 827.3.
 
     Raises:
         UnsupportedFile: Another decimal: of distances that are not rounded, which the instance does not say.
@@ -145,6 +145,8 @@ def parse_cost(path: Path, line: int, text: str) -> int:
     decimal = DECIMAL.fullmatch(text)
     if decimal is None:
         return parse_integer(path, line, text)
+    if unit == 10 and len(decimal[2]) == 1:
+        return int(decimal[1] + decimal[2]) / unit
     if decimal[2].strip("0"):
         raise UnsupportedFile(
             path,
@@ -163,7 +165,7 @@ def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]])
     return np.argsort(instance.ids)[[node - 1 for node, _ in nodes]].astype(np.int64)
 
 
-def rescore(path: Path, line: int, instance: FileInstance, actions: IntArray) -> int:
+def rescore(path: Path, line: int, instance: FileInstance, actions: IntArray) -> float:
     """Return the cost of a tour from a file.
 
     Raises:
@@ -177,14 +179,14 @@ def rescore(path: Path, line: int, instance: FileInstance, actions: IntArray) ->
         ) from error
 
 
-def find_best_known(instance: FileInstance) -> tuple[int | None, IntArray | None]:
+def find_best_known(instance: FileInstance) -> tuple[float | None, IntArray | None]:
     """Look beside an instance for its best known cost, and a tour of that cost; see `read_instance`.
 
     Raises:
         InvalidFile: A file of the expected name is there but is corrupt or contradicts the instance.
     """
     stem = instance.path.name.removesuffix(instance.path.suffix)
-    paths = [instance.path.with_name(stem + ending) for ending in ENDINGS[instance.problem.name]]
+    paths = [instance.path.with_name(stem + ending) for ending in ENDINGS.get(instance.problem.name, (".sol",))]
     solutions = [read_solution(path, instance) for path in paths if path.is_file() and path != instance.path]
     costs = [solution.cost for solution in solutions]
     if instance.problem.name == "TSP":  # TSPLIB has files of one name for both: eil51.tsp and eil51.vrp
@@ -212,7 +214,7 @@ def listed_costs(path: Path, name: str, metric: str) -> list[int]:
     return costs
 
 
-def write_tour(path: str | Path, instance: FileInstance, actions: Array) -> int:
+def write_tour(path: str | Path, instance: FileInstance, actions: Array) -> float:
     """Write a tour in the file's own node numbers: TSPLIB's .tour, CVRPLIB's .sol or OPLib's .sol.
 
     The file is there complete or not at all.
@@ -231,26 +233,26 @@ def write_tour(path: str | Path, instance: FileInstance, actions: Array) -> int:
     """
     tour = to_numpy(actions)
     cost = instance.cost(tour)
-    layout = {"TSP": tour_lines, "CVRP": route_lines, "OP": sequence_lines}[instance.problem.name]
+    layout = {"TSP": tour_lines, "OP": sequence_lines}.get(instance.problem.name, route_lines)
     write_atomically(Path(path), "\n".join([*layout(instance, tour, cost), ""]).encode())
     return cost
 
 
-def tour_lines(instance: FileInstance, tour: IntArray, cost: int) -> list[str]:
+def tour_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
     """Lay a tour out as TSPLIB's .tour."""
     nodes = instance.ids[tour]
     head = [f"NAME : {instance.name}", f"COMMENT : length {cost}", "TYPE : TOUR", f"DIMENSION : {len(nodes)}"]
     return [*head, "TOUR_SECTION", *map(str, nodes), "-1", "EOF"]
 
 
-def route_lines(instance: FileInstance, tour: IntArray, cost: int) -> list[str]:
+def route_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
     """Lay a tour out as CVRPLIB's .sol."""
     trips = np.split(instance.ids[tour] - 1, np.flatnonzero(tour == 0) + 1)
     routes = [" ".join(map(str, trip[:-1])) for trip in trips if len(trip) > 1]
     return [*(f"Route #{number}: {route}" for number, route in enumerate(routes, start=1)), f"Cost {cost}"]
 
 
-def sequence_lines(instance: FileInstance, tour: IntArray, cost: int) -> list[str]:
+def sequence_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
     """Lay a tour out as OPLib's .sol."""
     depot, nodes = instance.ids[0], instance.ids[tour[tour != 0]]
     return [

@@ -21,7 +21,7 @@ from routing_gym.data.file_instance import scale_coords, unit_scale
 from routing_gym.data.metrics import FloatArray, IntArray
 from routing_gym.files import InvalidFile, found, read_lines
 from routing_gym.problem import Problem
-from routing_gym.problems import OP, PCTSP, PROBLEMS, TSP
+from routing_gym.problems import OP, PCTSP, PROBLEMS, TSP, VRP
 from routing_gym.problems.cvrp import VehicleRouting
 
 COLUMNS = ("x", "y", "demand", "prize", "penalty")
@@ -126,7 +126,7 @@ def needs(problem: str) -> tuple[str, ...]:
         ValueError: Unknown, or not to be made of a table.
     """
     kind = PROBLEMS.get(problem)
-    if kind is not None and not kind.stochastic:
+    if kind is not None and not kind.stochastic and not issubclass(kind, VRP):
         if issubclass(kind, TSP):
             return ("x", "y")
         if issubclass(kind, VehicleRouting):

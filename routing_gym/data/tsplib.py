@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from routing_gym.data.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse
+from routing_gym.data.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse_lines
 from routing_gym.data.file_instance import (
+    TENTHS,
     FileInstance,
     orienteering_instance,
     scale_coords,
@@ -22,7 +23,14 @@ from routing_gym.data.file_instance import (
 )
 from routing_gym.data.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances
 from routing_gym.data.solutions import find_best_known
-from routing_gym.files import InvalidFile, UnsupportedFile, found, write_atomically
+from routing_gym.data.vrp_files import (
+    backhaul_instance,
+    is_solomon,
+    route_file_lines,
+    solomon_document,
+    window_instance,
+)
+from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import CVRP, OP, TSP, CVRPInstance, TSPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
@@ -43,7 +51,14 @@ FILE_TYPES = {
     "TSP": FileType(has_depot=False),
     "CVRP": FileType(("CAPACITY",), ("DEMAND_SECTION", "DEPOT_SECTION")),
     "OP": FileType(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
+    "VRPTW": FileType(
+        ("CAPACITY", "VEHICLES", "SERVICE_TIME"),
+        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION"),
+    ),
+    "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
 }
+ROUTE_FILES: dict[str, Any] = {"VRPTW": window_instance, "VRPB": backhaul_instance}
+SAME_TYPE = {"CVRPTW": "VRPTW"}
 COMMON_VALUES = (
     "NAME",
     "TYPE",
@@ -56,28 +71,25 @@ COMMON_VALUES = (
 COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
 SUPPORTED = f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}"
 GRAMMAR = Grammar(
-    values=(*COMMON_VALUES, "CAPACITY", "COST_LIMIT"),
-    sections=(*COMMON_SECTIONS, "DEMAND_SECTION", "NODE_SCORE_SECTION", "DEPOT_SECTION"),
+    values=tuple({*COMMON_VALUES, *(value for kind in FILE_TYPES.values() for value in kind.values)}),
+    sections=tuple({*COMMON_SECTIONS, *(section for kind in FILE_TYPES.values() for section in kind.sections)}),
     unsupported={
         "EDGE_WEIGHT_SECTION": "an explicit distance matrix",
         "EDGE_DATA_FORMAT": "a graph that is not complete",
         "EDGE_DATA_SECTION": "a graph that is not complete",
         "FIXED_EDGES_SECTION": "a set of fixed edges",
         "DISTANCE": "a maximum route duration",
-        "SERVICE_TIME": "a service time",
-        "SERVICE_TIME_SECTION": "a service time",
-        "TIME_WINDOW_SECTION": "a set of time windows",
-        "VEHICLES": "a limit on the number of vehicles",
     },
     supported=SUPPORTED,
 )
 
 
 def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstance:
-    """Read a TSP, CVRP or OP instance, and the best known solution that lies beside it.
+    """Read a TSP, CVRP, VRPTW, VRPB or OP instance, and the best known solution that lies beside it.
 
-    A solution is looked for under the same name, with `.opt.tour` or `.tour` (TSP), or `.sol` (CVRP,
-    OP) instead of the ending, and (TSP) as a line ``name : cost`` of a file `solutions` in the same folder.
+    VRPTW in VRPLIB's form or in Solomon's. A solution is looked for under the same name, with `.opt.tour` or `.tour`
+    (TSP), or `.sol` (all others) instead of the ending, and (TSP) as a line ``name : cost`` of a file `solutions` in
+    the same folder.
 
     Args:
         path: The file; its contents, not its ending, say what it is.
@@ -89,7 +101,8 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    document = parse(path, max_file_bytes(max_nodes), GRAMMAR)
+    lines = read_lines(path, max_file_bytes(max_nodes))
+    document = solomon_document(path, lines) if is_solomon(lines) else parse_lines(path, lines, GRAMMAR)
     kind, metric = check_kind(document), check_metric(document)
     dimension = check_dimension(document, max_nodes)
     coords = read_coords(document, dimension, metric)
@@ -98,9 +111,14 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
         depot = read_depot(document, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
     coords = coords[ids - 1]
-    distances = file_distances(coords, metric)
+    distances = file_distances(coords, metric, in_tenths=kind == "VRPTW")
     name = document.values["NAME"].text if "NAME" in document.values else path.name
-    problem, instance, cost_limit, scores = make_instance(document, kind, ids, coords, distances)
+    cost_limit = scores = rules = None
+    if kind in ROUTE_FILES:
+        goods = read_demand(document, ids)
+        problem, instance, rules = ROUTE_FILES[kind](document, ids, coords, distances, *goods)
+    else:
+        problem, instance, cost_limit, scores = make_instance(document, kind, ids, coords, distances)
     file_instance = FileInstance(
         name=name,
         path=path,
@@ -114,6 +132,8 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
         instance=instance,
         cost_limit=cost_limit,
         scores=scores,
+        unit=TENTHS if kind == "VRPTW" else 1,
+        rules=rules,
     )
     best_known, best_tour = find_best_known(file_instance)
     return replace(file_instance, best_known=best_known, best_tour=best_tour)
@@ -142,6 +162,7 @@ def check_kind(document: Document) -> str:
     """Return the TYPE after checking that it is supported and that the file holds nothing foreign to it."""
     text, line = document.value("TYPE")
     kind = text.split()[0] if text else ""  # TSPLIB adds authors' names: "TSP (M.~Hofmeister)"
+    kind = SAME_TYPE.get(kind, kind)
     if kind not in FILE_TYPES:
         raise UnsupportedFile(document.path, line, f"TYPE {found(text)} is not supported; {SUPPORTED}")
     file_type = FILE_TYPES[kind]
@@ -149,7 +170,10 @@ def check_kind(document: Document) -> str:
     lines |= {key: section.line for key, section in document.sections.items()}
     for keyword, line in lines.items():
         if keyword not in (*COMMON_VALUES, *COMMON_SECTIONS, *file_type.values, *file_type.sections):
-            raise InvalidFile(document.path, line, f"{keyword} has no place in a file of TYPE {kind}")
+            others = [name for name, other in FILE_TYPES.items() if keyword in (*other.values, *other.sections)]
+            raise InvalidFile(
+                document.path, line, f"{keyword} has no place in a file of TYPE {kind}, but of {', '.join(others)}"
+            )
     return kind
 
 
@@ -196,7 +220,8 @@ def read_coords(document: Document, dimension: int, metric: str) -> FloatArray:
 
 def read_depot(document: Document, dimension: int) -> int:
     """Return the number of the one depot."""
-    depots = document.integers("DEPOT_SECTION")
+    closed = document.value("TYPE").text != "VRPB"  # PyVRP's files do without the -1
+    depots = document.integers("DEPOT_SECTION", closed)
     if not depots:
         raise InvalidFile(document.path, document.section("DEPOT_SECTION").line, "found no depot, expected one")
     if len(depots) > 1:
@@ -242,13 +267,17 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
     kind = instance.problem.name
     lines = [f"NAME : {instance.name}", *(f"COMMENT : {comment}" for comment in instance.comments)]
     lines += [f"TYPE : {kind}", f"DIMENSION : {len(by_id)}", f"EDGE_WEIGHT_TYPE : {instance.metric}"]
-    if kind == "CVRP":
+    if FILE_TYPES[kind].values[:1] == ("CAPACITY",):
         lines.append(f"CAPACITY : {instance.instance.capacity[0]}")
+    if instance.rules is not None and instance.rules.num_vehicles is not None:
+        lines.append(f"VEHICLES : {instance.rules.num_vehicles}")
     elif kind == "OP":
         lines.append(f"COST_LIMIT : {instance.cost_limit}")
     lines.append("NODE_COORD_SECTION")
     lines += [f"{i} {shortest(x)} {shortest(y)}" for i, (x, y) in enumerate(instance.coords[by_id].tolist(), start=1)]
-    if kind == "CVRP":
+    if kind in ROUTE_FILES:
+        lines += route_file_lines(instance, by_id)
+    elif kind == "CVRP":
         lines.append("DEMAND_SECTION")
         lines += [f"{i} {demand}" for i, demand in enumerate(instance.instance.demand[0, by_id], start=1)]
     elif instance.scores is not None:

@@ -13,10 +13,12 @@ from routing_gym.problems.pctsp import PCTSP, SPCTSP, PCTSPInstance, SPCTSPInsta
 from routing_gym.problems.pdp import PDP, PDPInstance
 from routing_gym.problems.sdvrp import SDVRP, SDVRPInstance
 from routing_gym.problems.tsp import TSP, TSPInstance
+from routing_gym.problems.vrp import PRESETS, VRP, VRPInstance
 
 PROBLEMS: dict[str, type[AnyProblem]] = {
     problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP)
 }
+PROBLEMS |= dict.fromkeys(PRESETS, VRP)
 
 __all__ = [
     "CVRP",
@@ -28,6 +30,7 @@ __all__ = [
     "SDVRP",
     "SPCTSP",
     "TSP",
+    "VRP",
     "CVRPInstance",
     "MTSPInstance",
     "OPInstance",
@@ -36,6 +39,7 @@ __all__ = [
     "SDVRPInstance",
     "SPCTSPInstance",
     "TSPInstance",
+    "VRPInstance",
     "make_problem",
 ]
 
@@ -44,10 +48,10 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
     """Make a problem by name.
 
     Args:
-        name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP" or "MTSP".
+        name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP", "MTSP", or one of VRP's presets such as "VRPTW".
         num_nodes: Cities of the TSP, customers of the others.
         **settings: The problem's own: `capacity` (CVRP, SDVRP), `prize` and `max_length` (OP),
-            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP).
+            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L).
 
     Raises:
         ValueError: Unknown name or invalid value.
@@ -60,5 +64,5 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise TypeError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
-    made: AnyProblem = problem(num_nodes, **settings)
+    made: AnyProblem = problem(num_nodes, **(PRESETS.get(name, {}) | settings))
     return made

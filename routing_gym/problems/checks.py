@@ -70,7 +70,7 @@ def check_field(
         instance: A dataclass of NumPy arrays.
         field: Its field.
         shape: Shape of one row.
-        dtype: `np.int64` or `np.float32`.
+        dtype: `np.int64`, `np.float32` or `np.bool_`.
         low: Smallest valid value.
         high: Largest valid value.
         unit: What to say about the range, such as "scale both axes by one factor first".
@@ -81,7 +81,7 @@ def check_field(
     values = getattr(instance, field)
     if not isinstance(values, np.ndarray) or values.dtype != dtype:
         found = f"dtype {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
-        expected = "an int64" if dtype is np.int64 else "a float32"
+        expected = {np.int64: "an int64", np.bool_: "a bool"}.get(dtype, "a float32")
         raise InvalidInstance(f"{field}: expected {expected} array, got {found}")
     if values.ndim != 1 + len(shape) or values.shape[1:] != shape:
         expected = ", ".join(["B", *map(str, shape)])
@@ -227,12 +227,17 @@ def tour_length(instance: Any, tours: IntArray, closed_at_depot: bool) -> npt.ND
     """Length of closed tours (B, T): float32 legs, added in float64; with a depot they start and end at node 0."""
     if closed_at_depot:
         tours = np.pad(tours, ((0, 0), (1, 0)))
+    return np.asarray(leg_lengths(instance, tours).sum(axis=1))
+
+
+def leg_lengths(instance: Any, tours: IntArray) -> npt.NDArray[np.float64]:
+    """Lengths of the legs of closed tours (B, T), each from a node to the next, as float32: float64 (B, T)."""
     rows = np.arange(len(tours))[:, None]
     following = np.roll(tours, -1, axis=1)
     if instance.distances is not None:
-        return np.asarray(to_numpy(instance.distances).astype(np.float64)[rows, tours, following].sum(axis=1))
+        return np.asarray(to_numpy(instance.distances)[rows, tours, following].astype(np.float64))
     coords = to_numpy(instance.coords)
-    return np.asarray(euclidean(coords[rows, tours], coords[rows, following]).sum(axis=1, dtype=np.float64))
+    return np.asarray(euclidean(coords[rows, tours], coords[rows, following]).astype(np.float64))
 
 
 def like(values: npt.NDArray[np.float64], instance: Any) -> Array:

@@ -40,6 +40,13 @@ def lengths_from(instance: Any, origin: Array) -> Array:
     return euclidean(gather(instance.coords, origin)[:, None, :], instance.coords)
 
 
+def lengths_to_depot(instance: Any) -> Array:
+    """Lengths of the ways from every node to node 0: float32 (B, A)."""
+    if instance.distances is not None:
+        return instance.distances[:, :, 0]
+    return euclidean(instance.coords[:, :1], instance.coords)
+
+
 def reach(instance: Any, centre: int | None = None) -> Array:
     """Bound the legs: the one from i to j is at most as long as what i and j reach, together.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
 from routing_gym.solvers.christofides import Christofides
 from routing_gym.solvers.fast_tsp import FastTSP
@@ -54,6 +55,7 @@ REFERENCES = {  # the best of them for each problem, by name
     "SPCTSP": "milp-offline",
     "PDP": "ortools",
     "MTSP": "ortools",
+    **dict.fromkeys(PRESETS, "pyvrp"),
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""CVRP and OP by iterated local search: PyVRP (Wouda, Lan and Kool, 2024; MIT licence)."""
+"""CVRP, the VRP family and OP by iterated local search: PyVRP (Wouda, Lan and Kool, 2024; MIT licence)."""
 
 from __future__ import annotations
 
@@ -9,53 +9,50 @@ import numpy as np
 
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.op import length_limit
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips
+from routing_gym.problems.vrp import PRESETS, VRP
+from routing_gym.solvers.base import FEASIBLE, FloatArray, IntArray, RowSolver, distance_matrix, join_trips
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
+TIME_SCALE = 1e6  # rounded up and windows inwards, so that every tour found is in time
+FORBIDDEN = 10**8  # length of a leg from a backhaul to a linehaul
 PRIZE_SCALE = 1e6  # a prize of 0.01 is worth 1e4, a detour of length 1
 
 
 @dataclass(frozen=True)
 class PyVRP(RowSolver):
-    """CVRP, and OP by optional customers with prizes and a limit on the vehicle's way.
+    """CVRP and the VRP family; and OP by optional customers with prizes and a limit on the vehicle's way.
 
-    OP's distances are rounded up and the limit down, so that every tour found is short enough; one that
-    is within n / 10^4 of the limit is not found. A prize is declined where its detour is over 100 times as
-    long, whatever length is left.
+    Where there is a limit (OP, VRPL), distances are rounded up and the limit down, so that every tour found is short
+    enough; one that is within n / 10^4 of the limit is not found. Nor are tours within n / 10^6 of a window's end. A
+    prize is declined where its detour is over 100 times as long, whatever length is left.
 
     Attributes:
         time_limit: Seconds per instance; all of it is used.
     """
 
     name: ClassVar[str] = "pyvrp"
-    problems: ClassVar[tuple[str, ...]] = ("CVRP", "OP")
+    problems: ClassVar[tuple[str, ...]] = ("CVRP", *PRESETS, "OP")
     packages: ClassVar[tuple[str, ...]] = ("pyvrp",)
 
     time_limit: float = 0.1
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         pyvrp = require("pyvrp", "solvers")
-        distances = distance_matrix(instance)[0] * DISTANCE_SCALE
-        customers = range(1, problem.num_actions)
+        distances = distance_matrix(instance)[0]
         if problem.name == "OP":
-            legs = np.ceil(distances).astype(np.int64)
-            prize = np.rint(instance.prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
-            clients = [pyvrp.Client(node, prize=prize[node], required=False) for node in customers]
-            limit = int(float(length_limit(instance)[0]) * DISTANCE_SCALE)
-            vehicle = pyvrp.VehicleType(max_distance=max(0, limit))
+            parts = orienteering(pyvrp, instance, distances)
         else:
-            legs = np.rint(distances).astype(np.int64)
-            demand = instance.demand[0].tolist()
-            clients = [pyvrp.Client(node, delivery=[demand[node]]) for node in customers]
-            vehicle = pyvrp.VehicleType(num_available=problem.num_nodes, capacity=[int(instance.capacity[0])])
+            parts = vehicle_routing(pyvrp, problem, instance, distances)
+        clients, vehicle, legs, durations = parts
         data = pyvrp.ProblemData(
             locations=[pyvrp.Location(float(x), float(y)) for x, y in instance.coords[0] * DISTANCE_SCALE],
             clients=clients,
             depots=[pyvrp.Depot(0)],
             vehicle_types=[vehicle],
             distance_matrices=[legs],
-            duration_matrices=[np.zeros_like(legs)],
+            duration_matrices=[durations],
         )
         stop = require("pyvrp.stop", "solvers").MaxRuntime(self.time_limit)
         result = pyvrp.solve(data, stop, seed=seed, collect_stats=False, display=False)
@@ -63,3 +60,45 @@ class PyVRP(RowSolver):
             raise RuntimeError("PyVRP found no feasible tour within the time limit")
         trips = [[stop.idx + 1 for stop in route if stop.is_client()] for route in result.best.routes()]
         return join_trips(trips), FEASIBLE
+
+
+def orienteering(pyvrp: Any, instance: Any, distances: FloatArray) -> tuple[list[Any], Any, IntArray, IntArray]:
+    """Return OP's clients, its vehicle, the lengths of the legs, and their durations."""
+    legs = np.ceil(distances * DISTANCE_SCALE).astype(np.int64)
+    prize = np.rint(instance.prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
+    clients = [pyvrp.Client(node, prize=prize[node], required=False) for node in range(1, len(prize))]
+    limit = int(float(length_limit(instance)[0]) * DISTANCE_SCALE)
+    return clients, pyvrp.VehicleType(max_distance=max(0, limit)), legs, np.zeros_like(legs)
+
+
+def vehicle_routing(
+    pyvrp: Any, problem: AnyProblem, instance: Any, distances: FloatArray
+) -> tuple[list[Any], Any, IntArray, IntArray]:
+    """Return the same of CVRP and the VRP family."""
+    given = {key: value[0] for key, value in vars(instance).items() if value is not None}
+    open_routes = isinstance(problem, VRP) and problem.open_routes
+    clients: list[dict[str, Any]] = [{"delivery": [demand]} for demand in given["demand"][1:].tolist()]
+    vehicle: dict[str, Any] = {"num_available": len(clients), "capacity": [int(given["capacity"])]}
+    legs = np.rint(distances * DISTANCE_SCALE).astype(np.int64)
+    durations = np.zeros_like(legs)
+    if "max_length" in given:
+        legs = np.ceil(distances * DISTANCE_SCALE).astype(np.int64)
+        vehicle["max_distance"] = int((float(given["max_length"]) + TOLERANCE / 2) * DISTANCE_SCALE)
+    if "ready_time" in given:
+        durations = np.ceil(distances * TIME_SCALE).astype(np.int64)
+        opens, service = (
+            np.ceil(given[key] * TIME_SCALE).astype(int).tolist() for key in ("ready_time", "service_time")
+        )
+        closes = np.floor(given["due_time"] * TIME_SCALE).astype(int).tolist()
+        for node, client in enumerate(clients, start=1):
+            client |= {"tw_early": opens[node], "tw_late": closes[node], "service_duration": service[node]}
+        vehicle |= {"tw_early": opens[0]} if open_routes else {"tw_early": opens[0], "tw_late": closes[0]}
+    if "backhaul" in given:
+        for node in np.flatnonzero(given["backhaul"]).tolist():
+            clients[node - 1]["pickup"] = clients[node - 1].pop("delivery")
+        linehauls = np.flatnonzero(~given["backhaul"])[1:]
+        legs[np.ix_(given["backhaul"], linehauls)] = FORBIDDEN
+    if open_routes:
+        legs[:, 0] = durations[:, 0] = 0
+    made = [pyvrp.Client(node, **client) for node, client in enumerate(clients, start=1)]
+    return made, pyvrp.VehicleType(**vehicle), legs, durations

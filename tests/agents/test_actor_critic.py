@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 import torch
 
+from problem_names import ONE_OF_EACH
 from routing_agents.attention.actor_critic import ILLEGAL, ActorCritic
 from routing_agents.attention.decoding import solve
 from routing_agents.attention.model import ModelConfig
 from routing_gym.arrays import to_backend
-from routing_gym.problems import PROBLEMS
 
 SIZES = {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 16}
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_steps_equal_whole_tours(name):
     """Greedy on the environment's observations, step by step, it plays the tours of the model's own decoder."""
     config = ModelConfig(**SIZES, normalization="instance")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from problem_names import ONE_OF_EACH
 from routing_agents.attention.decoding import (
     Decoding,
     decode,
@@ -22,7 +23,7 @@ from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig, partners
 from routing_agents.attention.search import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import make_problem
 from routing_gym.problems.geometry import symmetry
 
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
@@ -46,7 +47,7 @@ def play(problem, instance, encoding, model, num_tours=1, force_starts=False):
     )
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("num_tours", [1, 3])
 def test_one_parallel_pass_scores_as_step_by_step(name, num_tours):
     """The probability of a tour is the product of the probabilities its steps had when played."""
@@ -91,7 +92,7 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
     return logits.masked_fill(~mask, -torch.inf)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("options", [{}, {"nearness": True, "glimpse_layer": 24}], ids=["paper", "options"])
 def test_decoder_equals_the_paper_equations(name, options):
     """Folding projections into the encoder and the rank-one shifts of SDVRP change nothing."""
@@ -119,7 +120,7 @@ def test_decoder_equals_the_paper_equations(name, options):
         state, _ = problem.step(instance, state, ours.argmax(-1))
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_every_parameter_has_a_gradient(name):
     problem, instance, model = small(name, nearness=True, glimpse_layer=24)
     encoding = model.encode(problem.observe_static(instance))
@@ -128,7 +129,7 @@ def test_every_parameter_has_a_gradient(name):
     assert missing == []
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_instances_do_not_see_each_other(name):
     """In evaluation mode a row decodes the same alone as in company."""
     problem, instance, model = small(name)
@@ -137,7 +138,7 @@ def test_instances_do_not_see_each_other(name):
     torch.testing.assert_close(alone.cost[0], together.cost[2])
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("num_tours", [1, 4])
 def test_tours_are_feasible_and_cost_what_objective_says(name, num_tours):
     problem, instance, model = small(name)
@@ -173,7 +174,7 @@ def test_eight_symmetries_of_the_square():
     assert len({tuple(symmetry(torch.tensor([[[0.1, 0.4]]]), k).flatten().tolist()) for k in range(8)}) == 8
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_symmetries_never_hurt(name):
     """The identity is the first of the eight, so the best of eight costs at most what greedy does."""
     problem, instance, model = small(name)
@@ -197,7 +198,7 @@ def test_bad_decodings_are_refused(settings, message):
         Decoding(**settings)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_beam_of_width_one_is_greedy(name):
     problem, instance, model = small(name)
     greedy, beam = solve(model, problem, instance), beam_search(model, problem, instance, 1, batch_size=4)
@@ -205,7 +206,7 @@ def test_beam_of_width_one_is_greedy(name):
     torch.testing.assert_close(beam.cost, greedy.cost)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_wide_beam_holds_every_tour(name):
     """With two nodes there are fewer tours than beams, so the beam finds the optimum of all samples."""
     problem, instance, model = small(name, num_nodes=2)
@@ -215,7 +216,7 @@ def test_wide_beam_holds_every_tour(name):
     assert (beam.cost <= samples.cost + 1e-6).all()
 
 
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "SPCTSP"])
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if name != "SPCTSP"])
 def test_simulation_guided_search(name):
     """As greedy where it does not branch, never worse where it does, and optimal where it keeps everything."""
     problem, instance, model = small(name, num_nodes=4, batch_size=3)

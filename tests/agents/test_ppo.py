@@ -14,12 +14,13 @@ import pytest
 import torch
 
 import ppo
+from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.attention.decoding import sampling_choice, solve
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import ModelConfig
 from routing_gym.arrays import select, to_backend
-from routing_gym.problems import PROBLEMS
+from routing_gym.problems import make_problem
 
 TINY = ppo.Args(
     env_id="routing/TSP-10",
@@ -76,7 +77,7 @@ def test_nothing_passes_from_one_episode_to_the_one_before():
     assert not torch.isclose(first[2:], second[2:]).any()
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_first_ratio_is_one(tiny, name):
     """Scored in parallel, from an encoding of half the instances, the steps are as probable as when taken."""
     args = replace(tiny, env_id=f"routing/{name}-10")
@@ -91,7 +92,7 @@ def test_first_ratio_is_one(tiny, name):
     torch.testing.assert_close(values, rollout.values, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_every_tour_of_a_rollout(tiny, name):
     """Values are zero before training; with lambda = gamma = 1 the advantage of a tour's first step is then the
     tour's return, in the single environment on the same instance too, tour after tour to the end of the rollout."""
@@ -118,17 +119,17 @@ def test_every_tour_of_a_rollout(tiny, name):
     assert rollout.episodic_return == pytest.approx(np.mean(first_returns), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_two_rollouts_of_every_problem(tiny, name):
     """The log has finite numbers under CleanRL's names, and the checkpoint is one of the attention model."""
-    horizon = PROBLEMS[name](10).horizon
+    horizon = make_problem(name, 10).horizon
     folder = ppo.main(replace(tiny, env_id=f"routing/{name}-10", total_timesteps=2 * 16 * horizon))
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [(row["global_step"], row["instances"]) for row in rows] == [(16 * horizon, 4), (32 * horizon, 8)]
     assert all(math.isfinite(value) for row in rows for value in row.values())
     assert {"charts/episodic_return", "charts/SPS", "losses/approx_kl", "losses/value_loss"} <= rows[0].keys()
     model, problem, header = checkpoint.load_model(folder)
-    assert problem == PROBLEMS[name](10)
+    assert problem == make_problem(name, 10)
     assert header["metrics"]["greedy"] == min(row["greedy"] for row in rows)
     held_out = problem.generate(ppo.stream(ppo.HELD_OUT_SEED, ppo.HELD_OUT_STREAM, 0), 16)
     greedy = solve(model, problem, to_backend(held_out, "torch")).cost.double().mean().item()
@@ -148,7 +149,7 @@ def test_it_learns(tiny):
         eval_every=20,
         model=ModelConfig(embed_dim=32, num_heads=4, num_layers=2, feed_forward_dim=64, normalization="instance"),
     )
-    problem = PROBLEMS["TSP"](10)
+    problem = make_problem("TSP", 10)
     rng = np.random.default_rng(0)
     tours = rng.permuted(np.tile(np.arange(10), (2000, 1)), axis=1)
     random_cost = problem.objective(problem.generate(rng, 2000), tours).mean()

@@ -18,11 +18,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 import sb3_curves
 import sb3_maskable_ppo
+from problem_names import ONE_OF_EACH
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import ModelConfig
 from routing_agents.attention.sb3_policy import AttentionPolicy, LaneRolloutBuffer, find_features, group_rows
 from routing_gym.integrations.sb3 import RoutingVecEnv
-from routing_gym.problems import PROBLEMS
 
 LANES = 4
 SMALL = ModelConfig(embed_dim=16, num_heads=2, num_layers=1, feed_forward_dim=16, normalization="instance")
@@ -71,7 +71,7 @@ def largest_log_ratio(model):
     )
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_every_problem_trains_and_plays_legally(name):
     """Illegal actions raise, in training, with and without masks passed from outside."""
     model = make_model(f"routing/{name}-10").learn(64)
@@ -82,7 +82,7 @@ def test_every_problem_trains_and_plays_legally(name):
         assert ((distribution.probs > 0).numpy() == mask).all()
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_methods_agree_with_the_attention_model(name):
     """Whatever way they are asked, logits are the model's, with and without gradients, one lane or many."""
     policy = (model := make_model(f"routing/{name}-10")).policy
@@ -188,7 +188,7 @@ def test_works_on_single_environments():
     ).learn(16)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_features_are_found(name):
     space = gym.make(f"routing/{name}-10").observation_space
     assert find_features(space) == FEATURES[name]

@@ -15,6 +15,7 @@ import torch
 
 import large_instances
 from large_instances import Case
+from problem_names import ONE_OF_EACH
 from routing_agents.attention import decoding, memory
 from routing_agents.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.attention.features import FEATURES
@@ -22,7 +23,7 @@ from routing_agents.attention.memory import HEAP, WORKSPACE, Footprint, chunk_si
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.attention.search import beam_search
 from routing_gym.arrays import to_backend
-from routing_gym.problems import PROBLEMS, TSPInstance, make_problem
+from routing_gym.problems import TSPInstance, make_problem
 
 CPU = torch.device("cpu")
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
@@ -41,7 +42,7 @@ def free(monkeypatch):
     return lambda number: monkeypatch.setattr(memory, "free_memory", lambda device: number)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("batch_size", [1, 3, 9])
 def test_chunks_change_nothing(name, batch_size):
     """Chunks of one tour, of a part of an instance's five tours, and of one instance with all five."""

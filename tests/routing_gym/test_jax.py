@@ -4,9 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from problem_names import ONE_OF_EACH
 from routing_gym import CVRP, TSP, make_problem
 from routing_gym.arrays import select, to_backend, to_numpy
-from routing_gym.problems import PROBLEMS
 from routing_gym.testing.compare import difference
 
 jax = pytest.importorskip("jax")
@@ -34,7 +34,7 @@ def first_legal(params, observation, key):
     return jnp.argmax(observation["action_mask"], axis=1)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_episodes_are_the_gymnasium_environments(name):
     """Step by step, until the end or an illegal action in step 3, and one step beyond."""
     env = JaxEnv(make_problem(name, 5))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from problem_names import ONE_OF_EACH
 from routing_gym import render
 from routing_gym.arrays import to_backend
 from routing_gym.problem import AnyProblem
@@ -24,7 +25,6 @@ from routing_gym.problems import (
     CVRP,
     OP,
     PDP,
-    PROBLEMS,
     SDVRP,
     SPCTSP,
     TSP,
@@ -226,7 +226,7 @@ def test_draws_on_given_axes_at_equal_scales():
     assert len(right.collections) > 0
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_pixels(name):
     """Empty, half and whole tours differ; NumPy and torch agree; the size never changes."""
     problem = make_problem(name, 10)

@@ -10,8 +10,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.error import InvalidAction
 
-import routing_gym
 from helpers import AGENTS
+from problem_names import ONE_OF_EACH
 from routing_gym.integrations.rllib import RLlibEnv, RLlibVectorEnv, make_env
 
 needs_ray = pytest.mark.skipif(
@@ -23,7 +23,7 @@ def first_legal(observation):
     return observation["action_mask"].argmax(axis=-1)
 
 
-@pytest.mark.parametrize("name", routing_gym.problems.PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_single_environment(name):
     """Flat observations are those of `gymnasium.spaces.flatten`, and the mask is an input like the others."""
     env_id = f"routing/{name}-10"

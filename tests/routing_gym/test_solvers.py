@@ -16,10 +16,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from routing_gym.arrays import concatenate, select, to_backend
+from problem_names import ONE_OF_EACH
+from routing_gym.arrays import concatenate, normalise, select, to_backend
 from routing_gym.data.file_instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
+from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers import (
     REFERENCES,
     SOLVERS,
@@ -44,6 +46,7 @@ from routing_gym.solvers import (
     make_solver,
 )
 from routing_gym.solvers import local_search as search
+from routing_gym.solvers.base import distance_matrix
 from routing_gym.solvers.milp import relax, solve_integer
 from routing_gym.solvers.milp_program import Program
 from routing_gym.solvers.pool import RowResult, row_seed
@@ -52,7 +55,8 @@ from routing_gym.testing.exhaustive import check_exhaustively
 
 LIMIT = 60.0  # seconds, which no test reaches: see `limited_by_work`
 ITERATIONS = 1000
-PAIRS = [(solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems or PROBLEMS]
+OTHERS = set(PRESETS) - {"VRPTW"}  # of its family
+PAIRS = [(solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems or ONE_OF_EACH]
 
 
 def draw(name, num_nodes, batch_size, seed=0):
@@ -95,7 +99,7 @@ def brute_force(problem, instance):
     nodes = range(problem.num_actions)
     if problem.name == "TSP":
         sequences = [[0, *rest] for rest in itertools.permutations(nodes[1:])]
-    elif problem.name in ("CVRP", "MTSP"):
+    elif problem.name in ("CVRP", "MTSP", *PRESETS):
         sequences = [
             [node for pair in zip(order, returns, strict=True) for node in (pair[0], *[0] * pair[1])]
             for order in itertools.permutations(nodes[1:])
@@ -296,6 +300,18 @@ def test_prizes_that_sum_to_one_on_paper_suffice(solver):
     check_exhaustively(problem, instance)
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_pyvrp_equals_brute_force_on_the_vrp_family(name):
+    """Five customers; the limit on lengths is a tenth above the way to the farthest customer and back."""
+    pytest.importorskip("pyvrp")
+    problem, instance = draw(name, 5, 2)
+    if problem.max_length is not None:
+        alone = distance_matrix(instance)[:, 0].max(axis=1) * (1 if problem.open_routes else 2)
+        instance = replace(instance, max_length=1.1 * alone)
+    solution = PyVRP(LIMIT).solve(problem, instance, num_workers=0)
+    np.testing.assert_allclose(solution.cost, brute_force(problem, normalise(instance)), atol=1e-6)
+
+
 def test_mip_stays_at_home_where_nobody_can_be_reached():
     """The nearest customer is 0.5 away: a way of 1.0, and 0.9 is allowed."""
     pytest.importorskip("scipy")
@@ -344,7 +360,7 @@ def test_every_tour_can_be_played(solver, name, num_nodes):
     assert (solution.seconds > 0).all()
 
 
-@pytest.mark.parametrize(("solver", "name"), [pair for pair in PAIRS if pair[1] != "TSP"])
+@pytest.mark.parametrize(("solver", "name"), [pair for pair in PAIRS if PROBLEMS[pair[1]].has_depot])
 def test_one_customer(solver, name):
     problem, instance = draw(name, 1, 2)
     solution = patient(solver).solve(problem, instance, num_workers=0)
@@ -359,7 +375,8 @@ def test_the_page_says_who_solves_what():
     exact = [name for name, solver in SOLVERS.items() if solver.is_bound or solver in (HeldKarp, ExactMIP)]
     for cells, (name, solver) in zip(rows, SOLVERS.items(), strict=True):
         _, solves, quality, package, limit = cells
-        assert solves == ("every problem" if solver.problems is None else ", ".join(solver.problems))
+        known = ["the VRP family" if one == "VRPTW" else one for one in solver.problems or () if one not in OTHERS]
+        assert solves == (", ".join(known) or "every problem")
         assert quality.startswith("exact" if name in exact else "heuristic")
         assert package == (
             ", ".join(dict.fromkeys(one.split(".")[0].replace("_", "-") for one in solver.packages)) or "-"
@@ -370,7 +387,7 @@ def test_the_page_says_who_solves_what():
 
 def test_references_solve_their_problems():
     assert [name for name, solver in REFERENCES.items() if name not in SOLVERS[solver].problems] == []
-    assert list(REFERENCES) == ["TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP", "MTSP"]
+    assert set(REFERENCES) == set(PROBLEMS)
 
 
 # --- construction and local search -------------------------------------------------------------------------

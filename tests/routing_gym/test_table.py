@@ -81,3 +81,8 @@ def test_costs_are_in_own_units_and_tours_are_checked():
     assert own.cost([2, 0]) == 2
     with pytest.raises(InfeasibleTour, match="length"):
         own.cost([1, 2, 0])
+
+
+def test_the_vrp_family_has_no_columns():
+    with pytest.raises(ValueError, match="no instance of VRPTW can be made of a table; TSP, CVRP, SDVRP, OP and PCTSP"):
+        from_columns("VRPTW", {"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, capacity=3)

@@ -19,6 +19,7 @@ from torchrl.envs.utils import check_env_specs
 
 import routing_gym
 import torchrl_ppo
+from problem_names import ONE_OF_EACH
 from routing_gym.integrations.torchrl import RoutingTensorDictEnv
 
 multiprocessing.set_start_method(None, force=True)  # TorchRL sets it, for everybody, as it is imported
@@ -48,7 +49,7 @@ MAKE = {
 }
 
 
-@pytest.mark.parametrize("name", routing_gym.problems.PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("make", MAKE)
 def test_rollouts(make, name):
     """An illegal action would raise. A lane of the TSP ends every 10 steps, any other within 40."""
@@ -64,7 +65,7 @@ def test_rollouts(make, name):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("name", routing_gym.problems.PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_plays_what_the_vector_env_plays(name, backend):
     """Step by step by hand, finished lanes reset by a mask; also after a second `set_seed`."""
     env = native(name, backend)

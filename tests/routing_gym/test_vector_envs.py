@@ -12,9 +12,10 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
+from problem_names import ONE_OF_EACH
 from routing_gym import CVRP, OP, TSP, InvalidInstance, RoutingEnv, RoutingVectorEnv
 from routing_gym.arrays import concatenate, select, to_numpy
-from routing_gym.problems import PROBLEMS
+from routing_gym.problems import make_problem
 from routing_gym.testing.compare import difference
 
 MODES = [mode.value for mode in AutoresetMode]
@@ -87,7 +88,7 @@ def test_bad_arguments(arguments, error, message):
 # --- seeds
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_lane_i_plays_the_instances_of_a_single_env_with_seed_plus_i(name, mode):
     """Episode after episode, whatever the lanes do: each draws other actions."""
@@ -261,10 +262,10 @@ def test_invalid_instances_name_the_row():
         RoutingVectorEnv("TSP", 4, num_envs=3).reset(options={"instance": batch})
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_metric_of_its_own_in_some_lanes(name, backend):
     """Lanes that start anew are Euclidean again, like single environments; illegal actions cost what they would."""
-    problem = PROBLEMS[name](4)
+    problem = make_problem(name, 4)
     batch = problem.generate(np.random.default_rng(5), 2)
     ones = np.ones((2, problem.num_actions, problem.num_actions), np.float32)
     batch = replace(batch, distances=np.float32(0.1) * (ones - np.eye(problem.num_actions, dtype=np.float32)))
@@ -417,7 +418,7 @@ def flat(value):
     return [] if value is None else [to_numpy(value)]
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_with_copy_nothing_is_shared(name, mode, backend):
     """Overwriting everything that was returned changes nothing that follows."""
@@ -478,7 +479,7 @@ def test_states_of_another_number_of_lanes():
         RoutingVectorEnv("TSP", 5, num_envs=3).set_state(source.get_state())
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_tours_cost_what_the_rewards_say(name, backend):
     """Each finished tour, rescored by `objective`, equals minus the rewards of its episode."""
     env = RoutingVectorEnv(name, 5, num_envs=4, backend=backend)
@@ -533,7 +534,7 @@ def tensors(value):
     return [leaf for item in value.values() for leaf in tensors(item)] if isinstance(value, dict) else [value]
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("mode", MODES)
 def test_on_an_accelerator(name, mode):
     torch = pytest.importorskip("torch")

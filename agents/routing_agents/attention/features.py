@@ -7,6 +7,9 @@ asks; the decoder's context is the mean embedding, the embeddings of some nodes,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from routing_gym.problems.vrp import PRESETS
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,15 @@ class Features:
         return (*self.context_nodes, *self.context_scalars, *((self.per_step,) if self.per_step else ()))
 
 
+def vrp_features(settings: dict[str, Any]) -> Features:
+    """Return what is seen of a preset of the VRP family: as CVRP, and what its attributes add."""
+    backhauls = ("backhaul",) if "backhauls" in settings else ()
+    windows = ("ready_time", "due_time", "service_time") if "time_windows" in settings else ()
+    length = ("remaining_length",) if "max_length" in settings else ()
+    time = ("current_time",) if "time_windows" in settings else ()
+    return Features(per_node=("demand", *backhauls, *windows), context_scalars=("free_capacity", *length, *time))
+
+
 FEATURES = {
     "TSP": Features(depot=False, context_nodes=("first_node", "current_node")),
     "CVRP": Features(per_node=("demand",), context_scalars=("free_capacity",)),
@@ -55,4 +67,5 @@ FEATURES = {
     "SPCTSP": Features(per_node=("prize", "penalty"), context_scalars=("remaining_prize",)),
     "PDP": Features(pairs="pickup"),
     "MTSP": Features(context_scalars=("salesmen_left", "current_length", "longest_length")),
+    **{name: vrp_features(settings) for name, settings in PRESETS.items()},
 }

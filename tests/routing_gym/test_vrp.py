@@ -1,0 +1,359 @@
+"""The VRP family: values worked out by hand, and all fifteen presets against the core of the contract."""
+
+import re
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
+from routing_gym.arrays import normalise, to_backend
+from routing_gym.problems.vrp import PRESETS
+from routing_gym.testing.exhaustive import check_exhaustively
+from routing_gym.testing.problem import check_generate, check_objective, play
+
+# On a line: the depot at 0, customers at 0.3, 0.1 and 0.2. Each asks for 5, a vehicle holds 10.
+LINE = np.array([[[0.0, 0.5], [0.3, 0.5], [0.1, 0.5], [0.2, 0.5]]])
+# The depot in the middle, a customer at 0.4 to either side.
+SIDES = np.array([[[0.5, 0.5], [0.1, 0.5], [0.9, 0.5]]])
+BACKHAUL = {"backhaul": np.array([[False, True, False, False]])}
+WINDOWS = {
+    "ready_time": np.array([[0.0, 0.5, 0.0, 0.0]]),
+    "due_time": np.array([[1.0, 0.6, 0.2, 0.35]]),
+    "service_time": np.array([[0.0, 0.1, 0.1, 0.1]]),
+}
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def backend(request):
+    if request.param == "torch":
+        pytest.importorskip("torch")
+    return request.param
+
+
+def make(coords, backend="numpy", demand=5, capacity=10, **attributes):
+    goods = np.full(coords.shape[:2], demand)
+    goods[:, 0] = 0
+    return to_backend(normalise(VRPInstance(coords, goods, np.array([capacity]), **attributes)), backend)
+
+
+def masks(problem, instance, *actions):
+    """Play; return the mask before each action and after the last, as lists of nodes, and the costs."""
+    state, found, costs = problem.initial(instance), [], []
+    for action in (*actions, None):
+        found.append(np.flatnonzero(np.asarray(problem.action_mask(instance, state)[0])).tolist())
+        if action is not None:
+            state, cost = problem.step(instance, state, 0 * instance.capacity + action)
+            costs.append(round(float(cost[0]), 6))
+    return found, costs
+
+
+# --- the presets
+
+
+def test_fifteen_presets_are_named_as_in_the_literature():
+    names = ["VRPTW", "VRPL", "VRPLTW", "VRPB", "VRPBTW", "VRPBL", "VRPBLTW"]
+    assert list(PRESETS) == [*names, "OVRP", *("O" + name for name in names)]
+    assert [make_problem(name, 5).name for name in PRESETS] == list(PRESETS)
+    assert gym.make("routing/OVRPBLTW-20").unwrapped.problem == VRP(20, None, True, True, 3.0, True)
+    assert make_problem("VRPTW", 5, max_length=2.9).name == "VRPLTW"
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"VRPTW", "OVRPBLTW"}))  # these: in test_contracts.py
+def test_presets_keep_the_core_of_the_contract(name):
+    """Random episodes, and brute force on three customers, of which one is a backhaul."""
+    problem = make_problem(name, 10)
+    instance = check_generate(problem, 8, 0)
+    check_objective(problem, instance, play(problem, instance, np.random.default_rng(0)))
+    small = make_problem(name, 3)
+    check_exhaustively(small, small.generate(np.random.default_rng(0), 1))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_absent_attribute_is_absent(name):
+    problem = make_problem(name, 5)
+    instance = problem.generate(np.random.default_rng(0), 2)
+    state = problem.initial(instance)
+    attributes, windows = problem.attributes, {"ready_time", "due_time", "service_time"}
+    given = {key for key, value in vars(instance).items() if value is not None}
+    expected = {"B": {"backhaul"}, "L": {"max_length"}, "TW": windows}
+    present = set().union(*(fields for letters, fields in expected.items() if letters in attributes))
+    assert given == {"coords", "demand", "capacity"} | present
+    kept = {key for key in ("length", "longest", "time", "latest") if getattr(state, key) is not None}
+    assert kept == ({"length", "longest"} if "L" in attributes else set()) | (
+        {"time", "latest"} if "TW" in attributes else set()
+    )
+    seen = set(problem.observation_space()) - set(CVRP(5).observation_space())
+    dynamic = ({"remaining_length"} if "L" in attributes else set()) | (
+        {"current_time"} if "TW" in attributes else set()
+    )
+    assert seen == (present - {"max_length"}) | dynamic
+
+
+def test_instances_of_the_generator():
+    """A fifth are backhauls; windows are 0.1 to 1 to each side of a time to serve, cut at 0 and 3."""
+    problem = make_problem("VRPBLTW", 50)
+    instance = problem.generate(np.random.default_rng(0), 200)
+    problem.validate(instance)
+    assert instance.backhaul.sum(axis=1).tolist() == [10] * 200
+    assert not instance.backhaul[:, :41].any()
+    assert (instance.max_length == 3).all()
+    assert (instance.due_time[:, 0] == 3).all()
+    assert (instance.ready_time[:, 0] == 0).all()
+    ready, due = instance.ready_time[:, 1:], instance.due_time[:, 1:]
+    away = np.linalg.norm(instance.coords[:, 1:] - instance.coords[:, :1], axis=-1)
+    assert np.allclose(instance.service_time[:, 1:], 0.2)
+    assert ready.min() >= 0
+    assert due.max() <= 3
+    whole = (ready > 0) & (due < 3)
+    assert 0.2 - 1e-6 <= (due - ready)[whole].min() < 0.25
+    assert 1.8 < (due - ready)[whole].max() <= 2 + 1e-6
+    middle = ((ready + due) / 2)[whole] - away[whole]
+    assert middle.min() >= -1e-6
+    assert (middle <= 2.8 - 2 * away[whole] + 1e-6).all()
+
+
+def test_customers_in_the_far_corner_can_be_served():
+    """From corner to corner it is 1.41421 there and back: 2.82843, which leaves 0.17157 of 3 for the service."""
+    problem = make_problem("VRPLTW", 1)
+    uniforms = np.array([[0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 0.5]])
+    instance = problem.from_uniforms(uniforms)
+    problem.validate(instance)
+    assert instance.service_time[0, 1] == pytest.approx(0.17157, abs=1e-5)
+
+
+def test_needs_an_attribute():
+    with pytest.raises(ValueError, match="VRP: give at least one of open_routes, backhauls, max_length and time_wi"):
+        VRP(5)
+    with pytest.raises(ValueError, match="VRPL: max_length must be at least 2.8284, the way to the farthest .* back"):
+        VRP(5, max_length=2.0)
+    with pytest.raises(ValueError, match="OVRPL: max_length must be at least 1.4142, the way to the farthest cust"):
+        VRP(5, max_length=1.4, open_routes=True)
+
+
+# --- open routes
+
+
+def test_the_way_home_is_free(backend):
+    """Out to 0.3; out to 0.1, on to 0.2: 0.3 + 0.1 + 0.1."""
+    problem, instance = make_problem("OVRP", 3), make(LINE, backend)
+    _, costs = masks(problem, instance, 1, 0, 2, 3, 0)
+    assert costs == pytest.approx([0.3, 0.0, 0.1, 0.1, 0.0])
+    assert float(problem.objective(instance, np.array([[1, 0, 2, 3, 0, 0]]))[0]) == pytest.approx(0.5)
+
+
+# --- backhauls
+
+
+def test_deliveries_come_first(backend):
+    """10 delivered leave room for 10 to fetch; a vehicle that fetches first only goes home after it."""
+    problem, instance = make_problem("VRPB", 3), make(LINE, backend, **BACKHAUL)
+    found, costs = masks(problem, instance, 2, 3, 1, 0)
+    assert found == [[1, 2, 3], [0, 1, 3], [0, 1], [0], [0]]
+    assert costs == pytest.approx([0.1, 0.1, 0.1, 0.3])
+    assert masks(problem, instance, 1)[0] == [[1, 2, 3], [0]]
+    assert float(problem.objective(instance, np.array([[1, 0, 3, 2, 0]]))[0]) == pytest.approx(1.0)
+    with pytest.raises(InfeasibleTour, match="row 0, step 1: node 2, a linehaul, comes after node 1, a backhaul; ret"):
+        problem.objective(instance, np.array([[1, 2, 3, 0]]))
+
+
+def test_goods_fetched_count_apart(backend):
+    """Two backhauls of 6 do not fit into 10 together; one fits after a delivery of 6."""
+    problem = make_problem("VRPB", 3)
+    instance = make(LINE, backend, demand=6, backhaul=np.array([[False, True, False, True]]))
+    assert masks(problem, instance, 2, 3, 0, 1)[0] == [[1, 2, 3], [0, 1, 3], [0], [1], [0]]
+    with pytest.raises(InfeasibleTour, match="row 0, step 2: load 12 exceeds capacity 10 at node 1; return"):
+        problem.objective(instance, np.array([[2, 3, 1, 0]]))
+    state = problem.initial(instance)
+    state, _ = problem.step(instance, state, 0 * instance.capacity + 3)
+    seen = problem.observe_dynamic(instance, state)
+    assert float(seen["free_capacity"][0, 0]) == pytest.approx(0.4)
+
+
+# --- a limit on lengths
+
+
+@pytest.mark.parametrize(("name", "limit", "second"), [("VRPL", 1.2, []), ("OVRPL", 1.2, [2]), ("OVRPL", 1.1, [])])
+def test_both_sides_are_too_far(backend, name, limit, second):
+    """West 0.4, then east 0.8: 1.2, and 1.6 with the way home."""
+    problem, instance = make_problem(name, 2), make(SIDES, backend, max_length=np.array([limit]))
+    problem.validate(normalise(instance))
+    assert masks(problem, instance, 1)[0] == [[1, 2], [0, *second]]
+    tour = np.array([[1, 2, 0]])
+    if second:
+        assert float(problem.objective(instance, tour)[0]) == pytest.approx(1.2)
+    else:
+        with pytest.raises(InfeasibleTour, match=r"length 1.[26] at node [02] exceeds 1.[12]; return to the depot"):
+            problem.objective(instance, tour)
+    state, _ = problem.step(instance, problem.initial(instance), 0 * instance.capacity + 1)
+    left = problem.observe_dynamic(instance, state)
+    assert float(left["remaining_length"][0, 0]) == pytest.approx(limit - 0.4, abs=1e-6)
+
+
+# --- time windows
+
+
+def test_windows(backend):
+    """At 0.1, away at 0.2; at 0.3, away at 0.4; at 0.5 as it opens, away at 0.6, home at 0.9. The way is 0.6 long."""
+    problem, instance = make_problem("VRPTW", 3), make(LINE, backend, demand=1, **WINDOWS)
+    found, costs = masks(problem, instance, 2, 3, 1, 0)
+    assert found == [[1, 2, 3], [0, 1, 3], [0, 1], [0], [0]]
+    assert costs == pytest.approx([0.1, 0.1, 0.1, 0.3])
+    assert float(problem.objective(instance, np.array([[2, 3, 1, 0]]))[0]) == pytest.approx(0.6)
+
+
+def test_waiting_takes_time(backend):
+    """There at 0.3, wait until 0.5, away at 0.6: too late for both others. The next route starts at 0 again."""
+    problem, instance = make_problem("VRPTW", 3), make(LINE, backend, demand=1, **WINDOWS)
+    assert masks(problem, instance, 1, 0)[0] == [[1, 2, 3], [0], [2, 3]]
+    state, _ = problem.step(instance, problem.initial(instance), 0 * instance.capacity + 1)
+    assert float(problem.observe_dynamic(instance, state)["current_time"][0, 0]) == pytest.approx(0.6)
+    with pytest.raises(InfeasibleTour, match="row 0, step 1: arrival time 0.8 at node 2 exceeds 0.2; return to the"):
+        problem.objective(instance, np.array([[1, 2, 3, 0]]))
+
+
+def test_the_depot_closes(backend):
+    """Customer 3 open until 0.95: from 1, away at 0.6, it is reached at 0.7, left at 0.8, and home is at 1.0."""
+    windows = WINDOWS | {"due_time": np.array([[0.99, 0.6, 0.2, 0.95]])}
+    closed, opened = make_problem("VRPTW", 3), make_problem("OVRPTW", 3)
+    instance = make(LINE, backend, demand=1, **windows)
+    assert masks(closed, instance, 1)[0][1] == [0]
+    assert masks(opened, instance, 1)[0][1] == [0, 3]
+    with pytest.raises(InfeasibleTour, match="row 0, step 2: arrival time 1 at node 0 exceeds 0.99"):
+        closed.objective(instance, np.array([[1, 3, 0, 2, 0]]))
+    assert float(opened.objective(instance, np.array([[1, 3, 0, 2, 0]]))[0]) == pytest.approx(0.3 + 0.1 + 0.1)
+
+
+def test_a_depot_that_opens_late():
+    """Vehicles leave at 0.05: too late for a customer 0.1 away that closes at 0.14, in time until 0.15."""
+    late = {key: value.copy() for key, value in WINDOWS.items()}
+    late["ready_time"][0, 0], late["due_time"][0, 2] = 0.05, 0.15
+    problem = make_problem("VRPTW", 3)
+    instance = make(LINE, demand=1, **late)
+    problem.validate(instance)
+    assert masks(problem, instance, 3, 0)[0][2] == [1, 2]
+    late["due_time"][0, 2] = 0.14
+    with pytest.raises(InvalidInstance, match="row 0, node 2: the way from the depot takes until 0.15, and the window"):
+        problem.validate(make(LINE, demand=1, **late))
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "VRPTW",
+            {"ready_time": (1, 0.7)},
+            "due_time: row 0, node 1: the window closes at 0.6, before it opens at",
+        ),
+        (
+            "VRPTW",
+            {"due_time": (2, 0.09)},
+            "due_time: row 0, node 2: the way from the depot takes until 0.1, .* 0.09",
+        ),
+        (
+            "VRPTW",
+            {"due_time": (0, 0.8)},
+            "node 1: a vehicle that serves it alone is back at 0.9, .* at 0.8; let",
+        ),
+        ("VRPTW", {"service_time": (0, 0.1)}, "service_time: row 0 gives the depot .* 0.1.*, expected 0"),
+        (
+            "VRPTW",
+            {"service_time": (1, -0.1)},
+            r"service_time: row 0, index \(1,\) is -0.1.*, expected finite and",
+        ),
+        ("VRPTW", {"due_time": (1, np.nan)}, r"due_time: row 0, index \(1,\) is nan"),
+        ("VRPTW", {"demand": (1, 11)}, "demand: row 0, customer 1 has demand 11, expected 0 to the capacity 10"),
+        ("VRPTW", {"service_time": None}, "service_time: expected a float32 array, got NoneType"),
+        (
+            "VRPTW",
+            {"max_length": np.array([1.0])},
+            "max_length: VRPTW has none; leave it out, or choose a pro",
+        ),
+        (
+            "VRPLTW",
+            {"max_length": np.array([0.5])},
+            "node 1: a route to it alone is 0.6 long, above the limit 0.5;",
+        ),
+        ("VRPBTW", {"backhaul": np.array([[0, 1, 0, 0]])}, "backhaul: expected a bool array, got dtype int64"),
+        (
+            "VRPBTW",
+            {"backhaul": np.ones((1, 4), bool)},
+            r"backhaul: row 0 gives the depot .index 0. True, exp",
+        ),
+        ("VRPBTW", {"backhaul": np.ones((1, 3), bool)}, r"backhaul: expected shape \(B, 4\), got \(1, 3\)"),
+    ],
+)
+def test_bad_instances(name, changes, message):
+    fields = dict(vars(make(LINE, demand=1, **WINDOWS)))
+    for field, change in changes.items():
+        if isinstance(change, tuple):
+            fields[field] = fields[field].copy()
+            fields[field][0, change[0]] = change[1]
+        else:
+            fields[field] = change
+    with pytest.raises(InvalidInstance, match=message):
+        make_problem(name, 3).validate(normalise(VRPInstance(**fields)))
+
+
+def test_a_late_depot_does_not_matter_on_open_routes():
+    """Home would be at 0.9, the depot closes at 0.8."""
+    windows = WINDOWS | {"due_time": np.array([[0.8, 0.6, 0.2, 0.35]])}
+    make_problem("OVRPTW", 3).validate(make(LINE, demand=1, **windows))
+
+
+def test_instances_of_cvrp_are_refused():
+    env = gym.make("routing/VRPTW", num_nodes=3)
+    plain = CVRPInstance(LINE, np.array([[0, 1, 1, 1]]), np.array([10]))
+    with pytest.raises(TypeError, match="expected a VRPInstance, got CVRPInstance"):
+        env.reset(options={"instance": plain})
+
+
+@pytest.mark.parametrize(
+    ("actions", "node", "reason"),
+    [
+        ((), 0, "the vehicle is already at the depot and customers remain"),
+        ((2,), 2, "customer 2 is already served"),
+        ((1,), 2, "customer 2 is a linehaul, and the vehicle has been at a backhaul; return to the depot"),
+        ((3, 0, 1), 2, "customer 2 is a linehaul, and"),
+        ((3,), 1, r"customer 1 would be reached at 0.4, later than 0.35"),
+        ((3,), 2, r"the way to customer 2 and home is longer than the limit 0.39; return to the depot \(0\)"),
+    ],
+)
+def test_why_illegal(actions, node, reason, backend):
+    """From 3, at 0.2 and away at 0.3: to 1 is until 0.4; to 2 and home is 0.1 + 0.1 further than 0.2, together 0.4."""
+    problem = make_problem("VRPBLTW", 3)
+    windows = WINDOWS | {"ready_time": np.zeros((1, 4)), "due_time": np.array([[3.0, 0.35, 3.0, 3.0]])}
+    limit = 0.7 if node == 1 or actions != (3,) else 0.39
+    instance = make(LINE, backend, demand=1, max_length=np.array([limit]), **BACKHAUL, **windows)
+    state = problem.initial(instance)
+    for action in actions:
+        state, _ = problem.step(instance, state, 0 * instance.capacity + action)
+    assert not bool(problem.action_mask(instance, state)[0, node])
+    assert re.search(reason, problem.why_illegal(instance, state, 0, node))
+
+
+# --- pictures
+
+
+def test_text_says_what_is_fetched_and_leaves_the_way_home_out():
+    """Delivered 5, fetched 5, on 0.1 + 0.2; then 0.2 out."""
+    instance = make(LINE, **BACKHAUL)
+    text = render.to_text(make_problem("OVRPB", 3), instance, np.array([2, 1, 0, 3, 0]))
+    assert "trip 1: 0 -> 2 -> 1; delivers 5 and fetches 5 of 10, length 0.300" in text
+    assert "trip 2: 0 -> 3; delivers 5 and fetches 0 of 10, length 0.200" in text
+
+
+def test_dials_show_the_windows():
+    """Customer 1, open from 0.5 to 0.6 of 1: half a turn from the top, 216 degrees at the end."""
+    pytest.importorskip("matplotlib")
+    figure = render.draw(make_problem("VRPTW", 3), make(LINE, demand=1, **WINDOWS), np.array([2]))
+    dials = figure.axes[0].collections[1]
+    first, *others = (arc / np.linalg.norm(arc[0]) for arc in dials.get_segments())
+    assert dials.get_offsets()[0].tolist() == pytest.approx([0.3, 0.5])
+    assert len(others) == 2
+    assert first[0] == pytest.approx([0, -1], abs=1e-6)
+    assert first[-1] == pytest.approx([np.sin(np.radians(216)), np.cos(np.radians(216))], abs=1e-6)
+    assert "time window" in {text.get_text() for text in figure.axes[0].get_legend().get_texts()}

@@ -1,0 +1,197 @@
+"""VRPTW and VRPB files: real ones with their published solutions, small ones by hand, and damaged ones."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import am_reinforce
+import solve as solve_script
+from helpers import SHARED, SOLOMON_TEXT, TINY, VRPB_TEXT, VRPTW_TEXT
+from routing_gym import data
+from routing_gym.problem import InfeasibleTour
+
+PUBLISHED = {
+    "vrptw/C101.txt": 827.3,
+    "vrptw/C1_2_1.txt": 2698.6,
+    "vrptw/C1_10_2.vrp": 41337.8,
+    "vrptw/RC208.vrp": 776.1,
+    "vrptw/RC2_10_5.vrp": 25797.5,
+    "vrpb/X-n524-50-k125.vrp": 154156,
+    "vrpb/X-n548-50-k25.vrp": 52902,
+}
+
+
+def read(folder, text, name="file.txt"):
+    path = folder / name
+    path.write_bytes(text.encode())
+    return data.read_instance(path)
+
+
+# --- real files
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_solutions_cost_what_is_published(name, tmp_path):
+    """Played step by step they are legal, though windows are tight; written and read again, all stays the same."""
+    path = SHARED / name
+    if not path.exists():
+        pytest.skip(f"{path} is missing")
+    first = data.read_instance(path)
+    problem, instance, tour = first.problem, first.instance, first.best_tour
+    problem.validate(instance)
+    assert first.best_known == first.cost(tour) == PUBLISHED[name]
+    state = problem.initial(instance)
+    for action in tour:
+        assert problem.action_mask(instance, state)[0, action]
+        state, _ = problem.step(instance, state, np.array([action]))
+    assert problem.done(instance, state).all()
+    data.write_instance(tmp_path / "copy", first)
+    second = data.read_instance(tmp_path / "copy")
+    for key, values in vars(instance).items():
+        np.testing.assert_array_equal(values, getattr(second.instance, key))
+    assert (second.problem, second.unit, second.rules.num_vehicles) == (problem, first.unit, first.rules.num_vehicles)
+    assert second.cost(tour) == PUBLISHED[name]
+    assert data.write_tour(tmp_path / "tour", first, tour) == PUBLISHED[name]
+    assert data.read_solution(tmp_path / "tour", first).cost == PUBLISHED[name]
+
+
+# --- by hand
+
+
+@pytest.mark.parametrize("text", [VRPTW_TEXT, SOLOMON_TEXT, VRPTW_TEXT.replace("TYPE : VRPTW", "TYPE : CVRPTW")])
+def test_windows_by_hand(text, tmp_path):
+    """Customer 2, 3 to the right: wait from 3 to 5, away at 7, at customer 1 at 14 as it closes. 3 + 7 + 4 = 14 long.
+
+    The other way round, customer 2 is reached at 4 + 2 + 7 = 13, and closes at 8.
+    """
+    file = read(tmp_path, text)
+    assert (file.name, file.problem.name, file.unit, file.problem.capacity) == ("line", "VRPTW", 10, 9)
+    assert file.distances.tolist() == [[0, 40, 30], [40, 0, 70], [30, 70, 0]]
+    assert file.cost([2, 1, 0]) == 14.0
+    assert file.cost([1, 0, 2, 0]) == 14.0
+    with pytest.raises(InfeasibleTour, match="row 0, step 1: arrival time 13.0 at node 2 exceeds 8.0; return to the"):
+        file.cost([1, 2, 0])
+    assert file.instance.distances[0, 1].tolist() == pytest.approx([4 / 7, 0, 1])
+    state, _ = file.problem.step(file.instance, file.problem.initial(file.instance), np.array([2]))
+    assert file.problem.action_mask(file.instance, state)[0].tolist() == [True, True, False]
+    assert data.write_tour(tmp_path / "tour", file, np.array([2, 1, 0])) == 14.0
+    assert (tmp_path / "tour").read_text() == "Route #1: 2 1\nCost 14.0\n"
+
+
+def test_windows_are_exact_to_a_tenth(tmp_path):
+    """As above with the window of customer 1 a unit shorter: 14 is too late, for masks too."""
+    file = read(tmp_path, VRPTW_TEXT.replace("2 0 14", "2 0 13"))
+    state, _ = file.problem.step(file.instance, file.problem.initial(file.instance), np.array([2]))
+    assert file.problem.action_mask(file.instance, state)[0].tolist() == [True, False, False]
+    with pytest.raises(InfeasibleTour, match="arrival time 14.0 at node 1 exceeds 13.0"):
+        file.cost([2, 1, 0])
+
+
+def test_lengths_are_cut_to_tenths(tmp_path):
+    """From (4, 0) to (0, 1): sqrt(17) = 4.1231, which counts as 4.1."""
+    assert read(tmp_path, VRPTW_TEXT.replace("2 0 0", "2 0 1", 1)).distances[0, 1] == 41
+
+
+def test_the_number_of_vehicles(tmp_path):
+    file = read(tmp_path, VRPTW_TEXT.replace("VEHICLES : 2", "VEHICLES : 1"))
+    with pytest.raises(InfeasibleTour, match="row 0, step 2: route 2 is one too many, VEHICLES are 1; serve more"):
+        file.cost([1, 0, 2, 0])
+
+
+def test_backhauls_by_hand(tmp_path):
+    """9 out to node 1 and 9 back from node 2: 4 + 7 + 3."""
+    file = read(tmp_path, VRPB_TEXT)
+    assert (file.problem.name, file.instance.backhaul.tolist()) == ("VRPB", [[False, False, True]])
+    assert file.cost([1, 2, 0]) == 14
+    with pytest.raises(InfeasibleTour, match="row 0, step 2: the route of node 2 holds backhauls only, which files of"):
+        file.cost([1, 0, 2, 0])
+    with pytest.raises(InfeasibleTour, match="row 0, step 1: node 1, a linehaul, comes after node 2, a backhaul"):
+        file.cost([2, 1, 0])
+
+
+# --- bad files
+
+SECTION = "SERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "replacement", "message"),
+    [
+        (VRPTW_TEXT, "2 0 14", "2 15 14", ":18: the window closes at 14, before it opens at 15"),
+        (
+            VRPTW_TEXT,
+            "2 0 14\n",
+            "",
+            ":18: TIME_WINDOW_SECTION: found 2 nodes, expected DIMENSION 3; node 2 is missing",
+        ),
+        (VRPTW_TEXT, "2 0 14", "2 0", ":18: TIME_WINDOW_SECTION: found '2 0', expected 'node opens closes'"),
+        (VRPTW_TEXT, "2 0 14", "2 0 1.5", ":18: time: found '1.5', expected an integer of at least 0"),
+        (VRPTW_TEXT, "2 0 14", "2 0 3", ":18: node 2 cannot be served: .* reaches it at 4.0, after 3.0"),
+        (VRPTW_TEXT, "1 0 30", "1 0 9", ":18: node 2 cannot be served: .* is back at 10.0, after 9.0"),
+        (VRPTW_TEXT, "2 4\n", "2 10\n", ":14: demand: found 10, expected at most the CAPACITY 9"),
+        (VRPTW_TEXT, "SERVICE_TIME : 2\n", "", ":22: the file ends without SERVICE_TIME"),
+        (VRPTW_TEXT, "DEPOT_S", SECTION + "DEPOT_S", ":20: found SERVICE_TIME too; expected one of them"),
+        (
+            VRPTW_TEXT.replace("SERVICE_TIME : 2\n", ""),
+            "DEPOT_S",
+            SECTION.replace("1 0", "1 3") + "DEPOT_S",
+            ":20: found service time 3 at the depot; expected 0",
+        ),
+        (VRPTW_TEXT, "VEHICLES : 2\n", "", ":22: the file ends without VEHICLES"),
+        (VRPTW_TEXT, "TYPE : VRPTW", "TYPE : CVRP", ":4: VEHICLES has no place in a file of TYPE CVRP, but of VRPT"),
+        (SOLOMON_TEXT, "CUST NO.", "NUMBER", ":8: found 'NUMBER .*, expected CUST NO., as in Solomon's files"),
+        (SOLOMON_TEXT, "2         9", "2", ":5: found '2', expected number and capacity of vehicles"),
+        (SOLOMON_TEXT, "30    0", "30", ":10: found '0 .* 30', expected number, x, y, demand, ready time, due date,"),
+        (SOLOMON_TEXT, "    1      0", "    2      0", ":11: found customer '2', expected 1; 0 is the depot"),
+        (SOLOMON_TEXT, "5    8    2", "9    8    2", ":12: the window closes at 8, before it opens at 9"),
+        (SOLOMON_TEXT, "5    8    2", "5    2    2", ":12: the window closes at 2, before it opens at 5"),
+        (SOLOMON_TEXT, "    2      7    0    5", "    2      7    0    10", ":12: demand: found 10, expected at most"),
+        (SOLOMON_TEXT, SOLOMON_TEXT[30:], "", ":4: found 'NUMBER     CA', expected NUMBER CAPACITY, as in"),
+        (VRPB_TEXT, "2\t0\n3\t9", "2\t3\n3\t9", ":16: node 2 has a demand and a backhaul; set one of them to 0"),
+        (VRPB_TEXT, "3\t9\n", "3\t10\n", ":17: backhaul: found 10, expected at most the CAPACITY 9"),
+        (VRPB_TEXT, "3\t9\n", "", ":16: BACKHAUL_SECTION: found 2 nodes, expected DIMENSION 3; node 3 is missing"),
+    ],
+)
+def test_bad_files(text, part, replacement, message, tmp_path):
+    assert part in text
+    with pytest.raises(data.InvalidFile, match=message):
+        read(tmp_path, text.replace(part, replacement, 1))
+
+
+def test_times_that_float32_cannot_tell_apart(tmp_path):
+    with pytest.raises(data.UnsupportedFile, match=":17: time 200001 exceeds 200000; choose a larger unit"):
+        read(tmp_path, VRPTW_TEXT.replace("1 0 30", "1 0 200001"))
+
+
+def test_solutions_with_another_cost(tmp_path):
+    (tmp_path / "file.sol").write_text("Route #1: 2 1\nCost 14.1\n")
+    with pytest.raises(data.InvalidFile, match="file.sol:2: found cost 14.1, but the routes cost 14.0 on"):
+        read(tmp_path, VRPTW_TEXT)
+
+
+# --- solve.py
+
+
+def test_solve_a_file(tmp_path):
+    """Both orders of the two customers cost 14; a single vehicle may only take one of them."""
+    tiny = replace(TINY, runs=tmp_path, env_id="routing/VRPTW-5", epochs=1)
+    args = solve_script.Args((tmp_path / "file.txt",), am_reinforce.main(tiny), out=tmp_path / "out", tours=4)
+    (tmp_path / "file.sol").write_text("Route #1: 2 1\nCost 14.0\n")
+    read(tmp_path, SOLOMON_TEXT)
+    (solved,) = solve_script.main(args)
+    assert (solved.cost, solved.gap, solved.best_known) == (14.0, 0.0, 14.0)
+    read(tmp_path, VRPB_TEXT.replace("\n2\t0\t0\n", "\n2\t1\t0\n"), "other.vrp")
+    with pytest.raises(ValueError, match=r"other.vrp is a VRPB, but .* was trained on VRPTW"):
+        solve_script.main(replace(args, files=(tmp_path / "other.vrp",)))
+    with pytest.raises(ValueError, match=r"no weights for VRPB in .*; train some: python agents/am_reinforce.py --env"):
+        solve_script.main(replace(args, files=(tmp_path / "other.vrp",), checkpoint=None))
+
+
+def test_solve_says_where_a_tour_is_none_of_the_files(tmp_path, monkeypatch):
+    """Two routes, and a file that has one vehicle."""
+    tiny = replace(TINY, runs=tmp_path, env_id="routing/VRPTW-5", epochs=1)
+    read(tmp_path, VRPTW_TEXT.replace("VEHICLES : 2", "VEHICLES : 1").replace("2 0 14", "2 0 13"))
+    args = solve_script.Args((tmp_path / "file.txt",), am_reinforce.main(tiny), out=tmp_path / "out", tours=4)
+    with pytest.raises(ValueError, match="not solved: .*file.txt: the tour found is none of .* VEHICLES are 1"):
+        solve_script.main(args)
