@@ -76,7 +76,7 @@ class Args:
     """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 8 minutes."""
 
     env_id: str = "routing/TSP-20"
-    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP."""
+    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP."""
     env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
@@ -272,6 +272,8 @@ class Trainer:
             args = dataclasses.replace(args, learning_rate=usual)
         self.args = args
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
+        self.generate = GENERATORS[args.generator]
+        self.generate(self.problem, stream(args.seed, runs.TRAINING_STREAM, 0), 1)  # refuses a problem it does not fit
         self.model = make_model(args, self.problem)
         self.started_from, self.history = "", []
         if args.init_from is not None:
@@ -314,7 +316,7 @@ class Trainer:
         """Return this process's instances of this step, and how to choose its actions."""
         rng = stream(self.args.seed, runs.TRAINING_STREAM, self.step, distributed.rank())
         share = self.args.batch_size // distributed.world_size()
-        instance = to_backend(GENERATORS[self.args.generator](problem, rng, share), "torch", self.device)
+        instance = to_backend(self.generate(problem, rng, share), "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def update(self) -> None:

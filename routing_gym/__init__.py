@@ -1,8 +1,8 @@
 """Routing problems as batched pure functions and Gymnasium environments.
 
-Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP}-{10,...,1000}`, those
-of the VRP family (`OVRP`, `VRPTW`, `OVRPBLTW` etc.), and `routing/TSP` etc. with `num_nodes=`, each also as a native
-vector environment. Needs no torch.
+Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP,TSPFE,ATSP}-{10,...,1000}`,
+those of the VRP family (`OVRP`, `VRPTW`, `OVRPBLTW` etc.), and `routing/TSP` etc. with `num_nodes=`, each also as a
+native vector environment. Needs no torch.
 """
 
 import gymnasium as _gymnasium
@@ -12,6 +12,7 @@ from routing_gym.game import Game
 from routing_gym.games import CompetitiveOP, CompetitiveOPInstance
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems import (
+    ATSP,
     CVRP,
     MTSP,
     OP,
@@ -21,7 +22,9 @@ from routing_gym.problems import (
     SDVRP,
     SPCTSP,
     TSP,
+    TSPFE,
     VRP,
+    ATSPInstance,
     CVRPInstance,
     MTSPInstance,
     OPInstance,
@@ -29,6 +32,7 @@ from routing_gym.problems import (
     PDPInstance,
     SDVRPInstance,
     SPCTSPInstance,
+    TSPFEInstance,
     TSPInstance,
     VRPInstance,
     make_problem,
@@ -38,6 +42,7 @@ from routing_gym.sampling import sample_actions
 __version__ = "0.1.0"
 
 __all__ = [
+    "ATSP",
     "CVRP",
     "MTSP",
     "OP",
@@ -47,7 +52,9 @@ __all__ = [
     "SIZES",
     "SPCTSP",
     "TSP",
+    "TSPFE",
     "VRP",
+    "ATSPInstance",
     "CVRPInstance",
     "CompetitiveOP",
     "CompetitiveOPInstance",
@@ -63,6 +70,7 @@ __all__ = [
     "RoutingVectorEnv",
     "SDVRPInstance",
     "SPCTSPInstance",
+    "TSPFEInstance",
     "TSPInstance",
     "VRPInstance",
     "make_problem",

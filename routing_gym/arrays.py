@@ -96,6 +96,15 @@ def put(x: Array, index: Any, value: Array) -> Array:
     return x
 
 
+def iterate(times: int, function: Callable[[Any, Array], Array], x: Array) -> Array:
+    """Return `x` after ``x = function(k, x)`` for k from 0 to `times` - 1; JAX compiles one turn for all."""
+    if not isinstance(x, np.ndarray) and is_jax_array(x):
+        return sys.modules["jax"].lax.fori_loop(0, times, function, x)
+    for k in range(times):
+        x = function(k, x)
+    return x
+
+
 def as_share(part: Array, whole: Array | int) -> Array:
     """Divide in `double`, which int / int is in NumPy only."""
     xp = array_namespace(part)

@@ -4,8 +4,9 @@ Depot: a square. Customers: circles whose area grows with their demand or prize 
 one; grey and hollow while unvisited. Each vehicle trip, from depot to depot, has its own colour (Paul
 Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth trip on). An SDVRP
 customer that several trips serve has the first one's colour inside and the last one's around it. Thin
-arrows lead from PDP's pickups to their deliveries. Backhauls are triangles. A time window is the dark arc of a
-dial around its customer, on which a turn, clockwise from the top, is from the depot's opening to its closing.
+arrows lead from PDP's pickups to their deliveries; TSPFE's fixed edges are broad bands under the tour. Backhauls are
+triangles. A time window is the dark arc of a dial around its customer, on which a turn, clockwise from the top, is from
+the depot's opening to its closing.
 
 Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
 no line here. Nodes without coordinates stand on a circle, in order; then only their neighbours tell a tale,
@@ -36,7 +37,7 @@ Trip = list[int]  # nodes in order; with a depot, the first is 0 and so is the l
 
 NODE_VALUES = {"demand": "demand", "prize": "prize", "expected_prize": "expected prize"}  # field: legend of its sizes
 COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933")
-GREY, DARK = "#999999", "#222222"
+GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
 INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders want even numbers of pixels
 WINDOW = "routing-gym"
 AXES_BOX = (0.02, 0.08, 0.96, 0.87)  # left, bottom, width, height in shares of the figure
@@ -77,6 +78,8 @@ def draw(
         draw_pairs(axes, instance, coords)
     if getattr(instance, "due_time", None) is not None:
         draw_windows(axes, instance, coords)
+    if hasattr(instance, "partner"):
+        draw_fixed_edges(axes, coords, instance.partner[0])
     draw_trips(axes, coords, driven(problem, trips), problem.has_depot)
     draw_nodes(axes, problem, instance, coords, trips)
     if not done and (actions or problem.has_depot):
@@ -324,6 +327,13 @@ def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> 
         dials.set_transform(Affine2D().scale(1 / 72) + figure.dpi_scale_trans)
         axes.add_collection(dials, autolim=False)
     axes.plot([], [], color=DARK, lw=2.5, label="time window")
+
+
+def draw_fixed_edges(axes: Axes, coords: npt.NDArray[np.float32], partner: npt.NDArray[np.int64]) -> None:
+    """Draw a broad band between the ends of each fixed edge."""
+    ends = np.flatnonzero(partner > np.arange(len(partner)))
+    for number, (x, y) in enumerate(np.stack([coords[ends], coords[partner[ends]]], axis=2)):
+        axes.plot(x, y, color=BAND, lw=7, solid_capstyle="round", zorder=1, label="" if number else "fixed edge")
 
 
 def draw_nodes(

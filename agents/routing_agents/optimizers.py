@@ -10,7 +10,7 @@ from torch import Tensor, nn
 LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}  # on TSP-20, 2e-3 and 4e-3 served Muon about as well, 1e-3 less
 QUINTIC = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration, chosen by Jordan et al. for its slope at zero
 ITERATIONS = 5
-READS_FEATURES = ("embed_node", "embed_depot", "project_step")  # their inputs are numbers, not embeddings
+READS_FEATURES = ("embed_node", "embed_depot", "embed_edge", "project_step")  # their inputs are numbers, not embeddings
 
 
 def make_optimizers(model: nn.Module, name: str, learning_rate: float) -> dict[str, torch.optim.Optimizer]:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from routing_agents.attention.decoding import GREEDY, Decoding, solve
+from routing_agents.attention.decoding import GREEDY, Decoding, num_symmetries, solve
 from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import kind_of_network, load_model
 from routing_agents.runs import choose_device
 from routing_gym import render
-from routing_gym.arrays import batch_size, normalise, to_backend
+from routing_gym.arrays import any_array, batch_size, normalise, to_backend
 from routing_gym.data.table import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
@@ -154,7 +154,7 @@ class TrainedModel:
         if batch_size(instance) != 1:
             raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
         instance = normalise(instance)
-        num_nodes = instance.coords.shape[1] - int(self.problem.has_depot)
+        num_nodes = any_array(instance).shape[1] - int(self.problem.has_depot)
         problem = make_problem(self.problem.name, num_nodes)
         problem.validate(instance)
         found = self.solve_batch(problem, instance, choose_decoding(decoding, problem), seed)
@@ -207,9 +207,10 @@ def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 
         raise ValueError(f"decoding must be one of {', '.join(DECODINGS)}, or a Decoding; got {decoding!r}")
     if decoding == "greedy":
         return GREEDY
+    symmetries = num_symmetries(problem)
     if decoding == "starts" and problem.any_first_node:
-        return Decoding(min(tours, problem.num_nodes), force_starts=True, symmetries=8)
-    return Decoding(tours, sample=True, symmetries=8)
+        return Decoding(min(tours, problem.num_nodes), force_starts=True, symmetries=symmetries)
+    return Decoding(tours, sample=True, symmetries=symmetries)
 
 
 def load(name: str | Path, device: str = "cpu") -> TrainedModel:

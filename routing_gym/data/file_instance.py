@@ -72,9 +72,9 @@ class FileInstance:
         comments: Its COMMENT lines.
         metric: Its EDGE_WEIGHT_TYPE.
         ids: int64 (A,), the file's number, from 1, of each node.
-        coords: float64 (A, 2), as in the file.
+        coords: float64 (A, 2), as in the file; None where it has distances instead.
         distances: int64 (A, A), in the file's metric.
-        scale: Length in the file's units of 1 in the instance.
+        scale: Length in the file's units of 1 in the instance; the longest, where there are no coordinates.
         problem: The rules.
         instance: One row: coordinates moved and scaled into the unit square, distances over the scale.
         cost_limit: OP: the longest tour allowed, in the file's metric.
@@ -91,7 +91,7 @@ class FileInstance:
     comments: tuple[str, ...]
     metric: str
     ids: IntArray
-    coords: FloatArray
+    coords: FloatArray | None
     distances: IntArray
     scale: float
     problem: AnyProblem

@@ -27,7 +27,8 @@ OP_GRAMMAR = Grammar(
 ROUTE = re.compile(r"route\s*(?:#\s*)?\d+\s*:(.*)", re.ASCII | re.IGNORECASE)
 COST = re.compile(r"cost\s*(?::\s*)?(\S+)", re.ASCII | re.IGNORECASE)
 DECIMAL = re.compile(r"(\d{1,12})\.(\d{1,12})", re.ASCII)
-ENDINGS = {"TSP": (".opt.tour", ".tour")}  # all others: .sol
+TOURS = (".opt.tour", ".tour")
+ENDINGS = {"TSP": TOURS, "TSPFE": TOURS, "ATSP": TOURS}  # all others: .sol
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +54,9 @@ def read_solution(path: str | Path, instance: FileInstance) -> FileTour:
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    read = {"TSP": read_tour, "OP": read_sequence}.get(instance.problem.name, read_routes)
-    return read(path, instance)
+    if not instance.problem.has_depot:
+        return read_tour(path, instance)
+    return read_sequence(path, instance) if instance.problem.name == "OP" else read_routes(path, instance)
 
 
 def read_tour(path: Path, instance: FileInstance) -> FileTour:
@@ -189,7 +191,7 @@ def find_best_known(instance: FileInstance) -> tuple[float | None, IntArray | No
     paths = [instance.path.with_name(stem + ending) for ending in ENDINGS.get(instance.problem.name, (".sol",))]
     solutions = [read_solution(path, instance) for path in paths if path.is_file() and path != instance.path]
     costs = [solution.cost for solution in solutions]
-    if instance.problem.name == "TSP":  # TSPLIB has files of one name for both: eil51.tsp and eil51.vrp
+    if not instance.problem.has_depot:  # TSPLIB has files of one name for both: eil51.tsp and eil51.vrp
         costs += listed_costs(instance.path.with_name("solutions"), stem, instance.metric)
     if not costs:
         return None, None
@@ -233,7 +235,9 @@ def write_tour(path: str | Path, instance: FileInstance, actions: Array) -> floa
     """
     tour = to_numpy(actions)
     cost = instance.cost(tour)
-    layout = {"TSP": tour_lines, "OP": sequence_lines}.get(instance.problem.name, route_lines)
+    layout = sequence_lines if instance.problem.name == "OP" else route_lines
+    if not instance.problem.has_depot:
+        layout = tour_lines
     write_atomically(Path(path), "\n".join([*layout(instance, tour, cost), ""]).encode())
     return cost
 

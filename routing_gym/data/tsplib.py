@@ -21,6 +21,13 @@ from routing_gym.data.file_instance import (
     scale_distances,
     unit_scale,
 )
+from routing_gym.data.matrix import (
+    MAX_MATRIX_NODES,
+    fixed_edge_lines,
+    matrix_lines,
+    read_fixed_edges,
+    read_matrix,
+)
 from routing_gym.data.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances
 from routing_gym.data.solutions import find_best_known
 from routing_gym.data.vrp_files import (
@@ -32,7 +39,7 @@ from routing_gym.data.vrp_files import (
 )
 from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import CVRP, OP, TSP, CVRPInstance, TSPInstance
+from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
 
 MAX_NODES = 10_000  # the matrices of the distances take 12 bytes per pair of nodes: 1.2 GB
@@ -48,7 +55,8 @@ class FileType(NamedTuple):
 
 
 FILE_TYPES = {
-    "TSP": FileType(has_depot=False),
+    "TSP": FileType(sections=("EDGE_WEIGHT_SECTION", "FIXED_EDGES_SECTION"), has_depot=False),
+    "ATSP": FileType(sections=("EDGE_WEIGHT_SECTION",), has_depot=False),
     "CVRP": FileType(("CAPACITY",), ("DEMAND_SECTION", "DEPOT_SECTION")),
     "OP": FileType(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
     "VRPTW": FileType(
@@ -69,15 +77,17 @@ COMMON_VALUES = (
     "DISPLAY_DATA_TYPE",
 )
 COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
-SUPPORTED = f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}"
+EXPLICIT = "EXPLICIT"  # distances in the file, and no coordinates
+SUPPORTED = (
+    f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}, or EXPLICIT for "
+    "TSP and ATSP"
+)
 GRAMMAR = Grammar(
     values=tuple({*COMMON_VALUES, *(value for kind in FILE_TYPES.values() for value in kind.values)}),
     sections=tuple({*COMMON_SECTIONS, *(section for kind in FILE_TYPES.values() for section in kind.sections)}),
     unsupported={
-        "EDGE_WEIGHT_SECTION": "an explicit distance matrix",
         "EDGE_DATA_FORMAT": "a graph that is not complete",
         "EDGE_DATA_SECTION": "a graph that is not complete",
-        "FIXED_EDGES_SECTION": "a set of fixed edges",
         "DISTANCE": "a maximum route duration",
     },
     supported=SUPPORTED,
@@ -85,15 +95,17 @@ GRAMMAR = Grammar(
 
 
 def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstance:
-    """Read a TSP, CVRP, VRPTW, VRPB or OP instance, and the best known solution that lies beside it.
+    """Read a TSP, ATSP, CVRP, VRPTW, VRPB or OP instance, and the best known solution that lies beside it.
 
-    VRPTW in VRPLIB's form or in Solomon's. A solution is looked for under the same name, with `.opt.tour` or `.tour`
-    (TSP), or `.sol` (all others) instead of the ending, and (TSP) as a line ``name : cost`` of a file `solutions` in
-    the same folder.
+    VRPTW in VRPLIB's form or in Solomon's. A file of distances instead of coordinates becomes an ATSP instance, of
+    TYPE TSP too; one with fixed edges TSPFE. A solution is looked for under the same name, with `.opt.tour` or `.tour`
+    (TSP, ATSP), or `.sol` (all others) instead of the ending, and (TSP, ATSP) as a line ``name : cost`` of a file
+    `solutions` in the same folder.
 
     Args:
         path: The file; its contents, not its ending, say what it is.
-        max_nodes: Larger files are refused. Memory grows with 12 bytes times the square of the nodes.
+        max_nodes: Larger files are refused, as are explicit distances of more than 2,000 nodes. Memory grows with 12
+            bytes times the square of the nodes.
 
     Raises:
         InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.
@@ -101,24 +113,31 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
         OSError: The file cannot be opened.
     """
     path = Path(path)
-    lines = read_lines(path, max_file_bytes(max_nodes))
+    matrix_bytes = 13 * min(max_nodes, MAX_MATRIX_NODES) ** 2  # numbers of at most 12 digits
+    lines = read_lines(path, max_file_bytes(max_nodes) + matrix_bytes)
     document = solomon_document(path, lines) if is_solomon(lines) else parse_lines(path, lines, GRAMMAR)
-    kind, metric = check_kind(document), check_metric(document)
+    kind = check_kind(document)
+    metric = check_metric(document, kind)
     dimension = check_dimension(document, max_nodes)
-    coords = read_coords(document, dimension, metric)
     ids = np.arange(1, dimension + 1)
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
-    coords = coords[ids - 1]
-    distances = file_distances(coords, metric, in_tenths=kind == "VRPTW")
+    coords = None
+    if metric == EXPLICIT:
+        check_display(document, dimension)
+        distances = read_matrix(document, dimension, symmetric=kind == "TSP")
+    else:
+        coords = read_coords(document, dimension, metric)[ids - 1]
+        distances = file_distances(coords, metric, in_tenths=kind == "VRPTW")
     name = document.values["NAME"].text if "NAME" in document.values else path.name
+    scale = float(distances.max()) or 1.0 if coords is None else unit_scale(coords)
     cost_limit = scores = rules = None
     if kind in ROUTE_FILES:
         goods = read_demand(document, ids)
         problem, instance, rules = ROUTE_FILES[kind](document, ids, coords, distances, *goods)
     else:
-        problem, instance, cost_limit, scores = make_instance(document, kind, ids, coords, distances)
+        problem, instance, cost_limit, scores = make_instance(document, kind, ids, coords, distances, scale)
     file_instance = FileInstance(
         name=name,
         path=path,
@@ -127,7 +146,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
         ids=ids,
         coords=coords,
         distances=distances,
-        scale=unit_scale(coords),
+        scale=scale,
         problem=problem,
         instance=instance,
         cost_limit=cost_limit,
@@ -140,11 +159,16 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
 
 
 def make_instance(
-    document: Document, kind: str, ids: IntArray, coords: FloatArray, distances: IntArray
+    document: Document, kind: str, ids: IntArray, coords: FloatArray | None, distances: IntArray, scale: float
 ) -> tuple[AnyProblem, Any, int | None, IntArray | None]:
     """Make the problem and its one-row instance, with OP's length limit and scores."""
-    scale = unit_scale(coords)
-    scaled_coords, scaled_distances = scale_coords(coords, scale), scale_distances(distances, scale)
+    scaled_distances = scale_distances(distances, scale)
+    if coords is None:
+        return ATSP(len(ids)), ATSPInstance(scaled_distances), None, None
+    scaled_coords = scale_coords(coords, scale)
+    if "FIXED_EDGES_SECTION" in document.sections:
+        partner = read_fixed_edges(document, len(ids))
+        return TSPFE(len(ids)), TSPFEInstance(scaled_coords, partner[None], scaled_distances), None, None
     if kind == "TSP":
         return TSP(len(ids)), TSPInstance(scaled_coords, scaled_distances), None, None
     if kind == "CVRP":
@@ -177,10 +201,19 @@ def check_kind(document: Document) -> str:
     return kind
 
 
-def check_metric(document: Document) -> str:
+def check_metric(document: Document, kind: str) -> str:
     """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with its companions."""
     metric, line = document.value("EDGE_WEIGHT_TYPE")
-    if metric not in METRICS:
+    if metric == EXPLICIT and not FILE_TYPES[kind].has_depot:
+        for keyword in ("NODE_COORD_SECTION", "FIXED_EDGES_SECTION"):
+            if keyword in document.sections:
+                line, told = document.sections[keyword].line, "is not supported with EDGE_WEIGHT_TYPE EXPLICIT"
+                raise UnsupportedFile(document.path, line, f"{keyword} {told}; {SUPPORTED}")
+        return metric
+    if "EDGE_WEIGHT_SECTION" in document.sections and metric in METRICS:
+        line = document.sections["EDGE_WEIGHT_SECTION"].line
+        raise InvalidFile(document.path, line, f"EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE {metric}")
+    if metric not in METRICS or kind == "ATSP":
         raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {SUPPORTED}")
     for keyword, expected in (("EDGE_WEIGHT_FORMAT", "FUNCTION"), ("NODE_COORD_TYPE", "TWOD_COORDS")):
         text, line = document.values.get(keyword, Value(expected, 0))
@@ -204,9 +237,7 @@ def check_dimension(document: Document, max_nodes: int) -> int:
 def read_coords(document: Document, dimension: int, metric: str) -> FloatArray:
     """Return the coordinates of nodes 1 to `dimension`: float64 (dimension, 2)."""
     rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
-    if "DISPLAY_DATA_SECTION" in document.sections:  # for drawings; checked, so that no fault goes unseen
-        for texts, line in document.rows_by_node("DISPLAY_DATA_SECTION", dimension, "x y"):
-            [document.parse_coordinate(text, line) for text in texts]
+    check_display(document, dimension)
     most = GREATEST.get(metric, (MAX_COORDINATE, MAX_COORDINATE))
     coords = np.array([[*map(document.parse_coordinate, texts, (line, line), most)] for texts, line in rows])
     extent = float((coords.max(axis=0) - coords.min(axis=0)).max())
@@ -216,6 +247,13 @@ def read_coords(document: Document, dimension: int, metric: str) -> FloatArray:
             document.path, line, f"all nodes lie within {extent:g}, expected 0 or at least {MIN_EXTENT:g}"
         )
     return coords
+
+
+def check_display(document: Document, dimension: int) -> None:
+    """Check the coordinates for drawings, which are not used, so that no fault goes unseen."""
+    if "DISPLAY_DATA_SECTION" in document.sections:
+        for texts, line in document.rows_by_node("DISPLAY_DATA_SECTION", dimension, "x y"):
+            [document.parse_coordinate(text, line) for text in texts]
 
 
 def read_depot(document: Document, dimension: int) -> int:
@@ -264,7 +302,7 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
         OSError: It cannot be written.
     """
     by_id = np.argsort(instance.ids)
-    kind = instance.problem.name
+    kind = "TSP" if instance.problem.name == "TSPFE" else instance.problem.name
     lines = [f"NAME : {instance.name}", *(f"COMMENT : {comment}" for comment in instance.comments)]
     lines += [f"TYPE : {kind}", f"DIMENSION : {len(by_id)}", f"EDGE_WEIGHT_TYPE : {instance.metric}"]
     if FILE_TYPES[kind].values[:1] == ("CAPACITY",):
@@ -273,8 +311,13 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
         lines.append(f"VEHICLES : {instance.rules.num_vehicles}")
     elif kind == "OP":
         lines.append(f"COST_LIMIT : {instance.cost_limit}")
-    lines.append("NODE_COORD_SECTION")
-    lines += [f"{i} {shortest(x)} {shortest(y)}" for i, (x, y) in enumerate(instance.coords[by_id].tolist(), start=1)]
+    if instance.coords is None:
+        lines += matrix_lines(instance.distances)
+    else:
+        coords = enumerate(instance.coords[by_id].tolist(), start=1)
+        lines += ["NODE_COORD_SECTION", *(f"{i} {shortest(x)} {shortest(y)}" for i, (x, y) in coords)]
+    if instance.problem.name == "TSPFE":
+        lines += fixed_edge_lines(instance.instance.partner[0])
     if kind in ROUTE_FILES:
         lines += route_file_lines(instance, by_id)
     elif kind == "CVRP":

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.atsp import ATSP, ATSPInstance
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.problems.mtsp import MTSP, MTSPInstance
 from routing_gym.problems.op import OP, OPInstance
@@ -13,14 +14,16 @@ from routing_gym.problems.pctsp import PCTSP, SPCTSP, PCTSPInstance, SPCTSPInsta
 from routing_gym.problems.pdp import PDP, PDPInstance
 from routing_gym.problems.sdvrp import SDVRP, SDVRPInstance
 from routing_gym.problems.tsp import TSP, TSPInstance
+from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.problems.vrp import PRESETS, VRP, VRPInstance
 
 PROBLEMS: dict[str, type[AnyProblem]] = {
-    problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP)
+    problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP)
 }
 PROBLEMS |= dict.fromkeys(PRESETS, VRP)
 
 __all__ = [
+    "ATSP",
     "CVRP",
     "MTSP",
     "OP",
@@ -30,7 +33,9 @@ __all__ = [
     "SDVRP",
     "SPCTSP",
     "TSP",
+    "TSPFE",
     "VRP",
+    "ATSPInstance",
     "CVRPInstance",
     "MTSPInstance",
     "OPInstance",
@@ -38,6 +43,7 @@ __all__ = [
     "PDPInstance",
     "SDVRPInstance",
     "SPCTSPInstance",
+    "TSPFEInstance",
     "TSPInstance",
     "VRPInstance",
     "make_problem",
@@ -48,8 +54,9 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
     """Make a problem by name.
 
     Args:
-        name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP", "MTSP", or one of VRP's presets such as "VRPTW".
-        num_nodes: Cities of the TSP, customers of the others.
+        name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP", "MTSP", "TSPFE", "ATSP", or one of VRP's presets
+            such as "VRPTW".
+        num_nodes: Cities of TSP, TSPFE and ATSP, customers of the others.
         **settings: The problem's own: `capacity` (CVRP, SDVRP), `prize` and `max_length` (OP),
             `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L).
 

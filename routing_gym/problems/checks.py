@@ -117,8 +117,11 @@ def check_distances(instance: Any, num_actions: int) -> None:
         InvalidInstance: As `check_field`, or a node that is away from itself.
     """
     check_field(instance, "distances", (num_actions, num_actions), np.float32, 0.0, MAX_FLOAT)
-    if np.diagonal(instance.distances, axis1=1, axis2=2).any():
-        raise InvalidInstance("distances: the way from a node to itself must be 0")
+    diagonal = np.diagonal(instance.distances, axis1=1, axis2=2)
+    if diagonal.any():
+        row, node = map(int, np.argwhere(diagonal)[0])
+        found = f"row {row}, node {node} is {diagonal[row, node]} away from itself"
+        raise InvalidInstance(f"distances: the way from a node to itself must be 0, but {found}")
 
 
 def check_batch(instance: Any) -> None:

@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 from gymnasium import spaces
 
 from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, integer, scatter
-from routing_gym.problem import Problem
+from routing_gym.problem import InstanceT, Problem
 from routing_gym.problems.checks import (
     as_tours,
     check_all_visited,
@@ -45,15 +45,13 @@ class TSPState:
 
 
 @dataclass(frozen=True)
-class TSP(Problem[TSPInstance, TSPState]):
-    """Travelling salesman problem with `num_nodes` cities; actions are cities 0 to n-1.
+class ClosedTour(Problem[InstanceT, TSPState]):
+    """What the problems share whose solutions are closed tours of `num_nodes` cities; actions are cities 0 to n-1.
 
     Raises:
         ValueError: Fewer than two cities.
     """
 
-    name: ClassVar[str] = "TSP"
-    instance_type: ClassVar[type] = TSPInstance
     state_type: ClassVar[type] = TSPState
     has_depot: ClassVar[bool] = False
     fixed_length: ClassVar[bool] = True
@@ -69,26 +67,15 @@ class TSP(Problem[TSPInstance, TSPState]):
     def horizon(self) -> int:
         return self.num_nodes
 
-    @property
-    def num_uniforms(self) -> int:
-        return 2 * self.num_nodes
-
-    def from_uniforms(self, uniforms: Array) -> TSPInstance:
-        return TSPInstance(uniform_coords(uniforms, self.num_nodes))
-
-    def validate(self, instance: TSPInstance) -> None:
-        check_nodes(instance, self.num_actions)
-        check_batch(instance)
-
-    def initial(self, instance: TSPInstance) -> TSPState:
+    def initial(self, instance: InstanceT) -> TSPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
         zero = xp.zeros(num_rows, dtype=integer(xp), device=where)
         return TSPState(zero, zero, zero, xp.ones((num_rows, self.num_nodes), dtype=xp.bool, device=where))
 
-    def action_mask(self, instance: TSPInstance, state: TSPState) -> Array:
+    def action_mask(self, instance: InstanceT, state: TSPState) -> Array:
         return state.selectable
 
-    def step(self, instance: TSPInstance, state: TSPState, action: Array) -> tuple[TSPState, Array]:
+    def step(self, instance: InstanceT, state: TSPState, action: Array) -> tuple[TSPState, Array]:
         xp = array_namespace(action)
         starts = state.num_visited == 0
         closes = state.num_visited == self.num_nodes - 1
@@ -104,29 +91,52 @@ class TSP(Problem[TSPInstance, TSPState]):
         )
         return new_state, xp.where(closes, leg + way_back, leg)
 
-    def done(self, instance: TSPInstance, state: TSPState) -> Array:
+    def done(self, instance: InstanceT, state: TSPState) -> Array:
         return state.num_visited == self.num_nodes
 
-    def why_illegal(self, instance: TSPInstance, state: TSPState, row: int, action: int) -> str:
+    def why_illegal(self, instance: InstanceT, state: TSPState, row: int, action: int) -> str:
         return f"city {action} is already visited"
 
-    def observe_static(self, instance: TSPInstance) -> dict[str, Array]:
-        return {"coords": instance.coords}
-
-    def observe_dynamic(self, instance: TSPInstance, state: TSPState) -> dict[str, Array]:
+    def observe_dynamic(self, instance: InstanceT, state: TSPState) -> dict[str, Array]:
         return {"current_node": state.node, "first_node": state.first_node}
 
-    def observation_space(self) -> spaces.Dict:
-        return spaces.Dict({**node_spaces(self.num_actions), "first_node": spaces.Discrete(self.num_actions)})
-
-    def cost_bound(self, instance: TSPInstance) -> Array:
+    def cost_bound(self, instance: InstanceT) -> Array:
         return tour_bound(instance)
 
-    def progress(self, instance: TSPInstance, state: TSPState) -> Array:
+    def progress(self, instance: InstanceT, state: TSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
 
-    def objective(self, instance: TSPInstance, actions: Array) -> Array:
+    def objective(self, instance: InstanceT, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         visited = check_each_once(tours, self.num_actions, depot=False)
         check_all_visited(visited, first_node=0, num_steps=tours.shape[1])
         return like(tour_length(instance, tours, closed_at_depot=False), instance)
+
+
+@dataclass(frozen=True)
+class TSP(ClosedTour[TSPInstance]):
+    """Travelling salesman problem with `num_nodes` cities; actions are cities 0 to n-1.
+
+    Raises:
+        ValueError: Fewer than two cities.
+    """
+
+    name: ClassVar[str] = "TSP"
+    instance_type: ClassVar[type] = TSPInstance
+
+    @property
+    def num_uniforms(self) -> int:
+        return 2 * self.num_nodes
+
+    def from_uniforms(self, uniforms: Array) -> TSPInstance:
+        return TSPInstance(uniform_coords(uniforms, self.num_nodes))
+
+    def validate(self, instance: TSPInstance) -> None:
+        check_nodes(instance, self.num_actions)
+        check_batch(instance)
+
+    def observe_static(self, instance: TSPInstance) -> dict[str, Array]:
+        return {"coords": instance.coords}
+
+    def observation_space(self) -> spaces.Dict:
+        return spaces.Dict({**node_spaces(self.num_actions), "first_node": spaces.Discrete(self.num_actions)})

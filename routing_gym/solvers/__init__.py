@@ -56,6 +56,8 @@ REFERENCES = {  # the best of them for each problem, by name
     "PDP": "ortools",
     "MTSP": "ortools",
     **dict.fromkeys(PRESETS, "pyvrp"),
+    "TSPFE": "milp",
+    "ATSP": "milp",
 }
 
 __all__ = [

@@ -318,6 +318,23 @@ def distance_matrix(instance: Any) -> FloatArray:
     return np.asarray(euclidean(coords[:, :, None], coords[:, None]).astype(np.float64))
 
 
+def with_fixed_edges(distances: FloatArray, partner: IntArray) -> FloatArray:
+    """Make all legs but TSPFE's fixed edges longer, by so much that the shortest tours have all of these.
+
+    In a tour without some fixed edge, one of its ends can be moved next to the other: three legs go, all of them
+    longer by `extra`, and three come, the fixed edge among them. That costs less than `extra` and saves it.
+
+    Args:
+        distances: (B, n, n).
+        partner: int64 (B, n).
+
+    Returns:
+        float64 (B, n, n).
+    """
+    extra = 3 * distances.max(axis=(1, 2), keepdims=True) + 1
+    return np.asarray(distances + extra * (np.arange(partner.shape[1]) != partner[:, :, None]))
+
+
 def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:
     """Write trips as actions: each ends with a return to the depot; no trip at all stays there."""
     return [node for trip in trips if len(trip) for node in (*trip, 0)] or [0]

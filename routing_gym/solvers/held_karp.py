@@ -4,7 +4,8 @@ Held and Karp (1962), "A dynamic programming approach to sequencing problems": t
 depot through a set S that ends at j follows from the sets one smaller. That gives the shortest closed
 tour through every set of customers, and with it OP and PCTSP (the best set), CVRP (the best partition
 into sets that fit the vehicle) and MTSP (the fairest partition). PDP allows only sets that hold the
-pickups of all their deliveries. Distances may be asymmetric.
+pickups of all their deliveries; TSPFE makes tours without a fixed edge longer than all with it. Distances may be
+asymmetric.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy.typing as npt
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
-from routing_gym.solvers.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix
+from routing_gym.problems.tspfe import from_fixed_edge
+from routing_gym.solvers.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix, with_fixed_edges
 
 MAX_NODES = 12  # 2^12 x 12 entries per instance
 
@@ -28,7 +30,7 @@ class HeldKarp(BatchSolver):
     """Optimal tours by dynamic programming, all rows together. m below is the number of nodes but one."""
 
     name: ClassVar[str] = "held-karp"
-    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", "OP", "PCTSP", "PDP", "MTSP")
+    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", "OP", "PCTSP", "PDP", "MTSP", "TSPFE", "ATSP")
 
     @property
     def row_status(self) -> str:
@@ -44,12 +46,15 @@ class HeldKarp(BatchSolver):
 
     def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         distances = distance_matrix(instance)
+        if problem.name == "TSPFE":
+            distances = with_fixed_edges(distances, instance.partner)
         paths = shortest_paths(distances, closed_sets(instance.pickup) if problem.name == "PDP" else None)
         length = np.min(paths + distances[:, None, 1:, 0], axis=2)
         length[:, 0] = 0.0  # nobody visited
         everyone = np.full(len(rows), length.shape[1] - 1)
-        if problem.name == "TSP":
-            return np.pad(order(paths, distances, everyone), ((0, 0), (1, 0)))
+        if not problem.has_depot:
+            tours = np.pad(order(paths, distances, everyone), ((0, 0), (1, 0)))
+            return from_fixed_edge(tours, instance.partner) if problem.name == "TSPFE" else tours
         if problem.name == "PDP":
             return np.pad(order(paths, distances, everyone), ((0, 0), (0, 1)))
         if problem.name == "CVRP":

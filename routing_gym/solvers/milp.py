@@ -7,6 +7,9 @@ Cuts are found by minimum cuts at the linear relaxation until none is violated; 
 is solved, and again with the subtours of its solution forbidden, until that is one tour, which keeps the
 limit of its length or prize in float64 too, without the tolerance of HiGHS. Edges whose
 reduced cost proves that no optimal tour uses them are left out of it.
+
+An ATSP becomes a symmetric TSP with fixed edges (Jonker and Volgenant 1983, "Transforming asymmetric into symmetric
+traveling salesman problems"): each city is a node to arrive at and one to leave from, joined by a fixed edge.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.atsp import ATSPInstance
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
+from routing_gym.problems.tspfe import from_fixed_edge
 from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
 from routing_gym.solvers.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
 from routing_gym.solvers.milp_program import Program
@@ -32,28 +37,36 @@ FIRST_WINDOW = 0.02  # reduced cost, relative to the bound, up to which edges ar
 
 @dataclass(frozen=True)
 class ExactMIP(RowSolver):
-    """Proven optima of TSP, OP and PCTSP.
+    """Proven optima of TSP, TSPFE, ATSP, OP and PCTSP.
 
     Attributes:
         time_limit: Seconds per instance; a row that is not proven optimal by then has failed.
     """
 
     name: ClassVar[str] = "milp"
-    problems: ClassVar[tuple[str, ...]] = ("TSP", "OP", "PCTSP")
+    problems: ClassVar[tuple[str, ...]] = ("TSP", "OP", "PCTSP", "TSPFE", "ATSP")
     packages: ClassVar[tuple[str, ...]] = ("scipy.optimize", "scipy.sparse.csgraph")
     needs_symmetry: ClassVar[bool] = True
 
     time_limit: float = 600.0
 
+    def check_symmetry(self, instance: Any) -> None:
+        if not isinstance(instance, ATSPInstance):
+            super().check_symmetry(instance)
+
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        distances = distance_matrix(instance)[0]
-        if problem.name == "TSP" and problem.num_nodes <= 3:  # every order is optimal
-            return list(range(problem.num_nodes)), OPTIMAL
-        deadline = time.perf_counter() + self.time_limit
-        program, conflicts, step = formulate(problem, instance, distances)
-        bound, reduced = relax(program, conflicts, deadline)
-        tour = program.tour(solve_integer(program, bound, reduced, step, deadline))
-        return tour if problem.name == "TSP" else [*tour[1:], 0], OPTIMAL
+        if problem.name in ("TSP", "TSPFE") and problem.num_nodes <= 3:  # every order is optimal
+            tour = list(range(problem.num_nodes))
+        else:
+            deadline = time.perf_counter() + self.time_limit
+            program, conflicts, step = formulate(problem, instance, distance_matrix(instance)[0])
+            bound, reduced = relax(program, conflicts, deadline)
+            tour = program.tour(solve_integer(program, bound, reduced, step, deadline))
+        if problem.name == "TSPFE":
+            return from_fixed_edge(np.array([tour]), instance.partner)[0], OPTIMAL
+        if problem.name == "ATSP":  # from the node where city 0 is arrived at, to that where it is left, or backwards
+            return [tour[0], *(tour[2::2] if tour[1] == problem.num_nodes else tour[-2:0:-2])], OPTIMAL
+        return [*tour[1:], 0] if problem.has_depot else tour, OPTIMAL
 
 
 @dataclass(frozen=True)
@@ -72,14 +85,23 @@ def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tupl
         The program; sets of nodes that no tour visits all of (OP); and the smallest difference between two
         costs, 0 where there is none.
     """
+    if problem.name == "ATSP":
+        size = len(distances)
+        distances = np.block([[np.zeros_like(distances), distances.T], [distances, np.zeros_like(distances)]])
     unit = scale(distances)  # the program's lengths are multiples of it
     distances = distances * unit
     program = Program.of_tours(distances)
     nodes = np.arange(program.num_nodes)
-    if problem.name == "TSP":
+    if not problem.has_depot:
         program.low[nodes] = 1.0
         program.high[:] = 1.0
         program.cost[program.edges] = program.lengths
+        if problem.name == "TSPFE":
+            with_edge = np.flatnonzero(instance.partner[0] > nodes)
+            program.low[program.edge(with_edge, instance.partner[0, with_edge])] = 1.0
+        if problem.name == "ATSP":  # nodes below `size` are arrived at, the others left
+            program.high[program.edges[(program.ends < size).sum(axis=1) != 1]] = 0.0
+            program.low[program.edge(nodes[:size], nodes[size:])] = 1.0
         return program, [], 0.0
     if problem.name == "OP":
         prize = instance.prize[0].astype(np.float64)

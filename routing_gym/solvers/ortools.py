@@ -1,4 +1,4 @@
-"""PCTSP, PDP and MTSP by guided local search: the routing library of OR-Tools (Apache 2.0 licence)."""
+"""PCTSP, PDP, MTSP, TSPFE and ATSP by guided local search: the routing library of OR-Tools (Apache 2.0 licence)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, distance_matrix
+from routing_gym.problems.tspfe import from_fixed_edge
+from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, distance_matrix, with_fixed_edges
 
 SCALE = 1e6  # OR-Tools takes integers
 PRIZE_SCALE = 1e9  # finer, so that prizes which are just enough still are when rounded down
@@ -19,7 +20,7 @@ LONGEST_WEIGHT = 100  # of MTSP's longest tour beside the sum of all, which lead
 
 @dataclass(frozen=True)
 class ORTools(RowSolver):
-    """PCTSP with optional customers, their penalties, and a least prize at the end of the tour; PDP and MTSP.
+    """PCTSP with optional customers, their penalties, and a least prize at the end of the tour; and others.
 
     Prizes are rounded down and the least prize up, so that every tour found is allowed. It takes no seed.
 
@@ -30,7 +31,7 @@ class ORTools(RowSolver):
     """
 
     name: ClassVar[str] = "ortools"
-    problems: ClassVar[tuple[str, ...]] = ("PCTSP", "PDP", "MTSP")
+    problems: ClassVar[tuple[str, ...]] = ("PCTSP", "PDP", "MTSP", "TSPFE", "ATSP")
     packages: ClassVar[tuple[str, ...]] = ("ortools.constraint_solver.pywrapcp",)
 
     time_limit: float = 1.0
@@ -40,12 +41,15 @@ class ORTools(RowSolver):
         vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes) if problem.name == "MTSP" else 1
         manager = pywrapcp.RoutingIndexManager(problem.num_actions, vehicles, 0)
         routing = pywrapcp.RoutingModel(manager)
-        legs = np.rint(distance_matrix(instance)[0] * SCALE).astype(np.int64)
+        distances = distance_matrix(instance)
+        if problem.name == "TSPFE":
+            distances = with_fixed_edges(distances, instance.partner)
+        legs = np.rint(distances[0] * SCALE).astype(np.int64)
         length = routing.RegisterTransitMatrix(legs.tolist())
         routing.SetArcCostEvaluatorOfAllVehicles(length)
         if problem.name == "PCTSP":
             collect_prizes(routing, manager, instance)
-        else:
+        elif problem.has_depot:
             routing.AddDimension(length, 0, int(legs.max()) * (problem.num_actions + 1), True, "length")
             travelled = routing.GetDimensionOrDie("length")
             if problem.name == "MTSP":
@@ -55,21 +59,23 @@ class ORTools(RowSolver):
         found = routing.SolveWithParameters(self.parameters(problem))
         if found is None:
             raise TimedOut(f"OR-Tools found no tour within {self.time_limit:g} s")
-        tours: list[int] = []
+        tours: list[int] = [] if problem.has_depot else [0]
         for vehicle in range(vehicles):
             index = found.Value(routing.NextVar(routing.Start(vehicle)))
             while not routing.IsEnd(index):
                 tours.append(manager.IndexToNode(index))
                 index = found.Value(routing.NextVar(index))
-            tours += [0] if tours[-1:] != [0] else []  # nobody has an empty tour
+            tours += [0] if problem.has_depot and tours[-1:] != [0] else []  # nobody has an empty tour
+        if problem.name == "TSPFE":
+            return from_fixed_edge(np.array([tours]), instance.partner)[0], FEASIBLE
         return tours or [0], FEASIBLE
 
     def parameters(self, problem: AnyProblem) -> Any:
-        """Guided local search until the time limit; PCTSP from a cheapest-arc tour, the others from an insertion."""
+        """Guided local search until the time limit: PDP and MTSP from an insertion, others from a cheapest-arc tour."""
         enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
         parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
         strategies = enums.FirstSolutionStrategy
-        cheapest_arc = problem.name == "PCTSP"
+        cheapest_arc = problem.name not in ("PDP", "MTSP")
         parameters.first_solution_strategy = (
             strategies.PATH_CHEAPEST_ARC if cheapest_arc else strategies.LOCAL_CHEAPEST_INSERTION
         )

@@ -19,8 +19,8 @@ from routing_agents.attention.decoding import (
     sampling_choice,
     solve,
 )
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig, partners
+from routing_agents.attention.features import CODE_SIZE, FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig, fixed_edges, node_codes, partners
 from routing_agents.attention.search import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import make_problem
@@ -96,11 +96,11 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
 @pytest.mark.parametrize("options", [{}, {"nearness": True, "glimpse_layer": 24}], ids=["paper", "options"])
 def test_decoder_equals_the_paper_equations(name, options):
     """Folding projections into the encoder and the rank-one shifts of SDVRP change nothing."""
+    if options and not FEATURES[name].coords:
+        options = {**options, "nearness": False}
     problem, instance, model = small(name, **options)
     static = problem.observe_static(instance)
-    embeddings = model.eval().embed(static)
-    for layer in model.layers:
-        embeddings = layer(embeddings)
+    embeddings = model.eval().encode_nodes(static)
     state = problem.initial(instance)
     rows = torch.arange(len(embeddings))
     for step in range(5):
@@ -122,7 +122,7 @@ def test_decoder_equals_the_paper_equations(name, options):
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_every_parameter_has_a_gradient(name):
-    problem, instance, model = small(name, nearness=True, glimpse_layer=24)
+    problem, instance, model = small(name, nearness=FEATURES[name].coords, glimpse_layer=24)
     encoding = model.encode(problem.observe_static(instance))
     log_probability(model, encoding, play(problem, instance, encoding.detach(), model)).sum().backward()
     missing = [key for key, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
@@ -174,7 +174,7 @@ def test_eight_symmetries_of_the_square():
     assert len({tuple(symmetry(torch.tensor([[[0.1, 0.4]]]), k).flatten().tolist()) for k in range(8)}) == 8
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if FEATURES[name].coords])
 def test_symmetries_never_hurt(name):
     """The identity is the first of the eight, so the best of eight costs at most what greedy does."""
     problem, instance, model = small(name)
@@ -305,6 +305,11 @@ def test_bad_sizes_are_refused(settings, message):
         ModelConfig(**settings)
 
 
+def test_nearness_needs_coordinates():
+    with pytest.raises(ValueError, match="nearness is measured between coordinates"):
+        small("ATSP", nearness=True)
+
+
 def test_sampling_never_draws_what_is_forbidden():
     """Also where the random number is as close to 1 as it gets, and the last nodes are forbidden."""
     logits = torch.full((1, 1, 7), -torch.inf)
@@ -319,6 +324,34 @@ def test_sampling_never_draws_what_is_forbidden():
 def test_same_generator_same_weights():
     first, second = (small("OP")[2].state_dict() for _ in range(2))
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_where_fixed_edges_lead():
+    """From (0, 1) to (4, 5) and back; nodes 1 and 3 have none."""
+    coords = torch.arange(8).view(1, 4, 2).float()
+    seen = fixed_edges(coords, torch.tensor([[2, 1, 0, 3]]))
+    assert seen.tolist() == [[[1, 4, 4], [0, 0, 0], [1, -4, -4], [0, 0, 0]]]
+
+
+def test_codes_show_who_is_near():
+    """From node 1 it is short to 3, to all others long: 3 is in the sum of 1, and 1 in the sum of those near from 3."""
+    lengths = 5 * (torch.ones(1, 6, 6) - torch.eye(6))
+    lengths[0, 1, 3] = 0.1
+    codes, near, near_from = node_codes(lengths)[0].split(CODE_SIZE, dim=-1)
+    assert (codes @ near[1]).argmax() == 3
+    assert (codes @ near_from[3]).argmax() == 1
+    assert (codes @ near[3]).argmax() != 1
+
+
+def test_the_unit_of_lengths_does_not_matter():
+    problem, instance, model = small("ATSP")
+    static = problem.observe_static(instance)
+    embeddings = model.eval().encode_nodes(static)
+    torch.testing.assert_close(model.encode_nodes({"distances": 1e6 * static["distances"]}), embeddings)
+    without_length = model.encode_nodes({"distances": 0 * static["distances"]})
+    assert without_length.isfinite().all()
+    with pytest.raises(ValueError, match="8 symmetries of the square, but ATSP has no coordinates; ask 1"):
+        solve(model, problem, instance, Decoding(symmetries=8))
 
 
 def test_where_partners_lie():

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from helpers import CVRP_TEXT, OP_TEXT, ROUTES, SEQUENCE, SHARED, TOUR, TSP_TEXT
-from routing_gym import data
+from helpers import ATSP_TEXT, CVRP_TEXT, FIXED_TEXT, OP_TEXT, ROUTES, SEQUENCE, SHARED, TOUR, TSP_TEXT
+from routing_gym import ATSP, TSPFE, data
+from routing_gym.data.matrix import FORMATS
 from routing_gym.data.metrics import file_distances
 from routing_gym.problem import InfeasibleTour
+from routing_gym.solvers import ExactMIP
 
 LIBRARIES = SHARED / "data"
 FILES = sorted(path for ending in ("tsp", "vrp", "oplib") for path in LIBRARIES.glob(f"*/*.{ending}"))
-EXPLICIT = {"bayg29.tsp", "gr17.tsp"}
-READABLE = [path for path in FILES if path.name not in EXPLICIT]
 
 needs_libraries = pytest.mark.skipif(not FILES, reason=f"{LIBRARIES} is missing")
 
@@ -33,7 +33,7 @@ def read(folder: Path, text: str) -> data.FileInstance:
 
 
 @needs_libraries
-@pytest.mark.parametrize("path", READABLE, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_file_reads_and_round_trips(path, tmp_path):
     """Written and read again, a file has the same values; all known solutions score what they state."""
     first = data.read_instance(path)
@@ -64,10 +64,54 @@ def test_stated_costs_of_the_library():
 
 
 @needs_libraries
-@pytest.mark.parametrize("name", sorted(EXPLICIT))
-def test_explicit_matrices_are_refused_with_what_is_supported(name):
-    with pytest.raises(data.UnsupportedFile, match=r":\d: .*explicit distance matrix.* supported are .*EUC_2D, CEIL"):
-        data.read_instance(LIBRARIES / "tsplib" / name)
+@pytest.mark.parametrize("name", ["bayg29", "gr17"])
+def test_optima_of_explicit_matrices_are_the_published_ones(name):
+    pytest.importorskip("scipy")
+    file = data.read_instance(LIBRARIES / "tsplib" / f"{name}.tsp")
+    solution = ExactMIP().solve(file.problem, file.instance, num_workers=0)
+    assert (file.problem.name, file.cost(solution.actions[0])) == ("ATSP", file.best_known)
+
+
+def test_explicit_matrix_by_hand(tmp_path):
+    """1, 2, 3 and back: 2 + 1 + 7 = 10; the other way round 3 + 4 + 5 = 12. The diagonal counts for nothing."""
+    file = read(tmp_path, ATSP_TEXT)
+    assert (file.problem, file.coords, file.scale, file.metric) == (ATSP(3), None, 7.0, "EXPLICIT")
+    assert file.distances.tolist() == [[0, 2, 3], [5, 0, 1], [7, 4, 0]]
+    np.testing.assert_allclose(file.instance.distances[0] * 7, file.distances, atol=1e-6)
+    assert (file.cost([0, 1, 2]), data.write_tour(tmp_path / "file.tour", file, [2, 1, 0])) == (10, 12)
+    assert data.read_instance(file.path).best_known == 12
+    data.write_instance(tmp_path / "copy", file)
+    np.testing.assert_array_equal(data.read_instance(tmp_path / "copy").distances, file.distances)
+
+
+@given(drawn=st.data(), size=st.integers(2, 6))
+@settings(max_examples=60)
+def test_every_format_of_explicit_matrices(drawn, size, tmp_path_factory):
+    """The numbers in the order that the format's name says, with line breaks anywhere."""
+    layout, numbers = drawn.draw(st.sampled_from(FORMATS)), drawn.draw(st.permutations(range(1, size * size + 1)))
+    matrix = np.array(numbers).reshape(size, size)
+    matrix = np.maximum(matrix, matrix.T) * (1 - np.eye(size, dtype=int))
+    listed = []
+    for first in range(size):
+        for second in range(size):
+            row, column = (second, first) if layout.endswith("COL") else (first, second)
+            kept = layout == "FULL_MATRIX" or (column > row if layout.startswith("UPPER") else column < row)
+            if kept or (row == column and "DIAG" in layout):
+                listed += [str(matrix[row, column]), drawn.draw(st.sampled_from(" \n"))]
+    head = f"TYPE : TSP\nDIMENSION : {size}\nEDGE_WEIGHT_TYPE : EXPLICIT\nEDGE_WEIGHT_FORMAT : {layout}\n"
+    file = read(tmp_path_factory.getbasetemp(), f"{head}EDGE_WEIGHT_SECTION\n{''.join(listed)}\nEOF\n")
+    assert file.distances.tolist() == matrix.tolist()
+
+
+def test_fixed_edges(tmp_path):
+    """The diagonal from 1 to 2 is fixed: with it 5 + 3 + 5 + 3 = 16, where 14 is the rectangle's."""
+    file = read(tmp_path, FIXED_TEXT)
+    assert (file.problem, file.instance.partner.tolist()) == (TSPFE(4), [[1, 0, 2, 3]])
+    assert data.write_tour(tmp_path / "file.tour", file, [0, 1, 2, 3]) == 16
+    with pytest.raises(InfeasibleTour, match="a fixed edge joins city 0 and city 1"):
+        file.cost([0, 2, 1, 3])
+    data.write_instance(tmp_path / "copy", file)
+    assert data.read_instance(tmp_path / "copy").instance.partner.tolist() == [[1, 0, 2, 3]]
 
 
 @needs_libraries
@@ -268,6 +312,18 @@ INVALID = [  # the text, a part and its replacement, and the error
     (TSP_TEXT, "NAME : square", "NAME square", ":1: found 'NAME square', expected a line 'KEYWORD : value'"),
     (TSP_TEXT, "TYPE : TSP", "TYPE : TSP\nCAPACITY : 3", ":3: CAPACITY has no place in a file of TYPE TSP"),
     (TSP_TEXT, "4 3 0", "4 3 \0", r":9: found control character '\\x00', expected a text file"),
+    (ATSP_TEXT, " 7\n4", "\n4", ":8: EDGE_WEIGHT_SECTION: found 8 numbers, expected 9: FULL_MATRIX with DIMENSION 3"),
+    (ATSP_TEXT, "4 9999", "4 9999 6", ":8: EDGE_WEIGHT_SECTION: found 10 numbers, expected 9: FULL_MATRIX"),
+    (ATSP_TEXT, "FULL_MATRIX", "UPPER_ROW", ":7: EDGE_WEIGHT_SECTION: found 9 numbers, expected 3: UPPER_ROW with"),
+    (ATSP_TEXT, "5 9999", "-5 9999", ":7: EDGE_WEIGHT_SECTION: found '-5', expected an integer of at least 0"),
+    (ATSP_TEXT, "5 9999", "5.5 9999", ":7: EDGE_WEIGHT_SECTION: found '5.5', expected an integer"),
+    (ATSP_TEXT, ": ATSP", ": TSP", ":6: from node 1 to 2 it is 2, and back 5; if this is meant, expected TYPE : ATSP"),
+    (ATSP_TEXT, "EDGE_WEIGHT_FORMAT : FULL_MATRIX\n", "", ":8: the file ends without EDGE_WEIGHT_FORMAT"),
+    (ATSP_TEXT, "EDGE_WEIGHT_SECTION\n9999 2 3\n5 9999 1 7\n4 9999\n", "", ":5: the file ends without EDGE_WEIGHT_S"),
+    (TSP_TEXT, "EOF", "EDGE_WEIGHT_SECTION\n1\nEOF", ":10: EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE EUC"),
+    (FIXED_TEXT, "1 2\n-1", "1 2 3\n-1", ":11: fixed edge: found node 3 alone, expected two nodes"),
+    (FIXED_TEXT, "1 2\n-1", "1 5\n-1", ":11: fixed edge: found node 5, expected 1 to 4"),
+    (FIXED_TEXT, "1 2\n-1", "1 2\n", ":13: FIXED_EDGES_SECTION does not end; expected -1"),
     (CVRP_TEXT, "4 5 ", "4 6 ", ":18: demand: found 6, expected at most the CAPACITY 5"),
     (CVRP_TEXT, "4 5 ", "4 -5 ", ":18: demand: found '-5', expected an integer of at least 0"),
     (CVRP_TEXT, "3 0\r", "3 1\r", ":17: found demand 1 at the depot, node 3; expected 0"),
@@ -280,11 +336,27 @@ INVALID = [  # the text, a part and its replacement, and the error
     (OP_TEXT, "3 6\n", "", ":12: NODE_SCORE_SECTION: found 2 nodes, expected DIMENSION 3; node 3 is missing"),
 ]
 UNSUPPORTED = [
-    (TSP_TEXT, "TYPE : TSP", "TYPE : ATSP", r":2: TYPE 'ATSP' is not supported; supported are files of TYPE TSP, CVRP"),
+    (TSP_TEXT, "TYPE : TSP", "TYPE : HCP", r":2: TYPE 'HCP' is not supported; supported are files of TYPE TSP, ATSP"),
+    (
+        TSP_TEXT,
+        "TYPE : TSP",
+        "TYPE : ATSP",
+        ":4: EDGE_WEIGHT_TYPE 'EUC_2D' is not supported; .* or EXPLICIT for TSP and",
+    ),
+    (ATSP_TEXT, "FULL_MATRIX", "FUNCTION", ":4: EDGE_WEIGHT_FORMAT 'FUNCTION' .* expected one of FULL_MATRIX, UPPER_"),
+    (ATSP_TEXT, ": 3", ": 3000", ":2: DIMENSION 3000 exceeds 2000, the most with EDGE_WEIGHT_TYPE EXPLICIT"),
+    (FIXED_TEXT, "EUC_2D", "EXPLICIT", ":5: NODE_COORD_SECTION is not supported with EDGE_WEIGHT_TYPE EXPLICIT"),
+    (
+        FIXED_TEXT,
+        "1 2\n",
+        "1 2\n4 1\n",
+        ":12: node 1 has a fixed edge in line 11 already; .* contract a chain of edges",
+    ),
+    (FIXED_TEXT, "1 2\n", "3 3\n", ":11: node 3 has a fixed edge in line 11 already"),
+    (CVRP_TEXT, "EUC_2D", "EXPLICIT", ":6: EDGE_WEIGHT_TYPE 'EXPLICIT' is not supported; .* EXPLICIT for TSP and ATSP"),
     (TSP_TEXT, "EUC_2D", "EUC_3D", ":4: EDGE_WEIGHT_TYPE 'EUC_3D' is not supported; .* EUC_2D, CEIL_2D, ATT, GEO"),
     (TSP_TEXT, "DIMENSION : 4", "DIMENSION : 999999999", r":3: DIMENSION 999999999 exceeds 10000; .* max_nodes"),
     (TSP_TEXT, "TYPE", "EDGE_WEIGHT_FORMAT : FULL_MATRIX\nTYPE", ":2: EDGE_WEIGHT_FORMAT 'FULL_MATRIX' is not"),
-    (TSP_TEXT, "EOF", "FIXED_EDGES_SECTION\n1 2\n-1\nEOF", r":10: a set of fixed edges \(FIXED_EDGES_SECTION\)"),
     (TSP_TEXT, "TYPE", "MIN_TRUCKS : 3\nTYPE", ":2: keyword 'MIN_TRUCKS' is not supported; supported are COMMENT"),
     (
         CVRP_TEXT,
@@ -326,7 +398,7 @@ def test_files_that_are_no_files(tmp_path):
         data.read_instance("/dev/zero")
     with pytest.raises(data.InvalidFile, match="the file is empty"):
         read(tmp_path, "")
-    with pytest.raises(data.InvalidFile, match="larger than 1,048,776 bytes"):
+    with pytest.raises(data.InvalidFile, match="larger than 1,048,789 bytes"):
         data.read_instance(write(tmp_path, " " * 2**21), max_nodes=1)
 
 

@@ -9,7 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers import CVRP_TEXT, OP_TEXT, ROUTES, SEQUENCE, SOLOMON_TEXT, TOUR, TSP_TEXT, VRPB_TEXT, VRPTW_TEXT
+from helpers import (
+    ATSP_TEXT,
+    CVRP_TEXT,
+    FIXED_TEXT,
+    OP_TEXT,
+    ROUTES,
+    SEQUENCE,
+    SOLOMON_TEXT,
+    TOUR,
+    TSP_TEXT,
+    VRPB_TEXT,
+    VRPTW_TEXT,
+)
 from problem_names import ONE_OF_EACH
 from routing_gym import data
 from routing_gym.data.paper import paper_columns
@@ -17,7 +29,7 @@ from routing_gym.problems import make_problem
 
 fuzz = settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-TEXTS = [TSP_TEXT, CVRP_TEXT, OP_TEXT, VRPTW_TEXT, SOLOMON_TEXT, VRPB_TEXT]
+TEXTS = [TSP_TEXT, CVRP_TEXT, OP_TEXT, ATSP_TEXT, FIXED_TEXT, VRPTW_TEXT, SOLOMON_TEXT, VRPB_TEXT]
 # What is likely to upset a reader of numbers and keywords.
 FRAGMENTS = [b"nan", b"inf", b"-1", b"0", b"1e999", b"99999999999999999999", b"\0", b"\xff", b"\r", b"EOF", b":", b"-"]
 FRAGMENTS += [b"DIMENSION : 1000000000\n", b"TYPE : OP\n", b"GEO", b"CEIL_2D", b"\n\n", b"_SECTION", b"#", b"\xd9\xa1"]
@@ -63,7 +75,7 @@ def read_damaged(reader: Callable[[Path], object], path: Path, content: bytes, h
     return None
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=["tsp", "vrp", "oplib", "vrptw", "solomon", "vrpb"])
+@pytest.mark.parametrize("text", TEXTS, ids=["tsp", "vrp", "oplib", "atsp", "fixed", "vrptw", "solomon", "vrpb"])
 @given(draw=st.data())
 @fuzz
 def test_damaged_instances(text, draw, tmp_path):

@@ -15,8 +15,9 @@ from routing_gym.problems import make_problem
 @pytest.mark.parametrize("kind", GENERATORS)
 def test_instances_are_valid_and_follow_their_seed(name, kind):
     problem = make_problem(name, 12)
-    if kind == "x" and name not in ("CVRP", "SDVRP"):
-        with pytest.raises(ValueError, match=f"set X is of CVRP, and does for SDVRP; {name} has other instances"):
+    refused = {"x": f"set X is of CVRP, and does for SDVRP; {name} has other", "mixed": "ATSP has no coordinates"}
+    if (kind == "x" and name not in ("CVRP", "SDVRP")) or (kind == "mixed" and name == "ATSP"):
+        with pytest.raises(ValueError, match=refused[kind]):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)
         return
     first, second = (GENERATORS[kind](problem, np.random.default_rng(1), 50) for _ in range(2))

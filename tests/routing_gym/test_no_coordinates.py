@@ -1,61 +1,26 @@
-"""A problem whose instances are matrices, without coordinates, in everything that serves all problems."""
+"""ATSP: values worked out by hand; and a problem without coordinates in everything that serves all problems."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from routing_gym import TSP, InvalidInstance, RoutingEnv, RoutingVectorEnv, render, wrappers
-from routing_gym.arrays import Array, batch_size, device_of, to_backend
-from routing_gym.problems.checks import check_distances
-from routing_gym.problems.geometry import MAX_FLOAT
+from routing_gym import ATSP, TSP, ATSPInstance, InvalidInstance, RoutingEnv, RoutingVectorEnv, render, wrappers
+from routing_gym.arrays import batch_size, device_of, to_backend
+from routing_gym.problems.atsp import shortest_paths
 from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
-from routing_gym.solvers import HeldKarp, NearestNeighbour
-from routing_gym.testing import check_problem, check_vector_env
-
-
-@dataclass(frozen=True)
-class MatrixInstance:
-    distances: Array  # float32 (B, A, A), from each node (row) to each node
-
-
-@dataclass(frozen=True)
-class ATSP(TSP):
-    """As the TSP, but the way back may be of another length."""
-
-    name: ClassVar[str] = "ATSP"
-    instance_type: ClassVar[type] = MatrixInstance
-
-    @property
-    def num_uniforms(self):
-        return self.num_nodes**2
-
-    def from_uniforms(self, uniforms):
-        distances = uniforms.reshape(-1, self.num_nodes, self.num_nodes) * (1 - np.eye(self.num_nodes))
-        return MatrixInstance(distances.astype(np.float32))
-
-    def validate(self, instance):
-        check_distances(instance, self.num_actions)
-
-    def observe_static(self, instance):
-        return {"distances": instance.distances}
-
-    def observation_space(self):
-        others = {key: space for key, space in super().observation_space().items() if key != "coords"}
-        matrix = spaces.Box(0.0, MAX_FLOAT, (self.num_actions, self.num_actions), np.float32)
-        return spaces.Dict({**others, "distances": matrix})
-
+from routing_gym.solvers import Hygese, NearestNeighbour
+from routing_gym.testing import check_vector_env
 
 ONE_WAY = np.array([[[0, 1, 9], [9, 0, 2], [3, 9, 0]]], dtype=np.float32)  # 0 -> 1 -> 2 -> 0 is 6, backwards 27
 
 
-@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
-def test_the_contract_suite_needs_no_coordinates():
-    check_problem(ATSP(7))
+@dataclass(frozen=True)
+class Unregistered(ATSP):
+    """A problem of a user's own."""
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -67,7 +32,7 @@ def test_vector_envs_take_a_problem_that_is_in_no_registry(backend):
         "test/ATSP-v0",
         "routing_gym.envs:RoutingEnv",
         vector_entry_point="routing_gym.envs:RoutingVectorEnv",
-        kwargs={"problem": ATSP(5)},
+        kwargs={"problem": Unregistered(5)},
     )
     try:
         check_vector_env("test/ATSP-v0", backend=backend, tolerance=1e-5)
@@ -78,22 +43,50 @@ def test_vector_envs_take_a_problem_that_is_in_no_registry(backend):
 def test_episodes_by_hand():
     """The tour 0, 1, 2 costs 1 + 2 + 3 = 6 and the other way round 9 + 9 + 9 = 27; no tour more than 3 x 9."""
     env = RoutingEnv(ATSP(3))
-    observation, _ = env.reset(options={"instance": MatrixInstance(ONE_WAY)})
+    observation, _ = env.reset(options={"instance": ATSPInstance(ONE_WAY)})
     np.testing.assert_array_equal(observation["distances"], ONE_WAY[0])
     assert [env.step(node)[1] for node in (0, 1, 2)] == [0.0, -1.0, -5.0]
-    problem, both = ATSP(3), MatrixInstance(np.concatenate([ONE_WAY, ONE_WAY]))
+    problem, both = ATSP(3), ATSPInstance(np.concatenate([ONE_WAY, ONE_WAY]))
     assert problem.objective(both, np.array([[0, 1, 2], [2, 1, 0]])).tolist() == [6.0, 27.0]
     assert problem.cost_bound(both).tolist() == [27.0, 27.0]
 
 
+def test_generated_instances_are_shortest_paths():
+    """From 0 to 2 by 1: 1 + 2 = 3, not 9; from 1 to 0 by 2: 5; from 2 to 1 by 0: 4. All are millionths below 1."""
+    expected = [[[0, 1, 3], [5, 0, 2], [3, 4, 0]]]
+    assert shortest_paths(ONE_WAY).tolist() == expected
+    uniforms = np.full((1, 4), 0.25)
+    assert ATSP(2).from_uniforms(uniforms).distances.tolist() == [[[0, 0.25], [0.25, 0]]]
+    distances = ATSP(9).generate(np.random.default_rng(0), 5).distances
+    detours = (distances[:, :, :, None] + distances[:, None]).min(axis=2)
+    np.testing.assert_allclose(distances, detours, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ((0, 0, 1), -1, r"distances: row 0, index \(0, 1\) is -1.0, expected finite and at least 0"),
+        ((0, 2, 1), np.nan, r"distances: row 0, index \(2, 1\) is nan, expected finite"),
+        ((0, 1, 1), 2, "distances: the way from a node to itself must be 0, but row 0, node 1 is 2.0 away from itself"),
+    ],
+)
+def test_matrices_that_make_no_sense(place, value, message):
+    distances = ONE_WAY.copy()
+    distances[place] = value
+    with pytest.raises(InvalidInstance, match=message):
+        ATSP(3).validate(ATSPInstance(distances))
+    with pytest.raises(InvalidInstance, match=r"distances: expected shape \(B, 3, 3\), got \(1, 2, 3\)"):
+        ATSP(3).validate(ATSPInstance(ONE_WAY[:, :2]))
+
+
 def test_instances_of_another_class_or_number_are_refused():
     envs = RoutingVectorEnv(ATSP(3), num_envs=2)
-    with pytest.raises(TypeError, match=r"make one as routing_gym.MatrixInstance\(distances\)"):
+    with pytest.raises(TypeError, match=r"make one as routing_gym.ATSPInstance\(distances\)"):
         envs.reset(options={"instance": TSP(3).generate(np.random.default_rng(0), 2)})
     with pytest.raises(ValueError, match="expected exactly 2 rows, got 1"):
-        envs.reset(options={"instance": MatrixInstance(ONE_WAY)})
-    with pytest.raises(InvalidInstance, match="distances: the way from a node to itself must be 0"):
-        envs.reset(options={"instance": MatrixInstance(np.ones((2, 3, 3), np.float32))})
+        envs.reset(options={"instance": ATSPInstance(ONE_WAY)})
+    with pytest.raises(InvalidInstance, match="must be 0, but row 0, node 0 is 1.0 away from itself"):
+        envs.reset(options={"instance": ATSPInstance(np.ones((2, 3, 3), np.float32))})
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
@@ -110,10 +103,10 @@ def test_rollout_and_its_size_and_device(backend):
 
 def test_solvers_for_every_problem_and_their_cache(tmp_path):
     """Nearest neighbour: 0, 1 (1), 2 (2), back (3)."""
-    solution = NearestNeighbour().solve(ATSP(3), MatrixInstance(ONE_WAY), cache=tmp_path)
+    solution = NearestNeighbour().solve(ATSP(3), ATSPInstance(ONE_WAY), cache=tmp_path)
     assert (solution.actions.tolist(), solution.cost.tolist()) == ([[0, 1, 2]], [6.0])
-    with pytest.raises(ValueError, match="held-karp does not solve ATSP"):
-        HeldKarp().solve(ATSP(3), MatrixInstance(ONE_WAY))
+    with pytest.raises(ValueError, match="hygese does not solve ATSP"):
+        Hygese().solve(ATSP(3), ATSPInstance(ONE_WAY))
 
 
 def test_nodes_without_coordinates_are_drawn_on_a_circle():
@@ -124,7 +117,7 @@ def test_nodes_without_coordinates_are_drawn_on_a_circle():
     np.testing.assert_allclose(render.positions(problem, instance), [[1, 0.5], [0.5, 1], [0, 0.5], [0.5, 0]], atol=1e-6)
     assert render.to_rgb_array(problem, instance, [0, 2, 1, 3]).shape == (660, 600, 3)
     expected = "ATSP-3: cost 6.000, steps 3, complete\ntrip 1: 0 -> 1 -> 2 -> 0; length 6.000"
-    assert render.to_text(ATSP(3), MatrixInstance(ONE_WAY), [0, 1, 2]) == expected
+    assert render.to_text(ATSP(3), ATSPInstance(ONE_WAY), [0, 1, 2]) == expected
 
 
 def test_wrappers_need_coordinates_only_where_they_change_them():

@@ -781,7 +781,7 @@ def test_concatenated_rows_keep_their_values():
 def test_the_smallest_sizes(problem):
     """One trip to the only customer and back, or two cities: cost twice the distance (OP: its prize)."""
     instance = problem.generate(np.random.default_rng(3), 1)
-    actions = [0, 1] if problem.name == "TSP" else [1, 0]
+    actions = [1, 0] if problem.has_depot else [0, 1]
     costs, _, done = play(problem, instance, actions)
     expected = -instance.prize[0, 1] if problem.name == "OP" else 2 * distance(instance, 0, 1)
     assert done

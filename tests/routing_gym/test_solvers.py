@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from problem_names import ONE_OF_EACH
-from routing_gym.arrays import concatenate, normalise, select, to_backend
+from routing_gym.arrays import batch_size, concatenate, normalise, select, to_backend
 from routing_gym.data.file_instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
@@ -97,7 +97,7 @@ def patient(name):
 def brute_force(problem, instance):
     """Least objective of each row over every order of every set of customers, with returns anywhere."""
     nodes = range(problem.num_actions)
-    if problem.name == "TSP":
+    if not problem.has_depot:
         sequences = [[0, *rest] for rest in itertools.permutations(nodes[1:])]
     elif problem.name in ("CVRP", "MTSP", *PRESETS):
         sequences = [
@@ -108,7 +108,7 @@ def brute_force(problem, instance):
         ]
     else:
         sequences = [[*order, 0] for size in nodes for order in itertools.permutations(nodes[1:], size)]
-    best = np.full(len(instance.coords), np.inf)
+    best = np.full(batch_size(instance), np.inf)
     for row in range(len(best)):
         one = select(instance, slice(row, row + 1))
         for sequence in sequences:
@@ -120,9 +120,9 @@ def brute_force(problem, instance):
 
 
 def random_metric(instance, seed=0):
-    """Give an instance a symmetric matrix of distances that has nothing to do with its coordinates."""
-    batch_size, size = instance.coords.shape[:2]
-    lengths = np.triu(np.random.default_rng(seed).uniform(0.1, 1.0, (batch_size, size, size)), 1)
+    """Give an instance a symmetric matrix of distances that has nothing to do with its coordinates, if any."""
+    num_rows, size = batch_size(instance), getattr(instance, "coords", instance.distances).shape[1]
+    lengths = np.triu(np.random.default_rng(seed).uniform(0.1, 1.0, (num_rows, size, size)), 1)
     return replace(instance, distances=(lengths + lengths.transpose(0, 2, 1)).astype(np.float32))
 
 
@@ -141,9 +141,9 @@ def replay_cost(problem, instance, actions):
 # --- exactness ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["TSP", "CVRP", "OP", "PCTSP", "PDP", "MTSP"])
+@pytest.mark.parametrize("name", ["TSP", "CVRP", "OP", "PCTSP", "PDP", "MTSP", "TSPFE", "ATSP"])
 def test_held_karp_equals_brute_force(name):
-    problem, instance = draw(name, 6 if name == "TSP" else 4, 5)
+    problem, instance = draw(name, 4 if PROBLEMS[name].has_depot else 6, 5)
     if name == "MTSP":
         instance = replace(instance, num_salesmen=np.array([1, 2, 3, 4, 9]))
     solution = HeldKarp().solve(problem, instance)
@@ -166,12 +166,16 @@ def test_held_karp_takes_asymmetric_distances():
         (ExactMIP(), "TSP"),
         (ExactMIP(), "OP"),
         (ExactMIP(), "PCTSP"),
+        (ExactMIP(), "TSPFE"),
+        (ExactMIP(), "ATSP"),
         (Hygese(LIMIT), "CVRP"),
         (PyVRP(LIMIT), "CVRP"),
         (PyVRP(LIMIT), "OP"),
         (ORTools(LIMIT), "PCTSP"),
         (ORTools(LIMIT), "PDP"),
         (ORTools(LIMIT), "MTSP"),
+        (ORTools(LIMIT), "TSPFE"),
+        (ORTools(LIMIT), "ATSP"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -186,7 +190,7 @@ def test_packages_find_the_optimum_of_small_instances(solver, name, own_metric):
     np.testing.assert_allclose(solution.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["TSP", "OP", "PCTSP"])
+@pytest.mark.parametrize("name", ["TSP", "OP", "PCTSP", "ATSP"])
 def test_mip_where_the_first_solutions_have_subtours(name):
     """n = 11: larger than what the pairs and triples of the relaxation forbid by themselves."""
     pytest.importorskip("scipy")
@@ -360,7 +364,7 @@ def test_every_tour_can_be_played(solver, name, num_nodes):
     assert (solution.seconds > 0).all()
 
 
-@pytest.mark.parametrize(("solver", "name"), [pair for pair in PAIRS if PROBLEMS[pair[1]].has_depot])
+@pytest.mark.parametrize(("solver", "name"), [pair for pair in PAIRS if PROBLEMS[pair[1]].min_nodes == 1])
 def test_one_customer(solver, name):
     problem, instance = draw(name, 1, 2)
     solution = patient(solver).solve(problem, instance, num_workers=0)

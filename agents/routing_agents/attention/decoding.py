@@ -211,6 +211,10 @@ def solve(
         raise ValueError("sampling draws random numbers: pass a generator")
     if decoding.force_starts:
         first_nodes(problem, decoding.num_tours)  # refuses before any work
+    if decoding.symmetries > num_symmetries(problem):
+        raise ValueError(
+            f"{decoding.symmetries} symmetries of the square, but {problem.name} has no coordinates; ask 1"
+        )
     if not torch.is_tensor(arrays.any_array(instance)):
         instance = to_backend(instance, "torch", str(next(model.parameters()).device))
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
@@ -228,6 +232,11 @@ def solve(
                 progress(arrays.batch_size(rows))
     longest = max(part.actions.shape[1] for part in parts)
     return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+
+
+def num_symmetries(problem: AnyProblem) -> int:
+    """Count in how many ways an instance can be shown: the symmetries of the square, where there are coordinates."""
+    return 8 if "coords" in problem.observation_space().spaces else 1
 
 
 @contextmanager
@@ -252,7 +261,9 @@ def best_tours(
 ) -> Rollout:
     """Decode all tours from one encoding, of one of the eight symmetries; keep the best of each instance."""
     observation = problem.observe_static(instance)
-    encoding = model.encode({**observation, "coords": symmetry(observation["coords"], index)})
+    if "coords" in observation:
+        observation = {**observation, "coords": symmetry(observation["coords"], index)}
+    encoding = model.encode(observation)
     found = []
     for first in range(0, decoding.num_tours, tours_at_once):
         num_tours = min(tours_at_once, decoding.num_tours - first)

@@ -11,37 +11,52 @@ from typing import Any
 
 from routing_gym.problems.vrp import PRESETS
 
+CODE_SIZE = 64  # numbers in the code of a node that has no coordinates
+
 
 @dataclass(frozen=True)
 class Features:
     """Keys of the observation, by what the model does with them.
 
     Attributes:
+        coords: Whether nodes have coordinates. Without, the encoder sees who is near to whom, by codes of nodes.
         per_node: Inputs (B, A) of the encoder beside the coordinates.
+        per_edge: Key of the lengths (B, A, A) from each node to each, which shift the encoder's attention.
         depot: Whether node 0 is a depot, embedded on its own from its coordinates.
         context_nodes: Node indices (B,) whose embeddings enter the decoder's context.
         context_scalars: Numbers (B, 1) that enter the decoder's context.
         pairs: Key of the nodes (B, A) where what a node gets is picked up, 0 for none. The encoder sees where each
             delivery's pickup lies, and where each pickup's delivery.
+        partner: Key of the other end of each node's fixed edge (B, A), itself for none. The encoder sees whether there
+            is one, and the way there.
         per_step: What each node still asks for at this step (B, A); projected into keys and values.
     """
 
+    coords: bool = True
     per_node: tuple[str, ...] = ()
+    per_edge: str | None = None
     depot: bool = True
     context_nodes: tuple[str, ...] = ("current_node",)
     context_scalars: tuple[str, ...] = ()
     pairs: str | None = None
+    partner: str | None = None
     per_step: str | None = None
 
     @property
     def static_keys(self) -> tuple[str, ...]:
         """What the encoder reads; it does not change within an episode."""
-        return ("coords", *self.per_node, *((self.pairs,) if self.pairs else ()))
+        optional = ("coords" if self.coords else None, self.per_edge, self.pairs, self.partner)
+        return (*(key for key in optional if key), *self.per_node)
 
     @property
     def node_inputs(self) -> int:
         """How many numbers the encoder sees of each customer."""
-        return 2 + len(self.per_node) + (4 if self.pairs else 0)
+        return (
+            (2 if self.coords else 3 * CODE_SIZE)
+            + len(self.per_node)
+            + (4 if self.pairs else 0)
+            + (3 if self.partner else 0)
+        )
 
     @property
     def dynamic_keys(self) -> tuple[str, ...]:
@@ -68,4 +83,6 @@ FEATURES = {
     "PDP": Features(pairs="pickup"),
     "MTSP": Features(context_scalars=("salesmen_left", "current_length", "longest_length")),
     **{name: vrp_features(settings) for name, settings in PRESETS.items()},
+    "TSPFE": Features(partner="partner", depot=False, context_nodes=("first_node", "current_node")),
+    "ATSP": Features(coords=False, per_edge="distances", depot=False, context_nodes=("first_node", "current_node")),
 }

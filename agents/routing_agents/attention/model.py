@@ -10,7 +10,7 @@ B = instances, A = nodes, Q = queries per instance, d = embedding size, H = head
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -18,8 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from routing_agents.attention.features import Features
+from routing_agents.attention.features import CODE_SIZE, Features
 
+GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
+DECLINE = 3.0  # of nearness with length; a node at the mean distance counts e^-3
+EDGE_DIM = 16  # hidden size of the network of edges, as MatNet's
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
 ADDITIONS = ("nearness", "glimpse_layer")  # options that leave the sizes of the paper's layers as they are
 SHORTEST = 1e-4  # shorter ways count as this long in `nearness`, which has no logarithm of 0
@@ -124,11 +127,12 @@ class EncoderLayer(nn.Module):
         self.contract = nn.Linear(config.feed_forward_dim, d)
         self.feed_forward_norm = Normalization(config.normalization, d)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, shift: Tensor | None = None) -> Tensor:
+        """Embed nodes (B, A, d) in the light of each other; `shift` (B, H, A, A) adds to the scores of attention."""
         with products(x, self.bfloat16):
             projected = self.project_qkv(x)
         query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
-        attended = merge_heads(F.scaled_dot_product_attention(query, key, value))
+        attended = merge_heads(F.scaled_dot_product_attention(query, key, value, attn_mask=shift))
         with products(x, self.bfloat16):
             attended = self.project_out(attended)
         x = self.attention_norm(x + attended)
@@ -154,6 +158,9 @@ class Encoder(nn.Module):
         if features.depot:
             self.embed_depot = nn.Linear(2, config.embed_dim)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        if features.per_edge:
+            heads = config.num_layers * config.num_heads
+            self.embed_edge = nn.Sequential(nn.Linear(2, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, heads))
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
@@ -182,9 +189,12 @@ class Encoder(nn.Module):
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
-        columns = [observation["coords"], *(observation[key][..., None] for key in self.features.per_node)]
+        coords = observation["coords"] if self.features.coords else node_codes(observation[self.features.per_edge])
+        columns = [coords, *(observation[key][..., None] for key in self.features.per_node)]
         if self.features.pairs:
             columns.append(partners(observation["coords"], observation[self.features.pairs]))
+        if self.features.partner:
+            columns.append(fixed_edges(observation["coords"], observation[self.features.partner]))
         if not self.features.depot:
             return self.embed_node(torch.cat(columns, dim=-1))
         customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
@@ -193,9 +203,23 @@ class Encoder(nn.Module):
     def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation in the light of each other: (B, A, d)."""
         x = self.embed(observation)
-        for layer in self.layers:
-            x = layer(x)
+        for layer, shift in zip(self.layers, self.edge_shifts(observation), strict=True):
+            x = layer(x, shift)
         return x
+
+    def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor | None]:
+        """Say by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
+
+        Kwon et al. (2021) mix each score with the length by a small network of each head (MatNet's mixed-score
+        attention), in two encoders, one for the rows and one for the columns. Here a network turns the lengths there
+        and back into one number for each head, which is added to the score, in one encoder. Lengths are relative to
+        their mean, so that their unit does not matter.
+        """
+        if not self.features.per_edge:
+            return [None] * len(self.layers)
+        lengths = relative(observation[self.features.per_edge])
+        shifts = self.embed_edge(torch.stack([lengths, lengths.transpose(1, 2)], dim=-1))
+        return shifts.permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
 
 
 class AttentionModel(Encoder):
@@ -205,10 +229,15 @@ class AttentionModel(Encoder):
         features: Which observations to read.
         config: Sizes.
         generator: Source of the initial weights.
+
+    Raises:
+        ValueError: Nearness without coordinates.
     """
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(features, config)
+        if config.nearness and not features.coords:
+            raise ValueError("nearness is measured between coordinates, and this problem has none; leave it out")
         d = config.embed_dim
         if not features.depot:  # the context before the first action, when there is no first and last node (eq. 4)
             self.placeholder = nn.Parameter(torch.empty(len(features.context_nodes) * d))
@@ -439,6 +468,48 @@ def penalties(mask: Tensor) -> Tensor:
     A tenth of the time of `torch.where` or `masked_fill` on a CPU.
     """
     return (mask.float() - 1).mul_(torch.finfo(torch.float32).max).mul_(2.0)
+
+
+def node_codes(lengths: Tensor) -> Tensor:
+    """Say of each node which it is, to which it is near, and from which it is near: (B, A, 3 CODE_SIZE).
+
+    Each node has a code, nearly orthogonal to the others'; the nodes near to it are a sum of their codes, which shows
+    whether a node is among them by the product with its code. Kwon et al. (2021) draw one-hot codes, in another order
+    each time, and nothing else. Here a node's place decides: as places in random instances mean nothing, that comes to
+    the same, needs no generator, and bounds no size. Without the sums nothing was learnt within 400 steps.
+
+    Args:
+        lengths: (B, A, A).
+    """
+    place = torch.arange(1, lengths.shape[1] + 1, device=lengths.device, dtype=lengths.dtype)
+    # Quadratic multiples of an irrational number are as good as random, and the same everywhere.
+    waves = lengths.new_tensor([math.tau * (wave * wave * GOLDEN_RATIO % 1) for wave in range(1, CODE_SIZE + 1)])
+    codes = math.sqrt(2) * torch.cos(place[:, None] * waves)
+    others = 1 - torch.eye(len(place), device=lengths.device, dtype=lengths.dtype)
+    nearness = torch.exp(-DECLINE * relative(lengths)) * others
+    near = torch.stack([nearness @ codes, nearness.transpose(1, 2) @ codes], dim=2)
+    near = F.normalize(near, dim=-1) * math.sqrt(CODE_SIZE)  # as long as a code
+    return torch.cat([codes.expand(len(lengths), -1, -1), near.flatten(2)], dim=-1)
+
+
+def relative(lengths: Tensor) -> Tensor:
+    """Divide lengths (B, A, A) by their mean."""
+    return lengths / lengths.mean(dim=(1, 2), keepdim=True).clamp(min=torch.finfo(lengths.dtype).tiny)
+
+
+def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
+    """Say of each node whether it has a fixed edge, and the way to its other end; (0, 0, 0) for none.
+
+    Args:
+        coords: (B, A, 2).
+        partner: (B, A), the node itself for none; as in `partners`, perhaps float32.
+
+    Returns:
+        (B, A, 3).
+    """
+    partner = partner.long()
+    has_edge = partner != torch.arange(partner.shape[1], device=partner.device)
+    return torch.cat([has_edge[..., None].to(coords.dtype), take_nodes(coords, partner) - coords], dim=-1)
 
 
 def products(x: Tensor, bfloat16: bool) -> torch.autocast:

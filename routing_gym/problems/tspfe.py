@@ -1,0 +1,135 @@
+"""TSP with fixed edges: a shortest closed tour on which some pairs of cities are neighbours.
+
+Fixed edges are TSPLIB's (Reinelt 1995, "TSPLIB 95", FIXED_EDGES_SECTION). One of them makes the shortest Hamiltonian
+path between two given cities. Large-neighbourhood search makes many: it takes a tour apart, and contracts each
+segment that is left to the edge between its ends (Li et al. 2025, "Destroy and repair using hyper-graphs for
+routing"). So a city has at most one fixed edge here; contract a chain of them to its ends.
+
+The length of a fixed edge is that between its ends, and part of the cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, gather, integer, to_numpy
+from routing_gym.problem import InfeasibleTour, InvalidInstance
+from routing_gym.problems.checks import IntArray, check_batch, check_field, check_nodes
+from routing_gym.problems.geometry import node_spaces, uniform_coords
+from routing_gym.problems.tsp import ClosedTour, TSPState
+
+
+@dataclass(frozen=True)
+class TSPFEInstance:
+    """B instances with n cities each."""
+
+    coords: Array  # float32 (B, n, 2), in the unit square
+    partner: Array  # int64 (B, n), the other end of a city's fixed edge; the city itself where it has none
+    distances: Array | None = None  # float32 (B, n, n), replaces the Euclidean metric
+
+
+@dataclass(frozen=True)
+class TSPFE(ClosedTour[TSPFEInstance]):
+    """TSP with fixed edges, of `num_nodes` cities; actions are cities 0 to n-1.
+
+    The tour may start anywhere. After either end of a fixed edge comes the other at once, so that no tour is lost:
+    every closed tour can be walked so, from any city, one way round or the other (with asymmetric distances: from
+    some city). `objective` accepts it from every city, both ways round.
+
+    Generated instances: cities uniform in the unit square; how many fixed edges is uniform from 0 to n / 2, and they
+    join random cities.
+
+    Raises:
+        ValueError: Fewer than two cities.
+    """
+
+    name: ClassVar[str] = "TSPFE"
+    instance_type: ClassVar[type] = TSPFEInstance
+
+    @property
+    def num_uniforms(self) -> int:
+        return 3 * self.num_nodes + 1
+
+    def from_uniforms(self, uniforms: Array) -> TSPFEInstance:
+        """Pair the cities that come first in a random order: the first with the second, and so on."""
+        xp = array_namespace(uniforms)
+        order = xp.argsort(uniforms[:, 2 * self.num_nodes : -1], axis=1)
+        place = xp.argsort(order, axis=1)
+        num_edges = xp.floor(uniforms[:, -1:] * (self.num_nodes // 2 + 1))
+        partner = xp.take_along_axis(order, xp.where(place < 2 * num_edges, place ^ 1, place), axis=1)
+        return TSPFEInstance(uniform_coords(uniforms, self.num_nodes), xp.astype(partner, integer(xp)))
+
+    def validate(self, instance: TSPFEInstance) -> None:
+        check_nodes(instance, self.num_actions)
+        check_field(instance, "partner", (self.num_actions,), np.int64, 0, self.num_actions - 1)
+        check_batch(instance)
+        back = np.take_along_axis(instance.partner, instance.partner, axis=1)
+        bad = back != np.arange(self.num_actions)
+        if bad.any():
+            row, city = map(int, np.argwhere(bad)[0])
+            other = int(instance.partner[row, city])
+            third = "none" if (named := int(back[row, city])) == other else f"one to city {named}"
+            found = f"partner: row {row}, city {city} has a fixed edge to city {other}, which has {third}"
+            raise InvalidInstance(f"{found}; give both ends of an edge each other's number, at most one edge a city")
+
+    def action_mask(self, instance: TSPFEInstance, state: TSPState) -> Array:
+        """Mark the other end of the current city's fixed edge, where it is unvisited; else all unvisited cities.
+
+        Returns:
+            bool (B, n). Never all False in a row.
+        """
+        xp = array_namespace(state.node)
+        partner = gather(instance.partner, state.node)
+        waits = (state.num_visited > 0) & (partner != state.node) & gather(state.selectable, partner)
+        cities = xp.arange(self.num_nodes, dtype=partner.dtype, device=device(partner))
+        return state.selectable & (~waits[:, None] | (cities == partner[:, None]))
+
+    def why_illegal(self, instance: TSPFEInstance, state: TSPState, row: int, action: int) -> str:
+        if not state.selectable[row, action]:
+            return super().why_illegal(instance, state, row, action)
+        node = int(state.node[row])
+        return f"a fixed edge leads from city {node} to city {int(instance.partner[row, node])}, which comes next"
+
+    def observe_static(self, instance: TSPFEInstance) -> dict[str, Array]:
+        return {"coords": instance.coords, "partner": instance.partner}
+
+    def observation_space(self) -> spaces.Dict:
+        partner = spaces.Box(0, self.num_actions - 1, (self.num_actions,), np.int64)  # city numbers
+        first_node = spaces.Discrete(self.num_actions)
+        return spaces.Dict({**node_spaces(self.num_actions), "first_node": first_node, "partner": partner})
+
+    def objective(self, instance: TSPFEInstance, actions: Array) -> Array:
+        cost = super().objective(instance, actions)
+        check_fixed_edges(to_numpy(instance.partner), to_numpy(actions))
+        return cost
+
+
+def check_fixed_edges(partner: IntArray, tours: IntArray) -> None:
+    """Check that both ends of every fixed edge are neighbours on the closed tour, a permutation of the cities.
+
+    Raises:
+        InfeasibleTour: At the first city whose partner is none of its neighbours.
+    """
+    wanted = np.take_along_axis(partner, tours, axis=1)  # (B, n)
+    neighbours = (wanted == np.roll(tours, 1, axis=1)) | (wanted == np.roll(tours, -1, axis=1))
+    apart = (wanted != tours) & ~neighbours
+    if apart.any():
+        row, step = map(int, np.argwhere(apart)[0])
+        found = f"a fixed edge joins city {tours[row, step]} and city {wanted[row, step]}"
+        raise InfeasibleTour(row, step, f"{found}, which is not visited right before or after it; do so")
+
+
+def from_fixed_edge(tours: IntArray, partner: IntArray) -> IntArray:
+    """Start tours whose closing edge is fixed at their last city, as `TSPFE.action_mask` wants it.
+
+    Args:
+        tours: int64 (B, n), closed tours with all fixed edges.
+        partner: int64 (B, n).
+    """
+    closing = (np.take_along_axis(partner, tours[:, :1], axis=1) == tours[:, -1:]) & (tours.shape[1] > 2)
+    return np.where(closing, np.roll(tours, 1, axis=1), tours)
