@@ -4,6 +4,7 @@
     python agents/solve.py --checkpoint runs/NAME berlin52.tsp
     python agents/solve.py --checkpoint runs/NAME C101.txt RC208.vrp          # Solomon's VRPTW, and VRPLIB's
     python agents/solve.py customers.csv --capacity 30
+    python agents/solve.py X-n200-k36.vrp --improve 60                       # and search on for a minute
 
 CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
 (OP, with --max-length); prize and penalty (PCTSP, with --required-prize); others are not read. The first line is the
@@ -14,6 +15,9 @@ Prints the cost in the file's own unit, the best known one where it lies beside 
 (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot be read is reported at the
 end, and the others are solved; so is one whose tour breaks a rule that only the file has: VRPTW's number of vehicles,
 VRPB's ban on routes of backhauls only.
+
+With --improve, a tour is written before the search, and anew with every second that found a better one. Ctrl-C ends
+the search, keeps its best tour, and leaves out the files that follow.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ import csv
 import io
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -34,14 +39,18 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from routing_agents import TrainedModel, load
-from routing_agents.runs import check_at_least
-from routing_agents.trained import choose_decoding, find_weights
+from routing_agents.repair.search import neighbourhoods_of
+from routing_agents.runs import check_at_least, check_positive
+from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import data, render
-from routing_gym.arrays import select
+from routing_gym.arrays import batch_size, select
 from routing_gym.data.table import OwnInstance, from_columns, read_csv
 from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.solvers import make_solver
+
+HEURISTICS = {"TSP": "greedy-edge", "CVRP": "nearest-neighbour"}
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,10 @@ class Args:
     checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
     """The folder of a run, or a checkpoint in it; by default the published weights for the file's problem and the
     nearest size."""
-    decoding: Literal["greedy", "starts", "sampling"] = "starts"
+    decoding: Literal["greedy", "starts", "sampling", "heuristic"] = "starts"
     """One greedy tour; greedy tours from many first nodes (sampled tours where the first node matters);
-    or sampled tours. The last two under all eight symmetries of the square; the best tour counts."""
+    or sampled tours. The last two under all eight symmetries of the square; the best tour counts. Or no tour of the
+    model, but a classical one to --improve, of greedy edges (TSP) or nearest neighbours (CVRP): for large files."""
     tours: int = 128
     """Tours per symmetry, but for greedy."""
     capacity: int | None = None
@@ -67,7 +77,13 @@ class Args:
     batch_size: int | None = None
     """Tours decoded at a time; by default 1,024, or as many as free memory holds. Sampled tours depend on it."""
     seed: int = 1
-    """Of the sampled tours."""
+    """Of the sampled tours, and of the search."""
+    improve: float | None = None
+    """Seconds of large-neighbourhood search for each file, after the decoding: parts of the tour are solved anew by
+    the trained policy, and kept where they got better. For TSP and CVRP files with one instance."""
+    repair: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
+    """What solves the parts: as --checkpoint; by default the published weights for their problem (CVRP's parts are
+    CVRPs; the TSP's have fixed edges, TSPFE)."""
     out: Path = Path("solved")
     """Folder for tours and pictures."""
     overwrite: bool = False
@@ -76,6 +92,9 @@ class Args:
     def __post_init__(self) -> None:
         check_at_least(1, self, "tours", *(["batch_size"] if self.batch_size is not None else []))
         check_at_least(0, self, "seed")
+        check_positive(self, "improve")
+        if self.decoding == "heuristic" and self.improve is None:
+            raise ValueError("--decoding heuristic is a start for --improve; evaluate.py runs classical solvers alone")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +117,19 @@ class Solved:
     seconds: float
     weights: Path
     written: Path
+    interrupted: bool = False
 
     @property
     def gap(self) -> float | None:
         """Relative distance to the best known cost; positive where it is worse."""
-        if not self.best_known:  # unknown, or zero
-            return None
-        worse_by = self.cost - self.best_known
-        return (-worse_by if self.problem.maximises else worse_by) / self.best_known
+        return gap(self.problem, self.cost, self.best_known)
+
+
+def gap(problem: AnyProblem, cost: float, best_known: float | None) -> float | None:
+    """Return the relative distance of a cost to the best known one; positive where it is worse; None if unknown."""
+    if not best_known:  # unknown, or zero
+        return None
+    return (best_known - cost if problem.maximises else cost - best_known) / best_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +139,37 @@ class Job:
     path: Path
     source: data.FileInstance | OwnInstance | Instances
     model: TrainedModel
+    repair: TrainedModel | None  # where the tour is to be improved
     tour: Path
     picture: Path
+
+    @property
+    def best_known(self) -> float | None:
+        """The best cost that lies beside the file."""
+        return self.source.best_known if isinstance(self.source, data.FileInstance) else None
+
+    def cost(self, actions: np.ndarray) -> float:
+        """Return the cost of tours (B, T) in the file's own unit; the mean of several."""
+        source = self.source
+        if not isinstance(source, Instances):
+            return source.cost(actions[0])
+        return float(np.mean(source.problem.objective(source.instance, actions))) * (-1) ** source.problem.maximises
+
+    def write(self, actions: np.ndarray) -> None:
+        """Write tours (B, T), complete or not at all.
+
+        Raises:
+            OSError: They cannot be written.
+        """
+        source = self.source
+        if isinstance(source, data.FileInstance):
+            data.write_tour(self.tour, source, actions[0])
+        elif isinstance(source, OwnInstance):
+            write_atomically(self.tour, tour_csv(source, actions[0]).encode())
+        else:
+            buffer = io.BytesIO()
+            np.savez(buffer, actions=actions, cost=source.problem.objective(source.instance, actions))
+            write_atomically(self.tour, buffer.getvalue())
 
 
 def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
@@ -165,12 +218,34 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
                 raise ValueError(
                     f"{path} is a {source.problem.name}, but {weights} was trained on {model.problem.name}"
                 )
+            repair = None if args.improve is None else choose_repair(path, source, args)
         except (ValueError, OSError) as error:
             yield str(error)
         else:
             endings = {OwnInstance: ".csv", Instances: ".npz"}
             ending = endings.get(type(source), ".sol" if source.problem.has_depot else ".tour")
-            yield Job(path, source, model, args.out / (path.stem + ending), args.out / (path.stem + ".png"))
+            yield Job(path, source, model, repair, args.out / (path.stem + ending), args.out / (path.stem + ".png"))
+
+
+def choose_repair(path: Path, source: data.FileInstance | OwnInstance | Instances, args: Args) -> TrainedModel:
+    """Load what solves the parts of a file's tour.
+
+    Raises:
+        ValueError: The file's tour cannot be improved, or by none of the weights there are.
+    """
+    if (rows := batch_size(source.instance)) > 1:
+        raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
+    try:
+        wanted = neighbourhoods_of(source.problem).repairs_with
+        repair = load_repair(source.problem) if args.repair is None else load(args.repair)
+    except ValueError as error:
+        raise ValueError(f"{path}: --improve: {error}") from None
+    if repair.problem.name != wanted:
+        raise ValueError(
+            f"{path}: --repair {args.repair} was trained on {repair.problem.name}; parts of {source.problem.name} are "
+            f"{wanted}"
+        )
+    return repair
 
 
 def check_outputs(jobs: list[Job], args: Args) -> None:
@@ -194,29 +269,62 @@ def check_outputs(jobs: list[Job], args: Args) -> None:
                 raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")
 
 
-def solve(job: Job, args: Args) -> Solved:
-    """Solve one file; write its tour and its picture."""
-    source, best_known = job.source, None
+def solve(job: Job, args: Args, show: Callable[[str], None]) -> Solved:
+    """Solve one file; write its tour and its picture.
+
+    Args:
+        job: The file.
+        args: How.
+        show: Shows how far the search is.
+
+    Raises:
+        OSError: The tour cannot be written; the message holds it.
+    """
+    source = job.source
     started = time.perf_counter()
-    decoding = choose_decoding(args.decoding, source.problem, args.tours)
-    found = job.model.solve_batch(source.problem, source.instance, decoding, args.seed, args.batch_size)
+    tours, interrupted = first_tours(job, args), False
+    if job.repair is not None:
+        job.write(tours)
+        tours, interrupted = improve(job, tours, args, show)
     seconds = time.perf_counter() - started
-    actions = found.actions[0].numpy()
-    if isinstance(source, data.FileInstance):
-        cost: float = data.write_tour(job.tour, source, actions)
-        best_known = source.best_known
-    elif isinstance(source, OwnInstance):
-        cost = source.cost(actions)
-        write_atomically(job.tour, tour_csv(source, actions).encode())
-    else:
-        costs = source.problem.objective(source.instance, found.actions.numpy())
-        cost = float(np.mean(costs)) * (-1 if source.problem.maximises else 1)
-        buffer = io.BytesIO()
-        np.savez(buffer, actions=found.actions.numpy(), cost=costs)
-        write_atomically(job.tour, buffer.getvalue())
+    try:
+        job.write(tours)
+    except OSError as error:
+        raise OSError(f"{job.tour}: {error}; the actions are: {' '.join(map(str, tours[0]))}") from error
+    cost = job.cost(tours)
     first = select(source.instance, slice(0, 1))
-    render.save(job.picture, source.problem, first, actions, title=f"{source.name}: {cost:g}")
-    return Solved(source.name, source.problem, cost, best_known, seconds, job.model.path, job.tour)
+    render.save(job.picture, source.problem, first, tours[0], title=f"{source.name}: {cost:g}")
+    return Solved(source.name, source.problem, cost, job.best_known, seconds, job.model.path, job.tour, interrupted)
+
+
+def first_tours(job: Job, args: Args) -> np.ndarray:
+    """Return tours (B, T) of a file's instances, by the model or, where asked, a classical heuristic."""
+    source = job.source
+    if args.decoding == "heuristic":
+        return make_solver(HEURISTICS[source.problem.name]).solve(source.problem, source.instance).actions
+    decoding = choose_decoding(args.decoding, source.problem, args.tours)
+    return job.model.solve_batch(source.problem, source.instance, decoding, args.seed, args.batch_size).actions.numpy()
+
+
+def improve(job: Job, start: np.ndarray, args: Args, show: Callable[[str], None]) -> tuple[np.ndarray, bool]:
+    """Search on from a tour (1, T); return the best one in the file's own unit, and whether Ctrl-C ended the search."""
+    assert job.repair is not None
+    assert args.improve is not None
+    best, best_cost = start, job.cost(start)
+
+    def report(seconds: float, actions: np.ndarray) -> None:
+        nonlocal best, best_cost
+        if (cost := job.cost(actions[None])) < best_cost:
+            best, best_cost = actions[None], cost
+            with suppress(OSError):  # a full disk, say: the last tour is kept in memory, and written at the end
+                job.write(best)
+        distance = gap(job.source.problem, best_cost, job.best_known)
+        words = "" if distance is None else f", {distance:.2%} above the best known"
+        show(f"improving {job.source.name}: {seconds:.0f} of {args.improve:g} s, cost {best_cost:.10g}{words}")
+
+    source = job.source
+    found = job.repair.improve(source.problem, source.instance, start[0], args.improve, args.seed, report)
+    return best, found.interrupted
 
 
 def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
@@ -250,15 +358,26 @@ def main(args: Args) -> list[Solved]:
         for number, job in enumerate(jobs, start=1):
             status.update(escape(f"solving {job.source.name} ({number} of {len(jobs)})"))
             try:
-                one = solve(job, args)
+                one = solve(job, args, lambda text: status.update(escape(text)))
             except InfeasibleTour as error:  # files may ask more of routes than the rules: VEHICLES, say
                 refused.append(f"{job.path}: the tour found is none of the file's: {error}")
                 continue
             solved.append(one)
-            gap = "-" if one.gap is None else f"{one.gap:.2%}"
+            distance = "-" if one.gap is None else f"{one.gap:.2%}"
             known = "-" if one.best_known is None else str(one.best_known)
-            cells = (one.name, f"{one.cost:.10g}", known, gap, f"{one.seconds:.2f}", one.weights.stem, str(one.written))
+            cells = (
+                one.name,
+                f"{one.cost:.10g}",
+                known,
+                distance,
+                f"{one.seconds:.2f}",
+                one.weights.stem,
+                str(one.written),
+            )
             table.add_row(*map(escape, cells))
+            if one.interrupted:
+                refused += [f"{left.path}: stopped" for left in jobs[number:]]
+                break
     console.print(table)
     console.print(f"Pictures of the tours are in {args.out}.", soft_wrap=True, markup=False)
     if refused:

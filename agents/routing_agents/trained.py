@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from routing_agents.attention.decoding import GREEDY, Decoding, num_symmetries, solve
+from routing_agents.attention.decoding import GREEDY, Decoding, evaluation_mode, num_symmetries, solve
 from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import kind_of_network, load_model
+from routing_agents.repair.search import Improved, Report, improve, neighbourhoods_of
 from routing_agents.runs import choose_device
 from routing_gym import render
 from routing_gym.arrays import any_array, batch_size, normalise, to_backend
@@ -193,6 +194,49 @@ class TrainedModel:
         instance = to_backend(problem.familiar(normalise(instance)), "torch", str(device))
         generator = torch.Generator(device).manual_seed(seed)
         return solve(self.network, problem, instance, decoding, generator, tours_at_once, progress)
+
+    def improve(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        actions: np.ndarray,
+        seconds: float,
+        seed: int = 1,
+        report: Report | None = None,
+    ) -> Improved:
+        """Improve a tour by large-neighbourhood search, whose parts this network solves; see `load_repair`.
+
+        Args:
+            problem: The rules, of the instance's size.
+            instance: One row, on any backend.
+            actions: Integers (T,), a complete tour.
+            seconds: Time. The round begun before it is over is completed.
+            seed: Of the choice of parts and of sampled tours.
+            report: Called every second with the seconds so far and the best actions, and once at the end.
+
+        Raises:
+            ValueError: The time is not positive, tours of the problem cannot be improved, or its parts are instances
+                of another problem than the network's.
+        """
+        kind = neighbourhoods_of(problem)
+        if self.problem.name != kind.repairs_with:
+            raise ValueError(
+                f"{self.path} was trained on {self.problem.name}; parts of {problem.name} are {kind.repairs_with}"
+            )
+        problem.objective(instance, np.asarray(actions)[None])  # refuses what is no tour
+        with evaluation_mode(self.network):
+            search = kind(self.network, normalise(problem.familiar(instance)), np.asarray(actions), seed)
+            return improve(search, seconds, report)
+
+
+def load_repair(problem: AnyProblem) -> TrainedModel:
+    """Load the published weights whose `improve` improves tours of a problem.
+
+    Raises:
+        ValueError: Tours of the problem cannot be improved, or there are no weights for its parts.
+    """
+    kind = neighbourhoods_of(problem)
+    return load(find_weights(kind.repairs_with, kind.effort.size))
 
 
 def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:

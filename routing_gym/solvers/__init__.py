@@ -17,6 +17,7 @@ from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
 from routing_gym.solvers.christofides import Christofides
 from routing_gym.solvers.fast_tsp import FastTSP
+from routing_gym.solvers.greedy_edge import GreedyEdge
 from routing_gym.solvers.held_karp import HeldKarp
 from routing_gym.solvers.hygese import Hygese
 from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
@@ -33,6 +34,7 @@ SOLVERS: dict[str, type[Solver]] = {
         NearestInsertion,
         FarthestInsertion,
         RandomInsertion,
+        GreedyEdge,
         TwoOpt,
         OrOpt,
         TwoOptOrOpt,
@@ -68,6 +70,7 @@ __all__ = [
     "ExactMIP",
     "FarthestInsertion",
     "FastTSP",
+    "GreedyEdge",
     "HeldKarp",
     "Hygese",
     "NearestInsertion",

@@ -1,0 +1,99 @@
+"""What the neighbourhoods share: lengths in the instance's metric, frames of parts, the policy's tours of parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from routing_agents.attention.decoding import decode, greedy_choice, sampling_choice
+from routing_agents.attention.model import AttentionModel
+from routing_gym.arrays import to_backend
+from routing_gym.problem import AnyProblem
+from routing_gym.solvers.base import FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+MIN_GAIN = 1e-6  # of a side of the square; smaller ones may be rounding errors
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How parts are solved.
+
+    Attributes:
+        size: Nodes of a part, at most.
+        frames: Random turns of each part that the policy sees.
+        tours: Tours in each frame.
+    """
+
+    size: int
+    frames: int
+    tours: int
+
+
+class Neighbourhoods(ABC):
+    """A tour of one instance, improved part by part.
+
+    Args:
+        network: A policy for the problem of the parts, in evaluation mode, on the CPU.
+        instance: One row, NumPy.
+        actions: int64 (T,), a complete tour.
+        seed: Of the choice of parts, and of sampled tours.
+        effort: How parts are solved.
+    """
+
+    repairs_with: ClassVar[str]  # the problem that parts are instances of
+    effort: ClassVar[Effort]
+
+    def __init__(
+        self, network: AttentionModel, instance: Any, actions: IntArray, seed: int, effort: Effort | None = None
+    ) -> None:
+        self.network, self.instance = network, instance
+        self.coords = instance.coords[0].astype(np.float64)
+        self.effort = effort or type(self).effort
+        self.rng = np.random.default_rng(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+
+    @abstractmethod
+    def round(self) -> None:
+        """Solve many disjoint parts in one decode, and take over those that got better."""
+
+    @abstractmethod
+    def actions(self) -> IntArray:
+        """Return the tour as the environment takes it: int64 (T,)."""
+
+    @abstractmethod
+    def cost(self) -> float:
+        """Return the length of the tour, in sides of the unit square."""
+
+    def legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
+        """Return lengths of ways, of any shape, in the metric of the instance."""
+        if self.instance.distances is not None:
+            return self.instance.distances[0][origin, destination].astype(np.float64)
+        way = self.coords[origin] - self.coords[destination]
+        return np.hypot(way[..., 0], way[..., 1])
+
+    def play(self, problem: AnyProblem, parts: Any, num_tours: int, sample: bool) -> IntArray:
+        """Decode `num_tours` tours of each of B parts (NumPy): int64 (B * num_tours, T)."""
+        parts = to_backend(parts, "torch")
+        choose = sampling_choice(self.generator) if sample else greedy_choice
+        with torch.no_grad():
+            encoding = self.network.encode(problem.observe_static(parts))
+            force = not sample
+            return decode(self.network, problem, parts, encoding, choose, num_tours, force).actions.numpy()
+
+
+def random_frames(coords: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+    """Turn each of B sets of points (B, A, 2) by a random angle, mirror half of them, fit them into the unit square."""
+    angle = rng.uniform(0, 2 * np.pi, len(coords))
+    cosine, sine = np.cos(angle), np.sin(angle)
+    mirror = rng.choice([-1.0, 1.0], len(coords))
+    turn = np.array([[cosine, -sine], [mirror * sine, mirror * cosine]])  # (2, 2, B)
+    turned = np.einsum("ijb,baj->bai", turn, coords)
+    turned -= turned.min(axis=1, keepdims=True)
+    extent = turned.max(axis=(1, 2), keepdims=True)
+    return (turned / np.where(extent > 0, extent, 1)).astype(np.float32)

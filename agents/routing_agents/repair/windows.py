@@ -1,0 +1,226 @@
+"""TSP: cities near each other are taken out of the tour and put back by a policy for the TSP with fixed edges.
+
+Li et al. (2025), "Destroy and repair using hyper-graphs for routing": the edges between the cities of a window fall;
+each path of the tour outside of it stays, contracted to a fixed edge between its ends. Deviations: no hyper-graph, but
+an instance of TSPFE, whose policy is the attention model; windows are small and many, solved in one decode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from routing_agents.attention.model import AttentionModel
+from routing_agents.repair.parts import MIN_GAIN, BoolArray, Effort, Neighbourhoods, random_frames
+from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
+from routing_gym.solvers.base import FloatArray, IntArray
+
+SMALLEST = 10  # cities that windows may have
+MOST_TOURS = 2048  # in one decode
+
+
+@dataclass(frozen=True)
+class Windows:
+    """W windows, contracted to k cities each: the cities that matter in the order of the tour, then twins."""
+
+    cities: IntArray  # int64 (W, k)
+    partner: IntArray  # int64 (W, k), column of the other end of a fixed edge; the city's own for none
+    falls: BoolArray  # (W, k), the edge to the next city is up for change
+    count: IntArray  # int64 (W,), cities without twins
+
+
+class WindowSearch(Neighbourhoods):
+    """A closed tour, improved window by window."""
+
+    repairs_with: ClassVar[str] = "TSPFE"
+    effort: ClassVar[Effort] = Effort(size=20, frames=1, tours=16)
+
+    def __init__(
+        self, network: AttentionModel, instance: Any, actions: IntArray, seed: int, effort: Effort | None = None
+    ) -> None:
+        super().__init__(network, instance, actions, seed, effort)
+        most = min(self.effort.size, len(self.coords))
+        self.near = cKDTree(self.coords).query(self.coords, most)[1].reshape(-1, most)
+        self.move_to(np.asarray(actions))
+
+    def move_to(self, tour: IntArray) -> None:
+        """Make this the tour."""
+        self.tour = tour
+        self.place = np.empty_like(tour)  # of each city on the tour
+        self.place[tour] = np.arange(len(tour))
+
+    def actions(self) -> IntArray:
+        return self.tour
+
+    def cost(self) -> float:
+        return float(self.legs(self.tour, np.roll(self.tour, -1)).sum())
+
+    def round(self) -> None:
+        effort = self.effort
+        size = min(len(self.coords), int(self.rng.integers(SMALLEST, effort.size + 1)))
+        num_tours = min(effort.tours, size)
+        most = max(1, MOST_TOURS // (effort.frames * num_tours))
+        centres = self.rng.permutation(len(self.tour))
+        chosen = choose_windows(self.near, self.tour, self.place, centres, size, most)
+        windows = contract(self.tour, self.place, chosen)
+        cities, partner, num_windows = windows.cities, windows.partner, len(windows.cities)
+        if not num_windows:
+            return
+        coords = random_frames(np.repeat(self.coords[cities], effort.frames, axis=0), self.rng)
+        part = TSPFEInstance(coords, np.repeat(partner, effort.frames, axis=0))
+        tours = self.play(TSPFE(size), part, num_tours, sample=False).reshape(num_windows, -1, size)
+        row = np.arange(num_windows)[:, None, None]
+        after = np.roll(tours, -1, axis=2)
+        legs = self.legs(cities[row, tours], cities[row, after])
+        legs[partner[row, tours] == after] = 0  # fixed edges stand for paths that stay
+        legs[partner[row, after] == tours] = 0
+        cost = legs.sum(axis=2)
+        best = cost.argmin(axis=1)
+        gain = self.fallen_length(windows) - cost[np.arange(num_windows), best]
+        for window in np.flatnonzero(gain > MIN_GAIN):
+            self.accept(windows, window, tours[window, best[window]])
+
+    def fallen_length(self, windows: Windows) -> FloatArray:
+        """Return the length of the edges up for change in each window: float64 (W,)."""
+        following = np.where(
+            np.arange(windows.cities.shape[1]) == windows.count[:, None] - 1,
+            windows.cities[:, :1],
+            np.roll(windows.cities, -1, 1),
+        )
+        return np.where(windows.falls, self.legs(windows.cities, following), 0).sum(axis=1)
+
+    def accept(self, windows: Windows, window: int, tour: IntArray) -> None:
+        """Put the new edges of one window into the tour, unless that would cut it into several.
+
+        They would make one tour when the window was solved; meanwhile other windows may have changed which of its
+        cities the paths outside join.
+
+        Args:
+            windows: The windows.
+            window: Which of them.
+            tour: int64 (k,), columns of the window in their new order.
+        """
+        count = windows.count[window]
+        cities, column = windows.cities[window, :count], np.arange(count)
+        planned = np.where(windows.partner[window, :count] < count, windows.partner[window, :count], column)
+        order = np.argsort(self.place[cities])
+        following = np.roll(order, -1)
+        start = self.place[cities[order]]
+        end = np.append(start[1:], start[0] + len(self.tour))
+        is_path = end - start > 1
+        path, onward = order[is_path], following[is_path]
+        partner = column.copy()
+        partner[path], partner[onward] = onward, path
+        if (planned != partner).any():
+            tour = reconnect(tour[tour < count], planned, partner)
+            if len(tour) < count:
+                return
+        else:
+            tour = tour[tour < count]
+        if partner[tour[0]] == tour[-1]:
+            tour = np.roll(tour, 1)
+        heads = tour[np.append(True, partner[tour[1:]] != tour[:-1])]  # a path comes as a whole with its first end
+        whole = np.append(np.roll(self.tour, -start[0]), self.tour[start[0]])
+        begins, stops, turned = np.empty_like(order), np.empty_like(order), np.zeros(count, dtype=bool)
+        begins[order] = start - start[0]
+        stops[order] = begins[order] + 1
+        begins[onward], stops[path] = begins[path], end[is_path] - start[0] + 1
+        stops[onward], turned[onward] = stops[path], True
+        spans = zip(begins[heads].tolist(), stops[heads].tolist(), turned[heads].tolist(), strict=True)
+        self.move_to(np.concatenate([whole[a:b][::-1] if back else whole[a:b] for a, b, back in spans]))
+
+
+def reconnect(tour: IntArray, planned: IntArray, partner: IntArray) -> IntArray:
+    """Walk a tour with other fixed edges than it was made for, from its first city until that comes again.
+
+    Args:
+        tour: int64 (k,), a closed tour of columns 0 to k - 1.
+        planned: int64 (k,), other ends of its fixed edges; itself for none.
+        partner: int64 (k,), those that take their place, on the same columns.
+
+    Returns:
+        All columns; or fewer, where the edges now make several tours.
+    """
+    before, after = np.empty_like(tour), np.empty_like(tour)
+    before[tour], after[tour] = np.roll(tour, 1), np.roll(tour, -1)
+    has_edge = planned != np.arange(len(tour))
+    before, after = (np.where(has_edge & (x == planned), partner, x).tolist() for x in (before, after))
+    first = last = int(tour[0])
+    here, walked = after[first], [first]
+    while here != first and len(walked) <= len(tour):
+        walked.append(here)
+        last, here = here, before[here] if after[here] == last else after[here]
+    return np.array(walked)
+
+
+def choose_windows(
+    near: IntArray, tour: IntArray, place: IntArray, centres: IntArray, size: int, most: int
+) -> IntArray:
+    """Take cities around one centre after the other that are still free, with their neighbours on the tour.
+
+    With the neighbours, all edges of the cities around the centre fall, long ones too.
+
+    Args:
+        near: int64 (n, m), the nearest cities of each city, itself first.
+        tour: int64 (n,).
+        place: int64 (n,), of each city on the tour.
+        centres: int64 (n,), in the order they are tried.
+        size: Cities of a window.
+        most: Windows.
+
+    Returns:
+        int64 (W, size), no city twice.
+    """
+    free = np.ones(len(near), dtype=bool)
+    windows: list[IntArray] = []
+    for centre in centres:
+        if free[centre]:
+            around = near[centre]
+            where = place[around]
+            cities = np.stack([around, tour[where - 1], tour[(where + 1) % len(tour)]], axis=1).ravel()
+            cities = cities[np.sort(np.unique(cities, return_index=True)[1])]
+            cities = cities[free[cities]][:size]
+            if len(cities) == size:
+                free[cities] = False
+                windows.append(cities)
+                if len(windows) == most:
+                    break
+    return np.array(windows).reshape(-1, size)
+
+
+def contract(tour: IntArray, place: IntArray, chosen: IntArray) -> Windows:
+    """Contract the tour around windows.
+
+    A city between two that are not in its window belongs to the path through it. What is missing in number for such
+    is made up with twins: a city without fixed edge gets a second end in the same place. Windows that have too few
+    of these are left out.
+
+    Args:
+        tour: int64 (n,).
+        place: int64 (n,), of each city on the tour.
+        chosen: int64 (W, k), cities of each window.
+    """
+    size = chosen.shape[1]
+    places = np.sort(place[chosen], axis=1)
+    after = np.roll(places, -1, axis=1) - places
+    after[:, -1] += len(tour)
+    leaves = after > 1  # on a path to the next city of the window
+    enters = np.roll(leaves, 1, axis=1)
+    passed, free = leaves & enters, ~leaves & ~enters
+    enough = free.sum(axis=1) >= passed.sum(axis=1)
+    places, leaves, enters, passed = (x[enough] for x in (places, leaves, enters, passed))
+    order = np.argsort(passed, axis=1, kind="stable")
+    cities = np.take_along_axis(tour[places], order, axis=1)
+    leaves, enters, passed = (np.take_along_axis(x, order, axis=1) for x in (leaves, enters, passed))
+    count = size - passed.sum(axis=1)[:, None]
+    column = np.arange(size)
+    partner = np.where(leaves, (column + 1) % count, np.where(enters, (column - 1) % count, column))
+    singles = np.argsort(leaves | enters, axis=1, kind="stable")  # those without a fixed edge first
+    rows, twins = np.nonzero(passed)
+    originals = singles[rows, twins - count[rows, 0]]
+    cities[rows, twins] = cities[rows, originals]
+    partner[rows, twins], partner[rows, originals] = originals, twins
+    return Windows(cities, partner, ~leaves & ~passed, count[:, 0])

@@ -1,0 +1,235 @@
+"""Large-neighbourhood search: never worse, always legal, and what it refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import routing_agents
+import solve as solve_script
+from helpers import CVRP_TEXT
+from routing_agents.attention.features import FEATURES
+from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.repair.parts import Effort
+from routing_agents.repair.routes import RouteSearch
+from routing_agents.repair.search import Improved, improve, neighbourhoods_of
+from routing_agents.repair.windows import WindowSearch, choose_windows, contract
+from routing_agents.trained import TrainedModel, load_repair
+from routing_gym.data import save_npz
+from routing_gym.problems import make_problem
+from routing_gym.problems.cvrp import CVRPInstance
+from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
+from routing_gym.sampling import sample_actions
+from routing_gym.solvers import make_solver
+from routing_gym.solvers.greedy_edge import greedy_tour
+
+CONFIG = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
+
+
+def untrained(name):
+    return AttentionModel(FEATURES[name], CONFIG, torch.Generator().manual_seed(0)).eval()
+
+
+def tour_search(num_cities=60, seed=0, effort=None):
+    problem = make_problem("TSP", num_cities)
+    instance = problem.generate(np.random.default_rng(seed), 1)
+    start = np.random.default_rng(seed).permutation(num_cities)
+    return problem, WindowSearch(untrained("TSPFE"), instance, start, seed, effort)
+
+
+def route_search(num_customers=40, seed=0):
+    problem = make_problem("CVRP", num_customers)
+    instance = problem.generate(np.random.default_rng(seed), 1)
+    start = make_solver("nearest-neighbour").solve(problem, instance).actions[0]
+    return problem, RouteSearch(untrained("CVRP"), instance, start, seed, Effort(size=20, frames=2, tours=8))
+
+
+@pytest.mark.parametrize("make", [tour_search, route_search])
+def test_rounds_never_lengthen_a_tour(make):
+    """The cost that the search believes in is `objective`'s, which also refuses what is no tour."""
+    problem, search = make()
+    first = cost = search.cost()
+    for _ in range(15):
+        search.round()
+        assert search.cost() <= cost + 1e-9
+        cost = search.cost()
+        assert problem.objective(search.instance, search.actions()[None])[0] == pytest.approx(cost, rel=1e-5)
+    assert cost < first
+
+
+def random_part_tours(windows, seed):
+    """Play TSPFE at random on the windows: tours that keep their fixed edges."""
+    num_windows, size = windows.cities.shape
+    problem = TSPFE(size)
+    part = TSPFEInstance(np.zeros((num_windows, size, 2), dtype=np.float32), windows.partner)
+    problem.validate(part)
+    rng, state, tours = np.random.default_rng(seed), problem.initial(part), []
+    for _ in range(size):
+        action = sample_actions(problem.action_mask(part, state), rng)
+        state, _ = problem.step(part, state, action)
+        tours.append(action)
+    return np.stack(tours, axis=1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_windows_put_together(seed):
+    """Whatever comes out of a window, the whole stays one tour and changes by what the window changed, or not at all.
+
+    The windows of one round are taken over one after the other, so that later ones find other paths around them.
+    """
+    problem, search = tour_search(seed=seed)
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        chosen = choose_windows(search.near, search.tour, search.place, rng.permutation(60), 12, 5)
+        windows = contract(search.tour, search.place, chosen)
+        fallen = search.fallen_length(windows)
+        for window, tour in enumerate(random_part_tours(windows, seed)):
+            before = search.cost()
+            cities, after = windows.cities[window], np.roll(tour, -1)
+            legs = search.legs(cities[tour], cities[after])
+            is_fixed = windows.partner[window][tour] == after
+            is_fixed |= windows.partner[window][after] == tour
+            new = legs[~is_fixed].sum()
+            search.accept(windows, window, tour)
+            problem.objective(search.instance, search.actions()[None])
+            change = search.cost() - before
+            assert change == pytest.approx(new - fallen[window], abs=1e-9) or change == pytest.approx(0, abs=1e-9)
+
+
+def test_a_window_may_hold_the_whole_tour():
+    """Nothing is outside, so nothing is fixed: four corners of a square, visited crosswise, come to 4 again."""
+    corners = np.array([[[0, 0], [1, 1], [1, 0], [0, 1]]], dtype=np.float32)
+    problem = make_problem("TSP", 4)
+    search = WindowSearch(untrained("TSPFE"), problem.instance_type(corners), np.arange(4), 0)
+    for _ in range(30):
+        search.round()
+    assert search.cost() == pytest.approx(4)
+
+
+def test_three_routes_are_sorted_out():
+    """Three pairs of customers 10 away from the depot in three directions, 1 apart; a vehicle takes two.
+
+    One pair a route costs 3 (10 + 1 + sqrt(101)) = 63.15 units of a square with side 21. The start serves customers of
+    different pairs together.
+    """
+    x, y = [0, 10, 10, -10, -10, 0, 1], [0, 0, 1, 0, 1, 10, 10]
+    model = routing_agents.load("CVRP-20")
+    start = np.array([1, 3, 0, 2, 5, 0, 4, 6, 0])
+    coords = ((np.stack([x, y], axis=-1) + np.array([10, 0])) / 21).astype(np.float32)[None]
+    instance = CVRPInstance(coords, np.array([[0, 1, 1, 1, 1, 1, 1]]), np.array([2]))
+    found = model.improve(make_problem("CVRP", 6), instance, start, seconds=1)
+    trips = np.split(found.actions, np.flatnonzero(found.actions == 0))
+    assert {frozenset(trip[trip > 0].tolist()) for trip in trips} - {frozenset()} == {
+        frozenset(pair) for pair in ((1, 2), (3, 4), (5, 6))
+    }
+
+
+class Stopped(WindowSearch):
+    """Interrupted in its third round, after it has begun to change the tour."""
+
+    rounds = 0
+
+    def round(self):
+        super().round()
+        self.rounds += 1
+        if self.rounds == 3:
+            self.tour = self.tour[:5]
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_keeps_the_best_tour():
+    problem, search = tour_search()
+    first = search.cost()
+    stopped = Stopped(search.network, search.instance, search.actions(), 0)
+    reports = []
+    found = improve(stopped, 1000, lambda seconds, actions: reports.append(actions))
+    assert found.interrupted
+    assert found.rounds == 2
+    assert problem.objective(search.instance, found.actions[None])[0] < first
+    np.testing.assert_array_equal(reports[-1], found.actions)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), True, "60"])
+def test_time_limits_are_positive(seconds):
+    _, search = tour_search()
+    with pytest.raises(ValueError, match="seconds must be a positive number of seconds, got"):
+        improve(search, seconds)
+
+
+def test_what_cannot_be_improved():
+    with pytest.raises(ValueError, match="tours of SPCTSP cannot be improved by search: .* shows only on the way"):
+        neighbourhoods_of(make_problem("SPCTSP", 10))
+    with pytest.raises(ValueError, match="no search improves tours of OP; one does for TSP, CVRP"):
+        load_repair(make_problem("OP", 10))
+    problem, search = tour_search()
+    other = TrainedModel(untrained("TSP"), problem, "here")
+    with pytest.raises(ValueError, match="here was trained on TSP; parts of TSP are TSPFE"):
+        other.improve(problem, search.instance, search.actions(), 1)
+    with pytest.raises(ValueError, match="city 0 is visited twice|visited"):
+        TrainedModel(search.network, TSPFE(10), "here").improve(problem, search.instance, np.zeros(60, dtype=int), 1)
+
+
+def test_greedy_edges():
+    """Cities at 0, 1, 2.5, 4.1 and 6 on a line: the edges 1, 1.5, 1.6, 1.9 in this order, then 6 back."""
+    x = np.array([4.1, 0, 6, 2.5, 1])
+    tour = greedy_tour(np.stack([x, np.zeros(5)], axis=-1))
+    assert tour.tolist() in ([1, 4, 3, 0, 2], [2, 0, 3, 4, 1])
+    same = np.zeros((20, 2))
+    assert sorted(greedy_tour(same)) == list(range(20))
+
+
+@pytest.fixture
+def routes(tmp_path):
+    path = tmp_path / "square.vrp"
+    path.write_text(CVRP_TEXT)
+    return path
+
+
+def test_solve_improves_a_file(routes, tmp_path, monkeypatch):
+    args = solve_script.Args((routes,), decoding="heuristic", improve=0.2, out=tmp_path / "out")
+    (solved,) = solve_script.main(args)
+    assert solved.cost == 200  # 30 + 40 + 50 for the customers that go together, 80 for the third
+    # A disk that is full when the search ends: the tour of before it is there, the better one in the message.
+    write = solve_script.Job.write
+    monkeypatch.setattr(solve_script.Job, "write", lambda job, tours: fail_second(write, job, tours))
+    calls.clear()
+    with pytest.raises(OSError, match=r"No space left; the actions are: [0-3 ]+0"):
+        solve_script.main(replace(args, out=tmp_path / "again"))
+    assert (tmp_path / "again" / "square.sol").exists()
+
+
+calls = []
+
+
+def fail_second(write, job, tours):
+    calls.append(job)
+    if len(calls) > 1:
+        raise OSError("No space left")
+    write(job, tours)
+
+
+def test_solve_stops_after_an_interrupt(routes, tmp_path, monkeypatch):
+    other = tmp_path / "other.vrp"
+    other.write_text(CVRP_TEXT)
+    stopped = lambda self, problem, instance, actions, *others: Improved(actions, 1.0, 1, True)  # noqa: E731
+    monkeypatch.setattr(TrainedModel, "improve", stopped)
+    with pytest.raises(ValueError, match=r"not solved: .*other.vrp: stopped"):
+        solve_script.main(solve_script.Args((routes, other), improve=5, out=tmp_path / "out"))
+    assert (tmp_path / "out" / "square.sol").exists()
+
+
+def test_solve_refuses_searches(routes, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="--improve must be a positive number, got 0"):
+        solve_script.Args((routes,), improve=0)
+    with pytest.raises(ValueError, match="--decoding heuristic is a start for --improve"):
+        solve_script.Args((routes,), decoding="heuristic")
+    problem = make_problem("OP", 10)
+    save_npz(tmp_path / "one.npz", problem, problem.generate(np.random.default_rng(0), 1))
+    with pytest.raises(ValueError, match=r"one.npz: --improve: no search improves tours of OP"):
+        solve_script.main(solve_script.Args((tmp_path / "one.npz",), improve=1, out=out))
+    problem = make_problem("CVRP", 10)
+    save_npz(tmp_path / "two.npz", problem, problem.generate(np.random.default_rng(0), 2))
+    with pytest.raises(ValueError, match=r"two.npz holds 2 instances; --improve takes files with one"):
+        solve_script.main(solve_script.Args((tmp_path / "two.npz",), improve=1, out=out))
