@@ -37,7 +37,7 @@ from arguments import check_counts
 from hardware import describe_machine
 from import_original import load_original
 from quality_tables import PAPER, tables
-from routing_agents.attention.decoding import Decoding, solve
+from routing_agents.attention.decoding import Decoding, num_symmetries, solve
 from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import load_model
 from routing_agents.trained import WEIGHTS
@@ -169,7 +169,9 @@ class TestSet:
 
     def search(self, symmetries: int = 8) -> Decoding:
         """Return what to search: greedy tours from every start where the problem allows, else 16 samples."""
-        if make_problem(self.name, self.num_nodes).any_first_node:
+        problem = make_problem(self.name, self.num_nodes)
+        symmetries = min(symmetries, num_symmetries(problem))
+        if problem.any_first_node:
             return Decoding(self.num_nodes, force_starts=True, symmetries=symmetries)
         return Decoding(16, sample=True, symmetries=symmetries)
 

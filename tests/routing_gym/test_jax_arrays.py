@@ -18,7 +18,8 @@ jax = use_jax()
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_the_same_uniforms_give_the_same_instance(name):
     """From float32 uniforms, as `jax.random` draws them: coordinates and integers exactly, prizes and penalties to
-    the last bit or two; OP's are whole hundredths, but the division of one that lies on a boundary may go either way.
+    the last bit or two, ATSP's distances to the millionth that rounding down may cost each leg; OP's prizes are whole
+    hundredths, but the division of one that lies on a boundary may go either way.
     """
     problem = make_problem(name, 20)
     uniforms = np.random.default_rng(0).random((200, problem.num_uniforms), dtype=np.float32)
@@ -28,7 +29,8 @@ def test_the_same_uniforms_give_the_same_instance(name):
         if values is None:
             continue
         exact = field in ("coords", "demand", "capacity", "max_length")
-        far = np.abs(np.subtract(getattr(found, field), values, dtype=np.float64)) > (0 if exact else 1e-6)
+        tolerance = 0 if exact else 1e-5 if field == "distances" else 1e-6
+        far = np.abs(np.subtract(getattr(found, field), values, dtype=np.float64)) > tolerance
         assert far.sum() <= (1 if name == "OP" and field == "prize" else 0), field
 
 

@@ -95,16 +95,17 @@ def test_lane_i_plays_the_instances_of_a_single_env_with_seed_plus_i(name, mode)
     env = RoutingVectorEnv(name, 6, num_envs=3, autoreset_mode=mode)
     rng = np.random.default_rng(0)
     observation, info = env.reset(seed=11)
-    seen = [[coords] for coords in observation["coords"]]
+    key = "distances" if name == "ATSP" else "coords"
+    seen = [[shown] for shown in observation[key]]
     for _ in range(40):
         observation, _, _, _, info = env.step(choose(rng, info))
-        for lane, coords in enumerate(observation["coords"]):
-            if not np.array_equal(coords, seen[lane][-1]):
-                seen[lane].append(coords)
+        for lane, shown in enumerate(observation[key]):
+            if not np.array_equal(shown, seen[lane][-1]):
+                seen[lane].append(shown)
     for lane, instances in enumerate(seen):
         single = RoutingEnv(name, 6)
-        expected = [single.reset(seed=11 + lane)[0]["coords"]]
-        expected += [single.reset()[0]["coords"] for _ in instances[1:]]
+        expected = [single.reset(seed=11 + lane)[0][key]]
+        expected += [single.reset()[0][key] for _ in instances[1:]]
         assert len(instances) >= 3
         assert np.array_equal(instances, expected)
 

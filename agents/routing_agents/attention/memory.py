@@ -1,7 +1,7 @@
 """How many tours to decode at a time: as many as free memory holds.
 
 The attention kernels of torch never hold the scores of all pairs of nodes, so that memory grows with the
-number of nodes, not with its square; benchmarks/large_instances.py measures it.
+number of nodes, not with its square, where the encoder sees no edges; benchmarks/large_instances.py measures it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def footprint(model: AttentionModel, problem: AnyProblem, instance: Any) -> Foot
     row = select(instance, slice(0, 1))
     state = num_bytes(problem.initial(row))
     return Footprint(
-        encoder=num_nodes * encoder * FLOAT,
+        encoder=(num_nodes * encoder + num_nodes**2 * model.floats_per_edge) * FLOAT,
         encoding=num_nodes * encoding * FLOAT,
         # The states before and after the step, what the network holds, and the actions. Per node the mask, the logits
         # and what becomes of them: drawing an action takes most.

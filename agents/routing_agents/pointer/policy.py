@@ -32,6 +32,7 @@ class PointerPolicy(PointerNetwork):
     """
 
     features = FEATURES["TSP"]
+    floats_per_edge = 0  # as `AttentionModel.floats_per_edge`
 
     def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
         if config.answer != "pointer":
