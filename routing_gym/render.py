@@ -9,8 +9,8 @@ triangles. A time window is the dark arc of a dial around its customer, on which
 the depot's opening to its closing.
 
 Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
-no line here. Nodes without coordinates stand on a circle, in order; then only their neighbours tell a tale,
-no length does. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
+no line here. Nodes without coordinates stand on a circle, in order, and legs have arrows; then only neighbours tell a
+tale, no length does. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def draw(
     if hasattr(instance, "partner"):
         draw_fixed_edges(axes, coords, instance.partner[0])
     draw_trips(axes, coords, driven(problem, trips), problem.has_depot)
+    if not hasattr(instance, "coords"):
+        draw_directions(axes, coords, trips)
     draw_nodes(axes, problem, instance, coords, trips)
     if not done and (actions or problem.has_depot):
         node = actions[-1] if actions else 0
@@ -291,6 +293,15 @@ def draw_trips(axes: Axes, coords: Array, trips: list[Trip], has_depot: bool) ->
         style = "-" if number < len(COLOURS) else (0, (4, 1.5))
         colour = COLOURS[number % len(COLOURS)]
         axes.add_collection(LineCollection(parts, linewidths=widths, colors=colour, linestyles=[style], zorder=2))
+
+
+def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], trips: list[Trip]) -> None:
+    """Draw an arrow head in the middle of each leg."""
+    style: dict[str, Any] = {"angles": "xy", "scale": 60, "width": 0.009, "headlength": 4, "headaxislength": 4}
+    for number, trip in enumerate(trips):
+        start, way = coords[trip[:-1]], np.diff(coords[trip], axis=0)
+        head = way / np.linalg.norm(way, axis=1, keepdims=True)
+        axes.quiver(*(start + way / 2).T, *head.T, color=COLOURS[number % len(COLOURS)], pivot="mid", zorder=2, **style)
 
 
 def draw_pairs(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from routing_gym import TSPFE, InfeasibleTour, InvalidInstance, TSPFEInstance
+from routing_gym import TSPFE, InfeasibleTour, InvalidInstance, TSPFEInstance, render
 from routing_gym.arrays import normalise, to_backend
 from routing_gym.problems.tspfe import from_fixed_edge
 
@@ -67,6 +67,13 @@ def test_generated_instances_have_up_to_half_as_many_fixed_edges_as_cities():
     num_edges, counts = np.unique((partner != np.arange(7)).sum(axis=1) // 2, return_counts=True)
     assert num_edges.tolist() == [0, 1, 2, 3]
     assert abs(counts - 250).max() < 70
+
+
+def test_fixed_edges_are_drawn():
+    pytest.importorskip("matplotlib")
+    figure = render.draw(PROBLEM, TSPFEInstance(COORDS, PARTNER), np.array([], dtype=np.int64))
+    (band,) = (line for line in figure.axes[0].lines if line.get_label() == "fixed edge")
+    assert band.get_xydata().tolist() == [[0, 0], [1, 1]]
 
 
 @pytest.mark.parametrize(
