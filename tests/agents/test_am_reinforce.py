@@ -565,7 +565,7 @@ def test_help_and_errors_are_no_tracebacks(script, tmp_path):
     shown = subprocess.run([sys.executable, AGENTS / script, "--help"], capture_output=True, text=True)
     assert shown.returncode == 0
     assert "usage:" in shown.stdout
-    arguments = {"am_reinforce.py": ["--env-id", "routing/ATSP-21"], "solve.py": ["--checkpoint", "none", "none.tsp"]}
+    arguments = {"am_reinforce.py": ["--env-id", "routing/XTSP-21"], "solve.py": ["--checkpoint", "none", "none.tsp"]}
     failed = subprocess.run([sys.executable, AGENTS / script, *arguments[script]], capture_output=True, text=True)
     assert failed.returncode == 1
     assert failed.stderr.startswith(script.removesuffix(".py") + ": ")

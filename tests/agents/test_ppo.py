@@ -212,7 +212,7 @@ def test_diverging_training_stops(tiny):
 
 
 def test_errors_are_no_tracebacks(tmp_path):
-    command = [sys.executable, ppo.__file__, "--env-id", "routing/ATSP-21", "--runs", str(tmp_path)]
+    command = [sys.executable, ppo.__file__, "--env-id", "routing/XTSP-21", "--runs", str(tmp_path)]
     failed = subprocess.run(command, capture_output=True, text=True)
     assert failed.returncode == 1
     assert failed.stderr.startswith("ppo: ")

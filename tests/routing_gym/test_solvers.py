@@ -391,7 +391,8 @@ def test_the_page_says_who_solves_what():
 
 def test_references_solve_their_problems():
     assert [name for name, solver in REFERENCES.items() if name not in SOLVERS[solver].problems] == []
-    assert set(REFERENCES) == set(PROBLEMS)
+    paper = ["TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP"]
+    assert set(REFERENCES) == {*paper, "PDP", "MTSP", "TSPFE", "ATSP", *PRESETS}
 
 
 # --- construction and local search -------------------------------------------------------------------------

@@ -39,7 +39,8 @@ def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Cho
         whole = reached[..., -1:]  # 1, but for rounding
         drawn = torch.rand(whole.shape, generator=generator, device=whole.device) * whole
         drawn = torch.minimum(drawn, torch.nextafter(whole, torch.zeros_like(whole)))  # the product may round up
-        return torch.searchsorted(reached, drawn, right=True)[..., 0]
+        action = torch.searchsorted(reached, drawn, right=True)[..., 0]
+        return action.clamp(max=logits.shape[-1] - 1)  # NaN, of weights that have diverged, is found nowhere
 
     return choose
 
