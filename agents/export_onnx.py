@@ -73,7 +73,7 @@ class StepGraph(nn.Module):
 def flatten(encoding: Encoding) -> tuple[Tensor, ...]:
     """List an encoding's tensors in the order of `names`."""
     single = (encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys)
-    return (*single, *encoding.node_queries, *(x.clone() for x in encoding.coords))  # an input cannot be an output
+    return (*single, *encoding.node_queries, *(x.clone() for x in encoding.places))  # an input cannot be an output
 
 
 def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
@@ -86,8 +86,8 @@ def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
 def names(model: AttentionModel) -> list[str]:
     """Name an encoding's tensors."""
     queries = [f"query_of_{node}" for node in model.features.context_nodes]
-    coords = ["encoded_coords"] if model.config.nearness else []
-    return ["fixed_query", "keys", "values", "logit_keys", *queries, *coords]
+    places = ["encoded_places"] if model.config.nearness else []
+    return ["fixed_query", "keys", "values", "logit_keys", *queries, *places]
 
 
 @torch.no_grad()

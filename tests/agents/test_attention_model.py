@@ -86,9 +86,14 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
     logits = (logit_keys @ glimpse[..., None])[..., 0] / d**0.5
     logits = model.config.tanh_clipping * logits.tanh()
     if model.config.nearness and (model.features.depot or not mask.all()):  # the TSP's first city has none before it
-        coords = observation["coords"]
-        here = coords[torch.arange(len(coords)), observation["current_node"]]
-        logits = logits - model.nearness_weight * (coords - here[:, None]).norm(dim=-1).clamp(min=1e-4).log()
+        rows = torch.arange(len(mask))
+        if model.features.per_edge:
+            lengths = observation["distances"] / observation["distances"].mean(dim=(1, 2), keepdim=True)
+            ways = lengths[rows, observation["current_node"]]
+        else:
+            coords = observation["coords"]
+            ways = (coords - coords[rows, observation["current_node"]][:, None]).norm(dim=-1)
+        logits = logits - model.nearness_weight * ways.clamp(min=1e-4).log()
     return logits.masked_fill(~mask, -torch.inf)
 
 
@@ -96,8 +101,6 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
 @pytest.mark.parametrize("options", [{}, {"nearness": True, "glimpse_layer": 24}], ids=["paper", "options"])
 def test_decoder_equals_the_paper_equations(name, options):
     """Folding projections into the encoder and the rank-one shifts of SDVRP change nothing."""
-    if options and not FEATURES[name].coords:
-        options = {**options, "nearness": False}
     problem, instance, model = small(name, **options)
     static = problem.observe_static(instance)
     embeddings = model.eval().encode_nodes(static)
@@ -122,7 +125,7 @@ def test_decoder_equals_the_paper_equations(name, options):
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_every_parameter_has_a_gradient(name):
-    problem, instance, model = small(name, nearness=FEATURES[name].coords, glimpse_layer=24)
+    problem, instance, model = small(name, nearness=True, glimpse_layer=24)
     encoding = model.encode(problem.observe_static(instance))
     log_probability(model, encoding, play(problem, instance, encoding.detach(), model)).sum().backward()
     missing = [key for key, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
@@ -303,11 +306,6 @@ def test_normalizations(normalization):
 def test_bad_sizes_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         ModelConfig(**settings)
-
-
-def test_nearness_needs_coordinates():
-    with pytest.raises(ValueError, match="nearness is measured between coordinates"):
-        small("ATSP", nearness=True)
 
 
 def test_sampling_never_draws_what_is_forbidden():

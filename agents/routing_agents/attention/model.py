@@ -79,7 +79,7 @@ class Encoding:
     keys: Tensor  # (B, H, A, d/H), of the glimpse
     values: Tensor  # (B, H, A, d/H), of the glimpse
     logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
-    coords: tuple[Tensor, ...] = ()  # (B, A, 2), where logits depend on nearness
+    places: tuple[Tensor, ...] = ()  # where logits depend on nearness: coordinates (B, A, 2), or lengths (B, A, A)
 
     def map(self, function) -> Encoding:
         """Apply a function to every tensor."""
@@ -237,15 +237,10 @@ class AttentionModel(Encoder):
         features: Which observations to read.
         config: Sizes.
         generator: Source of the initial weights.
-
-    Raises:
-        ValueError: Nearness without coordinates.
     """
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(features, config)
-        if config.nearness and not features.coords:
-            raise ValueError("nearness is measured between coordinates, and this problem has none; leave it out")
         d = config.embed_dim
         if not features.depot:  # the context before the first action, when there is no first and last node (eq. 4)
             self.placeholder = nn.Parameter(torch.empty(len(features.context_nodes) * d))
@@ -282,13 +277,14 @@ class AttentionModel(Encoder):
         if not self.features.depot:  # node A stands for the placeholder
             placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
             node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
+        places = relative(observation[self.features.per_edge]) if self.features.per_edge else observation["coords"]
         return Encoding(
             fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
             node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),
             keys=split_heads(keys, heads).contiguous().to(x.dtype),
             values=split_heads(values, heads).contiguous().to(x.dtype),
             logit_keys=logit_keys.contiguous().to(x.dtype),
-            coords=(observation["coords"],) if self.config.nearness else (),
+            places=(places,) if self.config.nearness else (),
         )
 
     def fold(self, weight: Tensor) -> Tensor:
@@ -345,10 +341,13 @@ class AttentionModel(Encoder):
 
     def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Return -log of each node's distance from the current one, 0 before a tour has begun: (B, Q, A)."""
-        (coords,) = encoding.coords
-        here = take_nodes(coords, observation["current_node"])
-        x, y = (here[..., None, axis] - coords[:, None, :, axis] for axis in (0, 1))
-        near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
+        (places,) = encoding.places
+        here = take_nodes(places, observation["current_node"])
+        if self.features.per_edge:
+            near = here.clamp(min=SHORTEST).log_().neg_()
+        else:
+            x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
+            near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
         if self.features.depot:
             return near
         return near.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
