@@ -90,9 +90,9 @@ class Args:
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
     the size of the id."""
-    generator: Literal["uniform", "mixed", "x"] = "uniform"
-    """Of the training instances. mixed: also clusters; x: as CVRPLIB's set X (CVRP, SDVRP). The held-out instances
-    stay uniform."""
+    generator: Literal["uniform", "mixed", "x", "windows"] = "uniform"
+    """Of the training instances. mixed: also clusters; x: as CVRPLIB's set X (CVRP, SDVRP); windows: of tours that are
+    being improved (TSPFE). The held-out instances stay uniform."""
     optimizer: Literal["muon", "adam"] | None = None
     """Muon, with Adam for what is no matrix, learns from several times fewer instances; Adam alone is the paper's. By
     default Muon for the attention model; Adam for the pointer network, whose LSTM learns slower with Muon."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.cvrp import CVRPInstance
+from routing_gym.windows import windows
 
 FEWEST_SEEDS, MOST_SEEDS = 3, 8
 DECAY = 0.04  # 40 of the set's 1,000: how far customers lie from the seed of their cluster
@@ -84,6 +85,7 @@ GENERATORS: dict[str, Callable[[AnyProblem, np.random.Generator, int], Any]] = {
     "uniform": uniform,
     "mixed": mixed,
     "x": set_x,
+    "windows": windows,
 }
 
 

@@ -19,6 +19,7 @@ LAYERS = (  # each may import from itself and from those before it
     ("games",),
     (
         "generators",
+        "windows",
         "rollout",
         "envs",
         "env_arguments",

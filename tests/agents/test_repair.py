@@ -14,7 +14,7 @@ from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.repair.parts import Effort
 from routing_agents.repair.routes import RouteSearch
 from routing_agents.repair.search import Improved, improve, neighbourhoods_of
-from routing_agents.repair.windows import WindowSearch, choose_windows, contract
+from routing_agents.repair.windows import WindowSearch
 from routing_agents.trained import TrainedModel, load_repair
 from routing_gym.data import save_npz
 from routing_gym.problems import make_problem
@@ -23,6 +23,7 @@ from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import make_solver
 from routing_gym.solvers.greedy_edge import greedy_tour
+from routing_gym.windows import choose_windows, contract
 
 CONFIG = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
 

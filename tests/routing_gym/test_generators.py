@@ -16,6 +16,10 @@ from routing_gym.problems import make_problem
 def test_instances_are_valid_and_follow_their_seed(name, kind):
     problem = make_problem(name, 12)
     refused = {"x": f"set X is of CVRP, and does for SDVRP; {name} has other", "mixed": "ATSP has no coordinates"}
+    if kind == "windows" and name != "TSPFE":
+        with pytest.raises(ValueError, match=f"windows of a tour are of TSPFE; {name} has other instances"):
+            GENERATORS[kind](problem, np.random.default_rng(1), 3)
+        return
     if (kind == "x" and name not in ("CVRP", "SDVRP")) or (kind == "mixed" and name == "ATSP"):
         with pytest.raises(ValueError, match=refused[kind]):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)

@@ -85,15 +85,3 @@ class Neighbourhoods(ABC):
             encoding = self.network.encode(problem.observe_static(parts))
             force = not sample
             return decode(self.network, problem, parts, encoding, choose, num_tours, force).actions.numpy()
-
-
-def random_frames(coords: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Turn each of B sets of points (B, A, 2) by a random angle, mirror half of them, fit them into the unit square."""
-    angle = rng.uniform(0, 2 * np.pi, len(coords))
-    cosine, sine = np.cos(angle), np.sin(angle)
-    mirror = rng.choice([-1.0, 1.0], len(coords))
-    turn = np.array([[cosine, -sine], [mirror * sine, mirror * cosine]])  # (2, 2, B)
-    turned = np.einsum("ijb,baj->bai", turn, coords)
-    turned -= turned.min(axis=1, keepdims=True)
-    extent = turned.max(axis=(1, 2), keepdims=True)
-    return (turned / np.where(extent > 0, extent, 1)).astype(np.float32)

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from routing_agents.attention.model import AttentionModel
-from routing_agents.repair.parts import BoolArray, Effort, Neighbourhoods, random_frames
+from routing_agents.repair.parts import BoolArray, Effort, Neighbourhoods
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.solvers.base import IntArray, join_trips
+from routing_gym.windows import random_frames
 
 MOST_GROUPS = 16  # in one decode
 SMALLEST = 10  # customers that groups of routes may be limited to

@@ -7,36 +7,26 @@ an instance of TSPFE, whose policy is the attention model; windows are small and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from routing_agents.attention.model import AttentionModel
-from routing_agents.repair.parts import MIN_GAIN, BoolArray, Effort, Neighbourhoods, random_frames
+from routing_agents.repair.parts import MIN_GAIN, Effort, Neighbourhoods
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.solvers.base import FloatArray, IntArray
+from routing_gym.windows import Windows, choose_windows, contract, random_frames
 
 SMALLEST = 10  # cities that windows may have
 MOST_TOURS = 2048  # in one decode
-
-
-@dataclass(frozen=True)
-class Windows:
-    """W windows, contracted to k cities each: the cities that matter in the order of the tour, then twins."""
-
-    cities: IntArray  # int64 (W, k)
-    partner: IntArray  # int64 (W, k), column of the other end of a fixed edge; the city's own for none
-    falls: BoolArray  # (W, k), the edge to the next city is up for change
-    count: IntArray  # int64 (W,), cities without twins
 
 
 class WindowSearch(Neighbourhoods):
     """A closed tour, improved window by window."""
 
     repairs_with: ClassVar[str] = "TSPFE"
-    effort: ClassVar[Effort] = Effort(size=20, frames=1, tours=16)
+    effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
 
     def __init__(
         self, network: AttentionModel, instance: Any, actions: IntArray, seed: int, effort: Effort | None = None
@@ -154,73 +144,3 @@ def reconnect(tour: IntArray, planned: IntArray, partner: IntArray) -> IntArray:
         walked.append(here)
         last, here = here, before[here] if after[here] == last else after[here]
     return np.array(walked)
-
-
-def choose_windows(
-    near: IntArray, tour: IntArray, place: IntArray, centres: IntArray, size: int, most: int
-) -> IntArray:
-    """Take cities around one centre after the other that are still free, with their neighbours on the tour.
-
-    With the neighbours, all edges of the cities around the centre fall, long ones too.
-
-    Args:
-        near: int64 (n, m), the nearest cities of each city, itself first.
-        tour: int64 (n,).
-        place: int64 (n,), of each city on the tour.
-        centres: int64 (n,), in the order they are tried.
-        size: Cities of a window.
-        most: Windows.
-
-    Returns:
-        int64 (W, size), no city twice.
-    """
-    free = np.ones(len(near), dtype=bool)
-    windows: list[IntArray] = []
-    for centre in centres:
-        if free[centre]:
-            around = near[centre]
-            where = place[around]
-            cities = np.stack([around, tour[where - 1], tour[(where + 1) % len(tour)]], axis=1).ravel()
-            cities = cities[np.sort(np.unique(cities, return_index=True)[1])]
-            cities = cities[free[cities]][:size]
-            if len(cities) == size:
-                free[cities] = False
-                windows.append(cities)
-                if len(windows) == most:
-                    break
-    return np.array(windows).reshape(-1, size)
-
-
-def contract(tour: IntArray, place: IntArray, chosen: IntArray) -> Windows:
-    """Contract the tour around windows.
-
-    A city between two that are not in its window belongs to the path through it. What is missing in number for such
-    is made up with twins: a city without fixed edge gets a second end in the same place. Windows that have too few
-    of these are left out.
-
-    Args:
-        tour: int64 (n,).
-        place: int64 (n,), of each city on the tour.
-        chosen: int64 (W, k), cities of each window.
-    """
-    size = chosen.shape[1]
-    places = np.sort(place[chosen], axis=1)
-    after = np.roll(places, -1, axis=1) - places
-    after[:, -1] += len(tour)
-    leaves = after > 1  # on a path to the next city of the window
-    enters = np.roll(leaves, 1, axis=1)
-    passed, free = leaves & enters, ~leaves & ~enters
-    enough = free.sum(axis=1) >= passed.sum(axis=1)
-    places, leaves, enters, passed = (x[enough] for x in (places, leaves, enters, passed))
-    order = np.argsort(passed, axis=1, kind="stable")
-    cities = np.take_along_axis(tour[places], order, axis=1)
-    leaves, enters, passed = (np.take_along_axis(x, order, axis=1) for x in (leaves, enters, passed))
-    count = size - passed.sum(axis=1)[:, None]
-    column = np.arange(size)
-    partner = np.where(leaves, (column + 1) % count, np.where(enters, (column - 1) % count, column))
-    singles = np.argsort(leaves | enters, axis=1, kind="stable")  # those without a fixed edge first
-    rows, twins = np.nonzero(passed)
-    originals = singles[rows, twins - count[rows, 0]]
-    cities[rows, twins] = cities[rows, originals]
-    partner[rows, twins], partner[rows, originals] = originals, twins
-    return Windows(cities, partner, ~leaves & ~passed, count[:, 0])
