@@ -236,7 +236,15 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
         ValueError: Tours of the problem cannot be improved, or there are no weights for its parts.
     """
     kind = neighbourhoods_of(problem)
-    return load(find_weights(kind.repairs_with, kind.effort.size))
+    try:
+        path = find_weights(kind.repairs_with, kind.effort.size)
+    except ValueError:
+        raise ValueError(
+            f"there are no weights for {kind.repairs_with}, of which parts of {problem.name} are; train some: python "
+            f"agents/am_reinforce.py --env-id routing/{kind.repairs_with}-{kind.effort.size} {kind.trained_with} "
+            "--name mine, and give --repair runs/mine"
+        ) from None
+    return load(path)
 
 
 def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:

@@ -171,6 +171,14 @@ def test_what_cannot_be_improved():
         TrainedModel(search.network, TSPFE(10), "here").improve(problem, search.instance, np.zeros(60, dtype=int), 1)
 
 
+def test_parts_without_weights(monkeypatch):
+    monkeypatch.setattr(WindowSearch, "repairs_with", "NONE")
+    with pytest.raises(
+        ValueError, match=r"no weights for NONE, .* --generator windows .*, and give --repair runs/mine"
+    ):
+        load_repair(make_problem("TSP", 10))
+
+
 def test_greedy_edges():
     """Cities at 0, 1, 2.5, 4.1 and 6 on a line: the edges 1, 1.5, 1.6, 1.9 in this order, then 6 back."""
     x = np.array([4.1, 0, 6, 2.5, 1])

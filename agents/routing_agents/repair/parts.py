@@ -12,7 +12,7 @@ import torch
 
 from routing_agents.attention.decoding import decode, greedy_choice, sampling_choice
 from routing_agents.attention.model import AttentionModel
-from routing_gym.arrays import to_backend
+from routing_gym.arrays import to_backend, to_numpy
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import FloatArray, IntArray
 
@@ -39,7 +39,7 @@ class Neighbourhoods(ABC):
     """A tour of one instance, improved part by part.
 
     Args:
-        network: A policy for the problem of the parts, in evaluation mode, on the CPU.
+        network: A policy for the problem of the parts, in evaluation mode.
         instance: One row, NumPy.
         actions: int64 (T,), a complete tour.
         seed: Of the choice of parts, and of sampled tours.
@@ -47,6 +47,7 @@ class Neighbourhoods(ABC):
     """
 
     repairs_with: ClassVar[str]  # the problem that parts are instances of
+    trained_with: ClassVar[str]  # options of am_reinforce.py for it
     effort: ClassVar[Effort]
 
     def __init__(
@@ -56,7 +57,8 @@ class Neighbourhoods(ABC):
         self.coords = instance.coords[0].astype(np.float64)
         self.effort = effort or type(self).effort
         self.rng = np.random.default_rng(seed)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.device = str(next(network.parameters()).device)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
 
     @abstractmethod
     def round(self) -> None:
@@ -79,9 +81,9 @@ class Neighbourhoods(ABC):
 
     def play(self, problem: AnyProblem, parts: Any, num_tours: int, sample: bool) -> IntArray:
         """Decode `num_tours` tours of each of B parts (NumPy): int64 (B * num_tours, T)."""
-        parts = to_backend(parts, "torch")
+        parts = to_backend(parts, "torch", self.device)
         choose = sampling_choice(self.generator) if sample else greedy_choice
         with torch.no_grad():
             encoding = self.network.encode(problem.observe_static(parts))
-            force = not sample
-            return decode(self.network, problem, parts, encoding, choose, num_tours, force).actions.numpy()
+            played = decode(self.network, problem, parts, encoding, choose, num_tours, force_starts=not sample)
+        return to_numpy(played.actions)

@@ -21,6 +21,7 @@ class RouteSearch(Neighbourhoods):
     """Routes, improved group by group."""
 
     repairs_with: ClassVar[str] = "CVRP"
+    trained_with: ClassVar[str] = "--sizes 10 60"
     effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
 
     def __init__(

@@ -26,6 +26,7 @@ class WindowSearch(Neighbourhoods):
     """A closed tour, improved window by window."""
 
     repairs_with: ClassVar[str] = "TSPFE"
+    trained_with: ClassVar[str] = "--sizes 10 40 --generator windows --force-starts"
     effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
 
     def __init__(
@@ -104,12 +105,9 @@ class WindowSearch(Neighbourhoods):
         path, onward = order[is_path], following[is_path]
         partner = column.copy()
         partner[path], partner[onward] = onward, path
-        if (planned != partner).any():
-            tour = reconnect(tour[tour < count], planned, partner)
-            if len(tour) < count:
-                return
-        else:
-            tour = tour[tour < count]
+        tour = reconnect(tour[tour < count], planned, partner)
+        if len(tour) < count:
+            return
         if partner[tour[0]] == tour[-1]:
             tour = np.roll(tour, 1)
         heads = tour[np.append(True, partner[tour[1:]] != tour[:-1])]  # a path comes as a whole with its first end
