@@ -327,6 +327,12 @@ def improve(job: Job, start: np.ndarray, args: Args, show: Callable[[str], None]
     return best, found.interrupted
 
 
+def method(job: Job, args: Args) -> str:
+    """Say what made the first tour, and what improved it: the names of weights, or of a classical heuristic."""
+    first = HEURISTICS[job.source.problem.name] if args.decoding == "heuristic" else job.model.path.stem
+    return first if job.repair is None else f"{first}, improved by {job.repair.path.stem}"
+
+
 def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
     """Return the nodes in the order of the visits: their row in the file, from 0, and their columns."""
     depot = [0] if own.problem.has_depot else []
@@ -352,7 +358,7 @@ def main(args: Args) -> list[Solved]:
     check_outputs(jobs, args)
     args.out.mkdir(parents=True, exist_ok=True)
     console = Console()
-    table = Table("instance", "cost", "best known", "gap", "seconds", "weights", Column("tour", overflow="fold"))
+    table = Table("instance", "cost", "best known", "gap", "seconds", "solved by", Column("tour", overflow="fold"))
     solved = []
     with console.status("solving") as status:
         for number, job in enumerate(jobs, start=1):
@@ -371,7 +377,7 @@ def main(args: Args) -> list[Solved]:
                 known,
                 distance,
                 f"{one.seconds:.2f}",
-                one.weights.stem,
+                method(job, args),
                 str(one.written),
             )
             table.add_row(*map(escape, cells))
