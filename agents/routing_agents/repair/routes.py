@@ -12,7 +12,7 @@ from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.solvers.base import IntArray, join_trips
 from routing_gym.windows import random_frames
 
-MOST_GROUPS = 16  # in one decode
+MOST_GROUPS = 16  # of a round
 SMALLEST = 10  # customers that groups of routes may be limited to
 ROUNDING = 1e-12  # of sums: a tour of the same length is taken, for a change
 
@@ -49,7 +49,7 @@ class RouteSearch(Neighbourhoods):
         while groups:
             smallest = self.num_customers(groups[0])
             most = smallest + max(2, smallest // 8)
-            together = [group for group in groups[:MOST_GROUPS] if self.num_customers(group) <= most]
+            together = [group for group in groups if self.num_customers(group) <= most]
             groups = groups[len(together) :]
             for group, trips in zip(together, self.solve(together), strict=True):
                 if sum(map(self.length, trips)) <= sum(self.length(routes[k]) for k in group) + ROUNDING:
@@ -63,7 +63,7 @@ class RouteSearch(Neighbourhoods):
         return sum(len(self.routes[k]) for k in group)
 
     def choose_groups(self) -> list[IntArray]:
-        """Divide the routes into groups: a random customer's route and those that pass near it, up to a random size.
+        """Put routes into groups: a random customer's route and those that pass near it, up to a random size.
 
         At least two routes, unless these are twice as long as any group should be.
         """
@@ -88,6 +88,8 @@ class RouteSearch(Neighbourhoods):
             group = near[: max(least, int((total <= limit).sum()))]
             is_free[group] = False
             groups.append(group)
+            if len(groups) == MOST_GROUPS:
+                break
         return groups
 
     def solve(self, groups: list[IntArray]) -> list[list[IntArray]]:
