@@ -80,7 +80,7 @@ def test_columns_where_the_first_node_matters(args):
     results = solution_quality.main(replace(args, sets=("PCTSP-20", "SPCTSP-20"), samples=0, reference_size=(0, 0, 0)))
     means = {name: column["mean"][0] for name, column in results["PCTSP-20"].items()}
     assert list(means) == ["greedy", "multi-start", "symmetries"]
-    assert means["symmetries"] < means["multi-start"] < means["greedy"]  # of 128, 16, 1 tours
+    assert means["symmetries"] < min(means["multi-start"], means["greedy"])  # the best of 128, 16, 1 tours
     assert list(results["SPCTSP-20"]) == ["greedy"]
 
 

@@ -87,11 +87,11 @@ def limited_by_work(monkeypatch):
     monkeypatch.setattr(ORTools, "parameters", parameters)
 
 
-def patient(name):
+def patient(name, limit=LIMIT):
     """Make a solver by name, with a time limit that it does not reach."""
     for package in SOLVERS[name].packages:
         pytest.importorskip(package)
-    return make_solver(name, time_limit=LIMIT) if issubclass(SOLVERS[name], RowSolver) else make_solver(name)
+    return make_solver(name, time_limit=limit) if issubclass(SOLVERS[name], RowSolver) else make_solver(name)
 
 
 def brute_force(problem, instance):
@@ -355,7 +355,7 @@ def test_offline_bound_knows_the_real_prizes():
 @pytest.mark.parametrize("num_nodes", [2, 3, 7])
 def test_every_tour_can_be_played(solver, name, num_nodes):
     """Each action is legal in the environment, and the steps cost what `objective` says."""
-    made = patient(solver)
+    made = patient(solver, LIMIT if num_nodes > 2 else 2.0)  # PDP has one tour then: OR-Tools seeks others to the end
     problem, instance = draw(name, num_nodes, 3, seed=num_nodes)
     solution = made.solve(problem, instance, num_workers=0)
     assert not solution.failed.any(), solution.status

@@ -70,7 +70,7 @@ def until(page, expression):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_greedy_tours_are_those_of_solve(open_page, name):
-    """For 100 nodes both take the weights of 50, the nearest size."""
+    """For 100 nodes both take the weights of the nearest size: those of 100, where near nodes count, or of 50."""
     page = open_page("#problem=TSP&preset=4")
     page.evaluate(AS_INSTANCE)
     for size in (20, 50, 100):
