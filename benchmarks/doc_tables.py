@@ -274,10 +274,33 @@ def pointer_throughput(figures: Figures) -> str:
     return markdown(("encoder", "units", *(f"n = {n}" for n in sizes)), lines)
 
 
+def search_on_files(figures: Figures) -> str:
+    """Mean gaps of files of one problem and of like size."""
+    lines = []
+    for problem, least, most in (
+        ("TSP", 0, 99),
+        ("TSP", 100, 199),
+        ("TSP", 200, 399),
+        ("TSP", 400, 1002),
+        ("CVRP", 100, 199),
+        ("CVRP", 200, 302),
+    ):
+        rows = [row for row in figures.values() if row["problem"] == problem and least <= row["nodes"] <= most]
+        if not rows:
+            continue
+        means = []
+        for name in ("greedy", "best of many", "improved"):
+            gap, seconds = (sum(row[name][key] for row in rows) / len(rows) for key in ("gap", "seconds"))
+            means.append(f"{gap:.2%}, {seconds:.2g} s")
+        lines.append((f"{problem}, {least} to {most} nodes", str(len(rows)), *means))
+    return markdown(("", "files", "greedy", "best of many", "and search"), lines)
+
+
 WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures
     "short-results": (short_results, ("solution_quality",)),
     "short-speed": (short_speed, ("env_throughput", "env_peers", "train_throughput")),
     **{f"quality-{part}": (partial(quality, part), ("solution_quality",)) for part in ("ours", "original", "files")},
+    "search-on-files": (search_on_files, ("search_on_files",)),
     "env-throughput": (env_throughput, ("env_throughput",)),
     "env-peers": (env_peers, ("env_peers",)),
     "jax-peers": (jax_peers, ("env_peers_jax",)),
