@@ -22,7 +22,9 @@ def draw(path: Path, names: list[str], shape: tuple[int, int], num_nodes: int, s
     FigureCanvasAgg(figure)
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.1 / rows, top=1 - 0.08 / rows, wspace=0.03, hspace=0.18)
     places = figure.subplots(rows, columns).flat
-    for number, (axes, name) in enumerate(zip(places, names, strict=True)):
+    for axes in places[len(names) :]:
+        axes.set_axis_off()
+    for number, (axes, name) in enumerate(zip(places, names, strict=False)):
         problem, solver = make_problem(name, num_nodes), REFERENCES[name]
         instance = problem.generate(np.random.default_rng(seed + number), 1)
         limit = {"time_limit": 20.0} if solver == "ortools" else {}
@@ -35,7 +37,7 @@ def main() -> None:
     """Draw both pictures."""
     here = Path(__file__).parent
     names = [name for name in REFERENCES if name not in PRESETS]
-    draw(here / "problems.png", names, (2, 4), 50, 40, 70)
+    draw(here / "problems.png", names, (-(-len(names) // 4), 4), 50, 40, 70)
     draw(here / "vrp.png", ["VRPTW", "OVRPB"], (1, 2), 20, 52, 80)
 
 
