@@ -1,7 +1,8 @@
-"""What the figures of a benchmark were measured on."""
+"""What the figures of a benchmark were measured on, and with."""
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 from importlib.metadata import version
@@ -36,3 +37,8 @@ def describe_machine() -> dict[str, Any]:
             **{name: version(name) for name in ("numpy", "torch", "gymnasium", "array-api-compat")},
         },
     }
+
+
+def digest(weights: Path) -> str:
+    """Return what tells a file of weights from others of its name."""
+    return hashlib.sha256(weights.read_bytes()).hexdigest()[:16]

@@ -21,7 +21,7 @@ import torch
 import tyro
 from rich.console import Console
 
-from hardware import describe_machine
+from hardware import describe_machine, digest
 from routing_agents import load
 from routing_agents.repair.search import NEIGHBOURHOODS
 from routing_agents.runs import check_positive
@@ -87,8 +87,9 @@ def main(args: Args) -> dict[str, Any]:
         if file.best_known is None or file.problem.name not in NEIGHBOURHOODS:
             console.print(f"{path.name}: left out", markup=False)
             continue
-        weights = find_weights(file.problem.name, file.problem.num_nodes).stem
-        settings = {"seconds": args.seconds, "seed": args.seed, "weights": weights}
+        weights = find_weights(file.problem.name, file.problem.num_nodes)
+        used = {"weights": digest(weights), "repair": digest(load_repair(file.problem).path)}
+        settings = {"seconds": args.seconds, "seed": args.seed, **used}
         if results.get(path.stem, {}).get("settings") != settings:
             results[path.stem] = {**measure(file, args), "settings": settings, "machine": describe_machine()}
             args.out.parent.mkdir(parents=True, exist_ok=True)

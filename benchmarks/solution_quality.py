@@ -17,7 +17,6 @@ interrupted run continues where it was. A solver's figure stays where only the c
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import time
@@ -34,7 +33,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from arguments import check_counts
-from hardware import describe_machine
+from hardware import describe_machine, digest
 from import_original import load_original
 from quality_tables import PAPER, tables
 from routing_agents.attention.decoding import Decoding, num_symmetries, solve
@@ -217,7 +216,7 @@ class TestSet:
         for prefix, weights in (("original ", self.original if self.num_nodes == 20 else None), ("", self.own)):
             if weights is None:
                 continue
-            of = {"weights": hashlib.sha256(weights.read_bytes()).hexdigest()[:16]}
+            of = {"weights": digest(weights)}
             yield f"{prefix}greedy", size | of, lambda w=weights: self.figures(*self.greedy(w))
             if self.args.samples and choice:
                 yield f"{prefix}sampling", samples | of, lambda w=weights: self.sampled(w)

@@ -17,8 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from routing_agents.attention.encoder import OPTIONS, ModelConfig
 from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import ADDITIONS, AttentionModel, ModelConfig
+from routing_agents.attention.model import AttentionModel
 from routing_agents.runs import BEST, LAST, option
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -235,8 +236,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         path: A checkpoint, or the folder of a run (then its best).
 
     Returns:
-        What was kept and what is new, in a sentence; and of each run that led to these weights, the first one
-        first, what its checkpoint says of arguments, metrics and seconds.
+        What was kept, what is new and what is left out, in a sentence; and of each run that led to these weights, the
+        first one first, what its checkpoint says of arguments, metrics and seconds.
 
     Raises:
         CheckpointError: The file cannot be read, or its network has other sizes.
@@ -244,15 +245,14 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     if path.is_dir():
         path = path / BEST
     tensors, header = load(path)
-    wanted, found = (
-        {k: v for k, v in sizes.items() if k not in ADDITIONS}
-        for sizes in (asdict(model.config), header.get("model", {}))
-    )
-    if found != wanted:
+    wanted, found = asdict(model.config), header.get("model")
+    options = {key: wanted[key] for key in OPTIONS if key in wanted}  # these may differ
+    if not isinstance(found, dict) or {**found, **options} != wanted:
         raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     weights, expected = group(tensors, "model"), model.state_dict()
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
     new = [name for name in expected if name not in kept]
+    unused = [name for name in weights if name not in expected]
     load_weights(model, {**expected, **kept}, path)
     if "problem" in header:
         origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
@@ -260,7 +260,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         origin = f"the task {header['task']}"
     last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
     history = [*header.get("history", []), last]
-    return f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}", history
+    told = f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}"
+    return told + (f"; left out: {', '.join(unused)}" if unused else ""), history
 
 
 def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import compress, product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,7 +130,7 @@ class VRP(CVRP):
     def attributes(self) -> str:
         """The letters of those that are there."""
         present = (self.open_routes, self.backhauls, self.max_length is not None, self.time_windows)
-        return "".join(letters for letters, there in zip(ATTRIBUTES, present, strict=True) if there)
+        return "".join(compress(ATTRIBUTES, present))
 
     @property
     def name(self) -> str:
@@ -295,10 +295,11 @@ def preset_name(attributes: str) -> str:
     return ("OVRP" if "O" in attributes else "VRP") + attributes.removeprefix("O")
 
 
-PRESETS: dict[str, dict[str, Any]] = {}  # the settings behind each id
-for present in list(product((False, True), repeat=len(ATTRIBUTES)))[1:]:
-    chosen = [letters for letters, there in zip(ATTRIBUTES, present, strict=True) if there]
-    PRESETS[preset_name("".join(chosen))] = {k: v for letters in chosen for k, v in ATTRIBUTES[letters].items()}
+CHOICES = [list(compress(ATTRIBUTES, chosen)) for chosen in product((False, True), repeat=len(ATTRIBUTES))]
+PRESETS: dict[str, dict[str, Any]] = {  # the settings behind each id
+    preset_name("".join(letters)): {key: value for one in letters for key, value in ATTRIBUTES[one].items()}
+    for letters in CHOICES[1:]
+}
 
 
 def draw_windows(coords: Array, uniforms: Array) -> dict[str, Array]:

@@ -241,6 +241,19 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
     assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
     with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
         Trainer(replace(tiny, init_from=tsp, attention=ModelConfig(embed_dim=32)))
+    sdvrp = tiny.runs / "sdvrp"
+    fewer = Trainer(replace(tiny, env_id="routing/CVRP-10", init_from=sdvrp))
+    assert fewer.started_from.endswith("new: none; left out: project_step.weight")
+    changed = Trainer(replace(tiny, init_from=tsp, attention=replace(tiny.attention, normalization="instance")))
+    assert "new: none; left out: layers.0.attention_norm.norm.num_batches_tracked" in changed.started_from
+
+
+def test_warm_start_refuses_a_header_without_sizes(tiny):
+    path = tiny.runs / "other.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint.save(path, {"model.x": torch.zeros(1)}, {"problem": "TSP", "model": "attention"})
+    with pytest.raises(checkpoint.CheckpointError, match="a network of attention; asked for is"):
+        Trainer(replace(tiny, init_from=path))
 
 
 def test_a_pointer_network_goes_on_from_solved_examples(tiny, tmp_path):

@@ -19,8 +19,9 @@ from routing_agents.attention.decoding import (
     sampling_choice,
     solve,
 )
+from routing_agents.attention.encoder import fixed_edges, node_codes, partners
 from routing_agents.attention.features import CODE_SIZE, FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig, fixed_edges, node_codes, partners
+from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.attention.search import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import make_problem

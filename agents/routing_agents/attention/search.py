@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from routing_agents.attention.decoding import better_of, cheapest, evaluation_mode, greedy_choice, make_policy, pad
+from routing_agents.attention.decoding import better_of, cheapest, evaluation_mode, greedy_choice, pad
 from routing_agents.attention.memory import chunk_size
-from routing_agents.attention.model import AttentionModel, Encoding
+from routing_agents.attention.model import AttentionModel
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select
 from routing_gym.problem import AnyProblem
@@ -117,43 +117,40 @@ def search_by_simulation(
     encoding = model.encode(problem.observe_static(instance))
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     expansion = min(expansion, problem.num_actions)
-    state, rows, beams = problem.initial(instance), instance, 1
+    score = model.stepwise_logits(encoding, width * expansion)
+
+    def logits(observation: dict[str, Tensor]) -> Tensor:
+        """Score the actions of as many tours of each instance as there are now: (rows, A)."""
+        queries = {key: value.unflatten(0, (batch_size, -1)) for key, value in observation.items()}
+        return score(queries).flatten(0, 1)
+
+    state, rows, best = problem.initial(instance), instance, None
     cost, taken = torch.zeros(batch_size, device=device), torch.empty(batch_size, 0, dtype=torch.int64, device=device)
-    found: list[Rollout] = []
     for step in range(problem.horizon):
-        mask = problem.action_mask(rows, state)
-        queries = {**problem.observe_dynamic(rows, state), "action_mask": mask}
-        logits = model.logits(encoding, {key: value.unflatten(0, (-1, beams)) for key, value in queries.items()})
-        likely, action = logits.flatten(0, 1).topk(expansion)  # (B beams, expansion)
-        impossible = (
-            likely == -math.inf
-        ).flatten()  # there are not so many actions: the best one again, not to be kept
-        action = torch.where(likely == -math.inf, action[:, :1], action).flatten()
-        parents = torch.arange(batch_size * beams, device=device).repeat_interleave(expansion)
+        observation = {**problem.observe_dynamic(rows, state), "action_mask": problem.action_mask(rows, state)}
+        likely, action = logits(observation).topk(expansion)  # (B beams, expansion)
+        # Where there are fewer actions: the best one again, not to be kept.
+        impossible = likely == -math.inf
+        action = torch.where(impossible, action[:, :1], action).flatten()
+        parents = torch.arange(len(cost), device=device).repeat_interleave(expansion)
         rows = select(rows, parents)
         state, step_cost = problem.step(rows, select(state, parents), action)
         cost, taken = cost[parents] + step_cost, torch.cat([taken[parents], action[:, None]], dim=1)
-        complete = complete_greedily(model, encoding, problem, rows, state, step + 1, beams * expansion)
-        total = (cost + complete.cost).masked_fill(impossible, math.inf)
-        found = [better_of([*found, cheapest(torch.cat([taken, complete.actions], dim=1), total, batch_size)])]
-        if bool(problem.done(rows, state).all()):
+        total, tours = cost.masked_fill(impossible.flatten(), math.inf), taken
+        if step + 1 < problem.horizon:
+            left = problem.horizon - step - 1
+            rest = rollout(problem, rows, lambda seen: greedy_choice(logits(seen)), state=state, max_steps=left)
+            total, tours = total + rest.cost, torch.cat([taken, rest.actions], dim=1)
+        found = cheapest(tours, total, batch_size)
+        best = found if best is None else better_of([best, found])
+        if not problem.fixed_length and bool(problem.done(rows, state).all()):
             break
-        beams_there, beams = beams * expansion, min(width, beams * expansion)
-        kept = total.unflatten(0, (batch_size, -1)).topk(beams, largest=False).indices
-        kept = (kept + torch.arange(0, len(total), beams_there, device=device)[:, None]).flatten()
+        totals = total.unflatten(0, (batch_size, -1))  # (B, tours of each)
+        kept = totals.topk(min(width, totals.shape[1]), largest=False).indices
+        kept = (kept + torch.arange(0, len(total), totals.shape[1], device=device)[:, None]).flatten()
         state, rows, cost, taken = select(state, kept), select(rows, kept), cost[kept], taken[kept]
-    return found[0]
-
-
-def complete_greedily(
-    model: AttentionModel, encoding: Encoding, problem: AnyProblem, rows: Any, state: Any, step: int, num_tours: int
-) -> Rollout:
-    """Play partial tours of `step` actions, `num_tours` of each encoded instance, greedily to their ends."""
-    if step == problem.horizon:
-        nothing = torch.zeros(arrays.batch_size(rows), device=arrays.device_of(rows))
-        return Rollout(nothing[:, None][:, :0].long(), nothing, None)
-    policy = make_policy(model, encoding, greedy_choice, num_tours)
-    return rollout(problem, rows, policy, state=state, max_steps=problem.horizon - step)
+    assert best is not None
+    return best
 
 
 def search(model: AttentionModel, problem: AnyProblem, instance: Any, width: int) -> Rollout:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from routing_agents.attention.model import take_nodes
+from routing_agents.attention.encoder import take_nodes
 from routing_agents.pointer.model import END, PointerNetwork
 from routing_agents.pointer.sequences import PADDING, Answers, Order, Points, rename, sorting
 from routing_agents.pointer.tasks import Task

@@ -16,8 +16,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from routing_agents.attention.encoder import Encoder, ModelConfig, products, take_nodes
 from routing_agents.attention.features import Features
-from routing_agents.attention.model import Encoder, ModelConfig, products, take_nodes
 
 POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads
 PAPER_RANGE = 0.08  # of the paper's initial weights

@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from routing_agents.attention.encoder import take_nodes
 from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import take_nodes
 from routing_agents.pointer.model import Encoding, PointerConfig, PointerNetwork
 
 
