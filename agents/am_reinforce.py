@@ -59,6 +59,7 @@ from routing_gym.data import save_npz
 from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
+from routing_gym.problems.vrp import VRP, variants
 
 Policy = AttentionModel | PointerPolicy
 COLUMNS = (
@@ -76,7 +77,8 @@ class Args:
     """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 8 minutes."""
 
     env_id: str = "routing/TSP-20"
-    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP."""
+    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP, or of the
+    VRP family: VRPTW, OVRPB and so on."""
     env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
@@ -93,6 +95,9 @@ class Args:
     generator: Literal["uniform", "mixed", "x", "windows"] = "uniform"
     """Of the training instances. mixed: also clusters; x: as CVRPLIB's set X (CVRP, SDVRP); windows: of tours that are
     being improved (TSPFE). The held-out instances stay uniform."""
+    variants: bool = False
+    """Train one model for this problem of the VRP family and all that lack some of its attributes: for OVRPBLTW, all
+    sixteen. Each batch is of one of them. The held-out instances are of the id."""
     optimizer: Literal["muon", "adam"] | None = None
     """Muon, with Adam for what is no matrix, learns from several times fewer instances; Adam alone is the paper's. By
     default Muon for the attention model; Adam for the pointer network, whose LSTM learns slower with Muon."""
@@ -272,6 +277,8 @@ class Trainer:
             args = dataclasses.replace(args, learning_rate=usual)
         self.args = args
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
+        if args.variants and not isinstance(self.problem, VRP):
+            raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {args.env_id}")
         self.generate = GENERATORS[args.generator]
         self.generate(self.problem, stream(args.seed, runs.TRAINING_STREAM, 0), 1)  # refuses a problem it does not fit
         self.model = make_model(args, self.problem)
@@ -305,12 +312,14 @@ class Trainer:
         return self.args.learning_rate * min(1.0, left / self.args.decay)
 
     def batch_problem(self) -> AnyProblem:
-        """Return the rules of this step: those of the id, or with `--sizes` of a size drawn for all processes."""
-        if self.args.sizes is None:
+        """Return the rules of this step: those of the id, or with `--sizes` or `--variants` drawn for all processes."""
+        if self.args.sizes is None and not self.args.variants:
             return self.problem
-        low, high = self.args.sizes
-        size = int(stream(self.args.seed, runs.SIZE_STREAM, self.step).integers(low, high + 1))
-        return make_problem(self.problem.name, **{**runs.read_settings(self.args.env_kwargs), "num_nodes": size})
+        rng = stream(self.args.seed, runs.SIZE_STREAM, self.step)
+        low, high = self.args.sizes or (self.problem.num_nodes, self.problem.num_nodes)
+        settings = {**runs.read_settings(self.args.env_kwargs), "num_nodes": int(rng.integers(low, high + 1))}
+        name = str(rng.choice(variants(self.problem))) if self.args.variants else self.problem.name
+        return make_problem(name, **settings)
 
     def draw(self, problem: AnyProblem) -> tuple[Any, Choice]:
         """Return this process's instances of this step, and how to choose its actions."""
@@ -385,7 +394,7 @@ class Trainer:
         """Return what every checkpoint says of the run."""
         origin = {"args": self.args.to_json(), "history": self.history, "seconds": round(self.seconds, 3)}
         kind = saved.describe(self.model, TASKS["tsp"], "sorted") if isinstance(self.model, PointerPolicy) else {}
-        return {**checkpoint.describe(self.problem, self.model), **kind, **origin}
+        return {**checkpoint.describe(self.problem, self.model), "variants": self.args.variants, **kind, **origin}
 
     def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Restore what `save` wrote.

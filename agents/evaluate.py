@@ -150,8 +150,7 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
     if not path.exists():
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model = load(path)
-    if model.problem.name != problem.name:
-        raise ValueError(f"{name} was trained on {model.problem.name}; the instances are {problem.name}")
+    model.check(problem)
     if "beam" in settings and settings.keys() <= {"beam", "expansion"}:
         for key, value in settings.items():
             if type(value) is not int or value < 1:

@@ -214,10 +214,7 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
             source = read(path, args)
             weights = args.checkpoint or find_weights(source.problem.name, source.problem.num_nodes)
             model = models.setdefault(weights, models.get(weights) or load(weights))
-            if source.problem.name != model.problem.name:
-                raise ValueError(
-                    f"{path} is a {source.problem.name}, but {weights} was trained on {model.problem.name}"
-                )
+            model.check(source.problem, f"{path} is a")
             repair = None if args.improve is None else choose_repair(path, source, args)
         except (ValueError, OSError) as error:
             yield str(error)

@@ -34,6 +34,7 @@ MEANING = {
     "due_time": "until when it may; the depot's: until when vehicles have to be back",
     "service_time": "how long it takes",
     "current_time": "when the vehicle is done where it is",
+    "open_routes": "1: vehicles do not drive home",
     "partner": "the other end of each city's fixed edge; the city itself where it has none",
     "distances": "from each city (row) to each city (column)",
     "salesmen_left": "share of the salesmen that have not set out",

@@ -23,6 +23,7 @@ from routing_gym.arrays import any_array, batch_size, normalise, to_backend
 from routing_gym.data.table import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems.vrp import FAMILY, PRESETS, VRP, variants
 from routing_gym.rollout import Rollout
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -89,11 +90,13 @@ class TrainedModel:
         network: In evaluation mode.
         problem: What it was trained on; it solves instances of any size.
         path: Its checkpoint.
+        variants: Whether it also solves the problems that lack some of the problem's attributes.
     """
 
     network: AttentionModel
     problem: AnyProblem
     path: Path
+    variants: bool = False
 
     def __repr__(self) -> str:
         return f"TrainedModel({self.problem.name}, trained with {self.problem.num_nodes} nodes, {self.path})"
@@ -139,6 +142,11 @@ class TrainedModel:
             raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2), a row of x and y for each node")
         columns = {"x": points[:, 0], "y": points[:, 1], **{key: x for key, x in given.items() if x is not None}}
         return self.solve_own(from_columns(self.problem.name, columns, **settings), decoding, seed)
+
+    def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
+        """Raise ValueError where the model was not trained on a problem; `found` leads to its name in the error."""
+        if problem.name not in (variants(self.problem) if self.variants else (self.problem.name,)):
+            raise ValueError(f"{self.path} was trained on {self.problem.name}; {found} {problem.name}")
 
     def solve_own(self, own: OwnInstance, decoding: str | Decoding = "starts", seed: int = 1) -> SolvedInstance:
         """Solve an instance made of a user's own numbers; see `routing_gym.data.table`."""
@@ -186,8 +194,7 @@ class TrainedModel:
             ValueError: Another problem than the network's, or a decoding that the problem does not allow.
             MemoryError: Not even one tour fits.
         """
-        if problem.name != self.problem.name:
-            raise ValueError(f"{self.path} was trained on {self.problem.name}; the instances are {problem.name}")
+        self.check(problem)
         if type(seed) is not int or not 0 <= seed < 2**63:
             raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
         device = next(self.network.parameters()).device
@@ -289,12 +296,14 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
         from routing_agents.pointer.trained import load_tours  # it builds on this module
 
         return load_tours(path, device)
-    network, problem, _ = load_model(path, device)
-    return TrainedModel(network, problem, path)
+    network, problem, header = load_model(path, device)
+    return TrainedModel(network, problem, path, header.get("variants") is True and isinstance(problem, VRP))
 
 
 def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
     """Return the published weights for a problem, those of the nearest size by ratio.
+
+    A problem of the VRP family without its own gets those for the whole family.
 
     Args:
         problem: Its name, such as "TSP".
@@ -304,7 +313,8 @@ def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
     Raises:
         ValueError: There are none for this problem.
     """
-    paths = sorted(folder.glob(f"{problem.lower()}-*.safetensors"))
+    names = (problem, FAMILY) if problem in PRESETS else (problem,)
+    paths = next(filter(None, (sorted(folder.glob(f"{name.lower()}-*.safetensors")) for name in names)), [])
     if not paths:
         raise ValueError(
             f"no weights for {problem} in {folder}; train some: python agents/am_reinforce.py --env-id "

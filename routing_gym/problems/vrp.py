@@ -254,6 +254,8 @@ class VRP(CVRP):
 
     def observe_dynamic(self, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         xp, seen = array_namespace(state.node), super().observe_dynamic(instance, state)
+        if self.open_routes:  # for an agent that plays several problems of the family
+            seen["open_routes"] = xp.ones_like(seen["free_capacity"])
         if self.max_length is not None:
             left = xp.astype(instance.max_length - state.length, xp.float32)
             seen["remaining_length"] = xp.clip(left, 0.0, None)[:, None]
@@ -266,6 +268,8 @@ class VRP(CVRP):
         extra: dict[str, spaces.Space[Any]] = {}
         if self.backhauls:
             extra["backhaul"] = spaces.Box(0.0, 1.0, per_node, np.float32)
+        if self.open_routes:
+            extra["open_routes"] = spaces.Box(0.0, 1.0, one, np.float32)
         if self.max_length is not None:
             extra["remaining_length"] = spaces.Box(0.0, MAX_FLOAT, one, np.float32)
         if self.time_windows:
@@ -300,6 +304,13 @@ PRESETS: dict[str, dict[str, Any]] = {  # the settings behind each id
     preset_name("".join(letters)): {key: value for one in letters for key, value in ATTRIBUTES[one].items()}
     for letters in CHOICES[1:]
 }
+FAMILY = preset_name("".join(ATTRIBUTES))  # has all attributes
+
+
+def variants(problem: VRP) -> list[str]:
+    """Name the problems that have no other attributes than a given one, which is the last; CVRP is the first."""
+    fewer = [letters for letters in CHOICES if all(one in problem.attributes for one in letters)]
+    return [preset_name("".join(letters)) if letters else "CVRP" for letters in fewer]
 
 
 def draw_windows(coords: Array, uniforms: Array) -> dict[str, Array]:

@@ -30,8 +30,9 @@ from routing_agents import checkpoint
 from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_agents.attention.model import ModelConfig
 from routing_agents.runs import choose_device
+from routing_gym.arrays import to_backend
 from routing_gym.data import load_npz
-from routing_gym.problems import PROBLEMS
+from routing_gym.problems import PROBLEMS, make_problem
 
 
 @pytest.fixture
@@ -285,6 +286,33 @@ def test_range_of_sizes(tiny):
     assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
     assert checkpoint.load_model(folder)[1].num_nodes == 10
+
+
+def test_one_model_for_a_family(tiny):
+    """Batches of VRPTW and CVRP, each drawn; the model solves both, and no others. What CVRP lacks are zeros to it."""
+    trainer = Trainer(args := replace(tiny, env_id="routing/VRPTW-10", variants=True))
+    drawn = {trainer.batch_problem() for trainer.step in range(20)}
+    assert drawn == {make_problem("CVRP", 10), make_problem("VRPTW", 10)}
+    model = routing_agents.load(am_reinforce.main(replace(args, epochs=1)))
+    for name in ("CVRP", "VRPTW"):
+        problem = make_problem(name, 12)
+        instance = problem.generate(np.random.default_rng(0), 2)
+        assert problem.objective(instance, model.solve_batch(problem, instance).actions.numpy()).shape == (2,)
+    with pytest.raises(ValueError, match="was trained on VRPTW; the instances are VRPL"):
+        model.check(make_problem("VRPL", 10))
+    problem = make_problem("CVRP", 10)
+    seen = problem.observe(
+        instance := to_backend(problem.generate(np.random.default_rng(0), 2), "torch", "cpu"), problem.initial(instance)
+    )
+    zeros = dict.fromkeys(("ready_time", "due_time", "service_time"), torch.zeros(2, 11))
+    assert torch.equal(model.network.encode_nodes(seen), model.network.encode_nodes({**seen, **zeros}))
+    with pytest.raises(KeyError, match="demand"):
+        model.network.encode_nodes({"coords": seen["coords"]})
+
+
+def test_variants_are_of_the_vrp_family(tiny):
+    with pytest.raises(ValueError, match="--variants takes a problem of the VRP family, .*; got routing/TSP-10"):
+        Trainer(replace(tiny, variants=True))
 
 
 def test_profile(tiny):

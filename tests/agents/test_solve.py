@@ -74,7 +74,7 @@ def test_solve_needs_a_file(tiny, tmp_path):
 
 def test_solve_refuses_another_problem(tiny, square, tmp_path):
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", epochs=1))
-    with pytest.raises(ValueError, match=r"square.tsp is a TSP, but .* was trained on CVRP"):
+    with pytest.raises(ValueError, match=r"was trained on CVRP; .*square.tsp is a TSP"):
         solve_script.main(solve_script.Args(files=(square,), checkpoint=folder, out=tmp_path / "out"))
 
 

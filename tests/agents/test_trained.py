@@ -28,6 +28,10 @@ def test_nearest_size_by_ratio(tmp_path):
     assert trained.find_weights("TSP", 1000, tmp_path).name == "tsp-50.safetensors"
     with pytest.raises(ValueError, match=r"no weights for CVRP in .*; train some: .*routing/CVRP-20"):
         trained.find_weights("CVRP", 20, tmp_path)
+    for name in ("ovrpbltw-50", "vrptw-20"):
+        (tmp_path / f"{name}.safetensors").touch()
+    assert trained.find_weights("VRPL", 20, tmp_path).name == "ovrpbltw-50.safetensors"
+    assert trained.find_weights("VRPTW", 50, tmp_path).name == "vrptw-20.safetensors"
 
 
 def test_command_of_the_card():

@@ -8,7 +8,7 @@ import pytest
 
 from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
 from routing_gym.arrays import normalise, to_backend
-from routing_gym.problems.vrp import PRESETS
+from routing_gym.problems.vrp import PRESETS, variants
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, play
 
@@ -57,6 +57,8 @@ def test_fifteen_presets_are_named_as_in_the_literature():
     assert [make_problem(name, 5).name for name in PRESETS] == list(PRESETS)
     assert gym.make("routing/OVRPBLTW-20").unwrapped.problem == VRP(20, None, True, True, 3.0, True)
     assert make_problem("VRPTW", 5, max_length=2.9).name == "VRPLTW"
+    assert variants(make_problem("OVRPBLTW", 5)) == ["CVRP", *PRESETS]
+    assert variants(make_problem("OVRPL", 5)) == ["CVRP", "VRPL", "OVRP", "OVRPL"]
 
 
 @pytest.mark.parametrize("name", sorted(set(PRESETS) - {"VRPTW", "OVRPBLTW"}))  # these: in test_contracts.py
@@ -84,9 +86,8 @@ def test_an_absent_attribute_is_absent(name):
         {"time", "latest"} if "TW" in attributes else set()
     )
     seen = set(problem.observation_space()) - set(CVRP(5).observation_space())
-    dynamic = ({"remaining_length"} if "L" in attributes else set()) | (
-        {"current_time"} if "TW" in attributes else set()
-    )
+    shown = {"O": "open_routes", "L": "remaining_length", "TW": "current_time"}
+    dynamic = {key for letters, key in shown.items() if letters in attributes}
     assert seen == (present - {"max_length"}) | dynamic
 
 

@@ -30,6 +30,7 @@ class Features:
         partner: Key of the other end of each node's fixed edge (B, A), itself for none. The encoder sees whether there
             is one, and the way there.
         per_step: What each node still asks for at this step (B, A); projected into keys and values.
+        optional: Which of these inputs may be absent, and then are zeros to a model of several problems.
     """
 
     coords: bool = True
@@ -41,6 +42,7 @@ class Features:
     pairs: str | None = None
     partner: str | None = None
     per_step: str | None = None
+    optional: tuple[str, ...] = ()
 
     @property
     def static_keys(self) -> tuple[str, ...]:
@@ -68,9 +70,13 @@ def vrp_features(settings: dict[str, Any]) -> Features:
     """Return what is seen of a preset of the VRP family: as CVRP, and what its attributes add."""
     backhauls = ("backhaul",) if "backhauls" in settings else ()
     windows = ("ready_time", "due_time", "service_time") if "time_windows" in settings else ()
+    opened = ("open_routes",) if "open_routes" in settings else ()
     length = ("remaining_length",) if "max_length" in settings else ()
     time = ("current_time",) if "time_windows" in settings else ()
-    return Features(per_node=("demand", *backhauls, *windows), context_scalars=("free_capacity", *length, *time))
+    nodes, scalars = (*backhauls, *windows), (*opened, *length, *time)
+    return Features(
+        per_node=("demand", *nodes), context_scalars=("free_capacity", *scalars), optional=(*nodes, *scalars)
+    )
 
 
 FEATURES = {

@@ -124,6 +124,8 @@ class AttentionModel(Encoder):
         for projected, node in zip(encoding.node_queries, nodes, strict=True):
             query = query + take_nodes(projected, node)
         for index, key in enumerate(self.features.context_scalars):
+            if key in self.features.optional and key not in observation:
+                continue  # zero
             column = len(self.features.context_nodes) * self.config.embed_dim + index
             query = query + observation[key] * self.project_context.weight[:, column]
         return query

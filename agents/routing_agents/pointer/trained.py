@@ -46,8 +46,7 @@ class TrainedPointer(TrainedModel):
         Raises:
             ValueError: Sampled tours are asked for, or another problem than the TSP.
         """
-        if problem.name != self.problem.name:
-            raise ValueError(f"{self.path} was trained on {self.problem.name}; the instances are {problem.name}")
+        self.check(problem)
         if decoding.sample:
             raise ValueError(f"{self.path}: a pointer network does not sample tours; choose greedy or starts")
         instance = normalise(instance)
@@ -77,4 +76,4 @@ def load_tours(path: Path, device: str = "cpu") -> TrainedPointer:
         problem = make_problem("TSP", num_nodes)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CheckpointError(f"{path}: its header does not say how many cities it learnt with ({error})") from error
-    return TrainedPointer(network, problem, path, header["order"])
+    return TrainedPointer(network, problem, path, order=header["order"])
