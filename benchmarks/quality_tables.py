@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from routing_gym.problems.vrp import PRESETS
+
 PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best known; OP is a prize
     "TSP-20": (3.85, 3.84, 3.84),
     "TSP-50": (5.80, 5.73, 5.70),
@@ -21,6 +23,14 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
     "SPCTSP-20": (3.26, None, None),
     "SPCTSP-50": (4.65, None, None),
 }
+OTHERS = (
+    "VRPTW-20",
+    "VRPTW-50",
+    "PDP-20",
+    "MTSP-20",
+    "ATSP-20",
+    *(f"{name}-50" for name in PRESETS if name != "VRPTW"),
+)
 POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
     "TSP-20": "0.00 %",
     "TSP-50": "0.03 %",
@@ -51,6 +61,12 @@ def cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None = None
     return f"{text}, {seconds:.2g} s" if seconds >= 0.1 else f"{text}, {1000 * seconds:.2g} ms"
 
 
+def solver_cell(row: dict[str, Any]) -> str:
+    """Show the solver's mean, its time and its name."""
+    reference = row.get("reference")
+    return "-" if reference is None else f"{cell(reference)}, {reference['settings']['solver'].split()[0]}"
+
+
 def file_cell(figures: dict[str, Any]) -> str:
     """Show a cost in the file's integers, its gap to the best known and the seconds it took."""
     gap = "" if figures["gap"] is None else f" ({figures['gap']:.1%})"
@@ -69,13 +85,16 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         if name not in results:
             continue
         row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in published)
-        reference = row.get("reference")
-        columns = (cell(row.get(key), reference) for key in ("greedy", "multi-start", "symmetries", "sampling"))
-        label = "-" if reference is None else f"{cell(reference)}, {reference['settings']['solver'].split()[0]}"
-        ours.append((name, *columns, label, *known, POMO.get(name, "-")))
+        columns = ("greedy", "multi-start", "symmetries", "sampling")
+        cells = (cell(row.get(key), row.get("reference")) for key in columns)
+        ours.append((name, *cells, solver_cell(row), *known, POMO.get(name, "-")))
         if "original greedy" in row:
             pairs = zip(("original greedy", "original sampling"), known[:2], strict=True)
             originals.append((name, *(text for key, paper in pairs for text in (cell(row.get(key)), paper))))
+    others = [
+        (name, *(cell(row.get(key), row.get("reference")) for key in ("greedy", "best of 128")), solver_cell(row))
+        for name, row in ((name, results[name]) for name in OTHERS if name in results)
+    ]
     files = [
         (
             name,
@@ -90,6 +109,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     paper = ("paper: greedy", "1,280 samples", "best known")
     return {
         "ours": markdown(("", "greedy", "multi-start", "x 8", "samples", "solver", *paper, "POMO x 8"), ours),
+        "others": markdown(("", "greedy", "best of 128", "solver"), others),
         "original": markdown(("", "greedy", "paper", "1,280 samples", "paper"), originals),
         "files": markdown(("", "", "best known", "weights", "greedy", "best of many"), files),
     }

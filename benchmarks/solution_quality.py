@@ -1,12 +1,13 @@
-"""How good the tours are on the paper's own test instances: trained weights, classical solvers, the paper.
+"""How good the tours are: trained weights, classical solvers, the paper; on its test instances where it has some.
 
     python benchmarks/solution_quality.py                                   # the published weights
     python benchmarks/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
     python benchmarks/doc_tables.py                                         # then writes the tables of README and docs
 
-For each problem and size: our weights (greedy; multi-start, the best of the greedy tours from every start, or where
-the first node matters of 16 samples; the same under each of the eight symmetries of the square; the best of many
-samples), the original weights of Kool et al. (2019), and a classical solver on the first instances only. The means
+For each problem and size of the paper: our weights (greedy; multi-start, the best of the greedy tours from every start,
+or where the first node matters of 16 samples; the same under each of the eight symmetries of the square; the best of
+many samples), the original weights of Kool et al. (2019), and a classical solver on the first instances only. Of other
+problems 1,000 random instances: greedy, the best of 128 samples, 16 under each symmetry, and a solver. The means
 over all instances of what ran on a few are estimated with the model's costs of all as a control variate, which
 shrinks their error.
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 import tyro
 from rich.console import Console
@@ -35,11 +37,11 @@ from rich.progress import Progress
 from arguments import check_counts
 from hardware import describe_machine, digest
 from import_original import load_original
-from quality_tables import PAPER, tables
+from quality_tables import OTHERS, PAPER, tables
 from routing_agents.attention.decoding import Decoding, num_symmetries, solve
 from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import load_model
-from routing_agents.trained import WEIGHTS
+from routing_agents.trained import WEIGHTS, find_weights
 from routing_agents.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import paper_test_set
@@ -60,7 +62,11 @@ FOLDERS = {
     "PCTSP": "pctsp_det_20",
     "SPCTSP": "pctsp_stoch_20",
 }
-TIME_LIMITS = {"hygese": {20: 0.1, 50: 0.3, 100: 1.0}}  # seconds, where not the solver's own for every size
+TIME_LIMITS = {  # seconds, where not the solver's own for every size
+    "hygese": {20: 0.1, 50: 0.3, 100: 1.0},
+    "pyvrp": {20: 0.3, 50: 2.0},
+}
+OTHER_SIZE, OTHER_SEED, OTHER_TOURS = 1_000, 4_321, 128  # for problems that the paper has not
 
 
 @dataclass(frozen=True)
@@ -71,10 +77,10 @@ class Args:
     """Folder with tsp_20/epoch-99.pt etc., as the original code releases them."""
     own: Path = WEIGHTS
     """Folder with tsp-20.safetensors etc."""
-    sets: tuple[str, ...] = tuple(PAPER)
+    sets: tuple[str, ...] = (*PAPER, *OTHERS)
     """What to measure: problem and size."""
     size: int = 10_000
-    """Instances to decode: the first, of 10,000."""
+    """Instances to decode: the first, of 10,000; at most 1,000 of a problem that the paper has not."""
     samples: int = 1280
     """Sampled tours per instance; 0 leaves the columns out."""
     sampling_size: int = 10_000
@@ -105,15 +111,30 @@ class TestSet:
     num_nodes: int
 
     @property
+    def in_paper(self) -> bool:
+        """Whether the paper has it."""
+        return f"{self.name}-{self.num_nodes}" in PAPER
+
+    @property
+    def size(self) -> int:
+        """Instances to decode."""
+        return self.args.size if self.in_paper else min(self.args.size, OTHER_SIZE)
+
+    @property
     def original(self) -> Path | None:
         """The original weights, of n = 20."""
+        if self.num_nodes != 20 or self.name not in FOLDERS:
+            return None
         return self.args.weights and self.args.weights / FOLDERS[self.name] / "epoch-99.pt"
 
     @property
     def own(self) -> Path | None:
-        """Our weights for this size."""
-        path = self.args.own / f"{self.name.lower()}-{self.num_nodes}.safetensors"
-        return path if path.exists() else None
+        """Our weights for this size: the problem's own, or those of its family."""
+        try:
+            path = find_weights(self.name, self.num_nodes, self.args.own)
+        except ValueError:
+            return None
+        return path if path.stem.endswith(f"-{self.num_nodes}") else None
 
     @cache  # noqa: B019  (a few test sets live as long as the program)
     def decode(self, weights: Path, decoding: Decoding, size: int) -> tuple[FloatArray, float]:
@@ -137,8 +158,10 @@ class TestSet:
         return problem.objective(instance, found.actions).numpy(), seconds / size
 
     def instances(self) -> Any:
-        """Return the first of the paper's instances."""
-        return select(paper_test_set(self.name, self.num_nodes), slice(0, self.args.size))
+        """Return the first of the paper's instances; random ones of a problem that it has not."""
+        if not self.in_paper:
+            return make_problem(self.name, self.num_nodes).generate(np.random.default_rng(OTHER_SEED), self.size)
+        return select(paper_test_set(self.name, self.num_nodes), slice(0, self.size))
 
     def sampled(self, weights: Path) -> dict[str, Any]:
         """Measure the best of many samples."""
@@ -150,9 +173,9 @@ class TestSet:
 
     def best_of_many(self, weights: Path, decoding: Decoding, size: int) -> dict[str, Any]:
         """Measure the best of many tours on the first instances, with the greedy tours of all as control variate."""
-        size = min(size, self.args.size)
+        size = min(size, self.size)
         cost, seconds = self.decode(weights, decoding, size)
-        return self.figures(cost, seconds, None if size == self.args.size else self.greedy(weights)[0])
+        return self.figures(cost, seconds, None if size == self.size else self.greedy(weights)[0])
 
     def figures(self, cost: FloatArray, seconds: float, control: FloatArray | None = None) -> dict[str, Any]:
         """Return mean and time; the mean of a part with other costs of all instances as control variate."""
@@ -164,7 +187,7 @@ class TestSet:
 
     def greedy(self, weights: Path) -> tuple[FloatArray, float]:
         """Decode all instances greedily."""
-        return self.decode(weights, Decoding(), self.args.size)
+        return self.decode(weights, Decoding(), self.size)
 
     def search(self, symmetries: int = 8) -> Decoding:
         """Return what to search: greedy tours from every start where the problem allows, else 16 samples."""
@@ -202,22 +225,27 @@ class TestSet:
             raise RuntimeError(f"{solver.name} failed on {solution.failed.sum()} instances: {set(solution.status)}")
         weights = self.own or self.original
         assert weights is not None
-        search_all = self.own and self.of_size(self.args.search_size) >= self.args.size
-        control, _ = self.decode(weights, self.search() if search_all else Decoding(), self.args.size)
+        search_all = self.in_paper and self.own and self.of_size(self.args.search_size) >= self.size
+        control, _ = self.decode(weights, self.search() if search_all else Decoding(), self.size)
         return self.figures(solution.cost, float(solution.seconds.mean()), control)
 
     def measurements(self) -> Iterator[tuple[str, dict[str, Any], Any]]:
         """Yield the columns that can be measured: name, settings, and a function that measures."""
-        size = {"size": self.args.size}
+        size = {"size": self.size}
         samples = {**size, "samples": self.args.samples, "sampling_size": self.args.sampling_size}
         search = {**size, "search_size": self.of_size(self.args.search_size), "tours": self.search().num_tours}
         reference_size = self.of_size(self.args.reference_size)
         choice = not make_problem(self.name, self.num_nodes).stochastic  # else no policy could choose among tours
-        for prefix, weights in (("original ", self.original if self.num_nodes == 20 else None), ("", self.own)):
+        for prefix, weights in (("original ", self.original), ("", self.own)):
             if weights is None:
                 continue
             of = {"weights": digest(weights)}
             yield f"{prefix}greedy", size | of, lambda w=weights: self.figures(*self.greedy(w))
+            if not self.in_paper:
+                symmetries = num_symmetries(make_problem(self.name, self.num_nodes))
+                many = Decoding(OTHER_TOURS // symmetries, sample=True, symmetries=symmetries)
+                yield "best of 128", size | of, lambda w=weights, d=many: self.best_of_many(w, d, OTHER_SIZE)
+                continue
             if self.args.samples and choice:
                 yield f"{prefix}sampling", samples | of, lambda w=weights: self.sampled(w)
             if not prefix and choice:
@@ -254,8 +282,8 @@ def main(args: Args) -> dict[str, Any]:
     keep_freed_memory()
     if not 1 <= args.size <= 10_000:
         raise ValueError(f"--size must be 1 to 10,000, as many as a test set has, got {args.size}")
-    if unknown := [name for name in args.sets if name not in PAPER]:
-        raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(PAPER)}")
+    if unknown := [name for name in args.sets if name not in (*PAPER, *OTHERS)]:
+        raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join((*PAPER, *OTHERS))}")
     try:
         results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
     except ValueError as error:

@@ -58,6 +58,19 @@ def test_columns_are_measured_once(args, monkeypatch):
         solution_quality.main(args)
 
 
+def test_problems_that_the_paper_has_not(args):
+    """Random instances: greedy, the best of 128 samples, and PyVRP on the first six."""
+    save_untrained(args.own, "VRPTW")
+    (row,) = solution_quality.main(replace(args, sets=("VRPTW-20",))).values()
+    assert {name: column["instances"] for name, column in row.items()} == {
+        "greedy": 30,
+        "best of 128": 30,
+        "reference": 6,
+    }
+    assert row["reference"]["mean"][0] < row["best of 128"]["mean"][0] < row["greedy"]["mean"][0]
+    assert solution_quality.TestSet(args, "VRPL", 20).own is None
+
+
 @pytest.mark.parametrize("name", ["CVRP", "SPCTSP"])
 def test_fewer_instances_are_the_first_of_the_papers(args, name):
     first = solution_quality.TestSet(args, name, 20).instances()
