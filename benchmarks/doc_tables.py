@@ -79,6 +79,23 @@ def env_peers(figures: Figures) -> str:
     return markdown(("", "lanes", *ours, "ours, vector env", *jumanji), lines)
 
 
+def rl4co_peers(figures: Figures) -> str:
+    """Ours and rl4co's loops for the problems that Jumanji has not."""
+    lines = []
+    for (problem, lanes), peers in peer_rates(figures).items():
+        ours, own, best = peers[RL4CO]
+        theirs = (f"{rate(value)} ({ours / value:.1f} x)" for value in (own, best))
+        lines.append((problem, f"{lanes:,}", rate(ours), *theirs))
+    return markdown(("", "lanes", "ours, `rollout`", "rl4co, own", "rl4co, best"), lines)
+
+
+def problem_lines(figures: Figures) -> str:
+    """Lines of code of each problem, ours and the others'."""
+    libraries = (OURS, RL4CO, JUMANJI)
+    rows = [(name, *(str(row.get(key, "-")) for key in libraries)) for name, row in figures["lines"].items()]
+    return markdown(("lines of code", "ours", "rl4co 0.7.0", "Jumanji 1.1.2"), rows)
+
+
 def jax_peers(figures: Figures) -> str:
     """On JAX: compiled loops, steps called from Python and the transition alone, beside Jumanji's fastest."""
     rows = figures["rows"]
@@ -303,6 +320,8 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "search-on-files": (search_on_files, ("search_on_files",)),
     "env-throughput": (env_throughput, ("env_throughput",)),
     "env-peers": (env_peers, ("env_peers",)),
+    "problem-lines": (problem_lines, ("problem_lines",)),
+    "rl4co-peers": (rl4co_peers, ("env_peers_rl4co",)),
     "jax-peers": (jax_peers, ("env_peers_jax",)),
     "train-throughput": (train_throughput, ("train_throughput",)),
     "time-to-quality": (time_to_quality, ("time_to_quality",)),

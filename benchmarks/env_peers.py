@@ -3,6 +3,7 @@
     python3 -m venv .venv-rl4co && .venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt
     python3 -m venv .venv-jumanji && .venv-jumanji/bin/pip install -r benchmarks/peers/requirements-jumanji.txt
     python benchmarks/env_peers.py                              # writes benchmarks/results/env_peers.json
+    python benchmarks/env_peers.py --peers rl4co --problems PDP-50 --out FILE    # what Jumanji has not
 
 Each library runs in a process and a virtual environment of its own (`benchmarks/peers/`), all pinned to the same
 core with one thread; they take turns several times, and medians count. All play the same problem: uniform
@@ -49,6 +50,7 @@ from worker_process import OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
 OURS_COMPILED = f"{OURS}-jax"
+PEERS = ("rl4co", "jumanji")
 LOOPS = {"rl4co": "rollout", "jumanji": "vector env, copy=False"}  # our counterpart of each
 SHIPPED = {"rl4co": "loop, its own policy", "jumanji": "call per step, its own policy"}
 ALONE = "transitions alone"
@@ -68,8 +70,11 @@ class Args:
     """Python of the virtual environment with rl4co."""
     jumanji_python: Path = ROOT / ".venv-jumanji" / "bin" / "python"
     """Python of the virtual environment with Jumanji."""
+    peers: tuple[Literal["rl4co", "jumanji"], ...] = PEERS
+    """Whom to measure beside ours; our compiled loop comes with Jumanji."""
     problems: tuple[str, ...] = ("TSP-50", "CVRP-50")
-    """What to step: TSP or CVRP, and the number of cities or customers."""
+    """What to step, as in the ids after "routing/". Jumanji has TSP and CVRP, rl4co also PDP, MTSP, ATSP and the VRP
+    family."""
     lanes: tuple[int, ...] = (1, 64, 1024, 8192)
     """Numbers of lanes."""
     repeats: int = 5
@@ -85,6 +90,8 @@ class Args:
 
     def __post_init__(self) -> None:
         check_problems(*self.problems)
+        if not self.peers:
+            raise ValueError(f"--peers: name at least one of {', '.join(PEERS)}")
         check_counts(self, "lanes", "repeats")
         check_positive(self, "seconds")
 
@@ -99,7 +106,11 @@ def start_workers(args: Args) -> Iterator[dict[str, WorkerProcess]]:
     if shutil.which("taskset") is None:
         raise WorkerError("taskset not found; it is part of util-linux, and this benchmark runs on Linux only")
     pin = ("taskset", "--cpu-list", str(max(os.sched_getaffinity(0))))
-    pythons = {OURS: None, OURS_COMPILED: None, "rl4co": args.rl4co_python, "jumanji": args.jumanji_python}
+    pythons: dict[str, Path | None] = {OURS: None}
+    if "rl4co" in args.peers:
+        pythons["rl4co"] = args.rl4co_python
+    if "jumanji" in args.peers:
+        pythons |= {OURS_COMPILED: None, "jumanji": args.jumanji_python}
     environment = {**ONE_THREAD, "CLOCK": args.clock}
     with ExitStack() as resources:
         yield {
@@ -157,10 +168,12 @@ def compare(rows: list[Figures]) -> list[Figures]:
     comparisons = []
     for peer, counterpart in LOOPS.items():
         theirs = {way: rate for (library, way), rate in rate_of.items() if library == peer}
+        if not theirs:
+            continue
         loops = {way: rate for way, rate in theirs.items() if not way.startswith(ALONE)}
         fastest = max(loops, key=lambda way: loops[way])
         fastest_alone = max(rate for way, rate in theirs.items() if way.startswith(ALONE))
-        ours, compiled = rate_of[OURS, counterpart], rate_of[OURS_COMPILED, "scan"]
+        ours, compiled = rate_of[OURS, counterpart], rate_of.get((OURS_COMPILED, "scan"))
         comparisons.append(
             {
                 "problem": problem,
@@ -170,7 +183,7 @@ def compare(rows: list[Figures]) -> list[Figures]:
                 "fastest_way": fastest,
                 "times_fastest": ours / loops[fastest],
                 "times_shipped": ours / loops[SHIPPED[peer]],
-                "compiled_times_fastest": compiled / loops[fastest],
+                "compiled_times_fastest": None if compiled is None else compiled / loops[fastest],
                 "default_vector_env_times_fastest": rate_of[OURS, "vector env"] / loops[fastest],
                 "transitions_alone_times": rate_of[OURS, ALONE] / fastest_alone,
             }
@@ -188,7 +201,7 @@ def tables(rows: list[Figures], comparisons: list[Figures], lanes: tuple[int, ..
     times = Table(*columns, title="Times as fast as the peer")
     for row in comparisons:
         keys = ("times_fastest", "times_shipped", "transitions_alone_times", "compiled_times_fastest")
-        ratios = (f"{row[key]:.1f}" for key in keys)
+        ratios = ("-" if row[key] is None else f"{row[key]:.1f}" for key in keys)
         times.add_row(row["problem"], str(row["lanes"]), row["peer"], *ratios)
     return rates, times
 

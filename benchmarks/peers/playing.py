@@ -22,7 +22,7 @@ def playing(prepare: Callable[[str, int, int, int], dict[str, Way]]) -> Callable
     """Return what answers the jobs.
 
     Args:
-        prepare: From problem ("TSP" or "CVRP"), number of nodes, lanes and seed, make the ways to play it.
+        prepare: From problem ("TSP", say), number of nodes, lanes and seed, make the ways to play it.
     """
     ways: dict[str, tuple[Way, int]] = {}
 

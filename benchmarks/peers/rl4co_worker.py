@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from playing import Way, clock, playing
-from rl4co.envs import CVRPEnv, TSPEnv
+from rl4co.envs import ATSPEnv, CVRPEnv, MTSPEnv, MTVRPEnv, PDPEnv, TSPEnv
 from rl4co.utils.decoding import random_policy
 from worker import serve
 
@@ -27,8 +27,11 @@ def ranked_policy(td: Any) -> Any:
 
 def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
     """Make the ways to play a problem. Customers demand 1 to 9 and 50 of them get a capacity of 40, as in the paper."""
-    env_class = {"TSP": TSPEnv, "CVRP": CVRPEnv}[name]
-    env = env_class(generator_params={"num_loc": num_nodes}, check_solution=False, seed=seed)
+    classes = {"TSP": TSPEnv, "CVRP": CVRPEnv, "PDP": PDPEnv, "MTSP": MTSPEnv, "ATSP": ATSPEnv}
+    settings = {"num_loc": num_nodes + (name == "MTSP")}  # whose depot is among the locations
+    if name not in classes:  # of the VRP family
+        settings |= {"variant_preset": name.lower()}
+    env = classes.get(name, MTVRPEnv)(generator_params=settings, check_solution=False, seed=seed)
 
     def episodes(policy: Callable[[Any], Any]) -> Way:
         @torch.inference_mode()

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,13 @@ def test_figures(args, capsys):
     assert list(ours) == ["vector env", "vector env, copy=False", "rollout", "transitions alone"]
     assert all(rate > 0 for rate in ours.values())
     assert "CVRP-10" in capsys.readouterr().out
+
+
+def test_one_peer(args):
+    """Without Jumanji there is no compiled loop to compare."""
+    figures = env_peers.main(replace(args, peers=("rl4co",)))
+    assert {row["library"] for row in figures["rows"]} == {"routing-gym", "rl4co"}
+    assert [(row["peer"], row["compiled_times_fastest"]) for row in figures["comparisons"]] == [("rl4co", None)]
 
 
 def test_comparison_takes_the_fastest_way_of_a_peer():

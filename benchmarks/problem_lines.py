@@ -1,0 +1,99 @@
+"""How long problems are to read: lines of code, without comments and docstrings, ours and other libraries'.
+
+    pip download --no-deps rl4co==0.7.0 jumanji==1.1.2 -d peers && for f in peers/*.whl; do unzip -q $f -d peers; done
+    python benchmarks/problem_lines.py peers            # writes benchmarks/results/problem_lines.json
+
+Counted is what gives a problem its rules: ours, its file; rl4co's, `env.py` and `generator.py`; Jumanji's, its folder
+without drawing. What several problems share is left out on all sides. A file may hold more than one problem: rl4co's of
+the TSP and the PDP also hold environments for improving tours, and a derived one is as short as what it adds.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.table import Table
+
+from output import Figures, finish
+
+ROOT = Path(__file__).parents[1]
+FILES = {  # of each problem: our files, and the folders of rl4co and Jumanji
+    "TSP": ("tsp", "tsp", "tsp"),
+    "CVRP": ("cvrp", "cvrp", "cvrp"),
+    "SDVRP": ("sdvrp", "sdvrp", ""),
+    "OP": ("op", "op", ""),
+    "PCTSP, SPCTSP": ("pctsp", "pctsp spctsp", ""),
+    "PDP": ("pdp", "pdp", ""),
+    "MTSP": ("mtsp", "mtsp", ""),
+    "ATSP": ("atsp", "atsp", ""),
+    "TSPFE": ("tspfe", "", ""),
+    "VRP family": ("vrp routes", "mtvrp", ""),
+}
+LIBRARIES = ("routing-gym", "rl4co", "jumanji")
+NO_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    peers: tyro.conf.Positional[Path]
+    """Folder that holds the packages `rl4co` and `jumanji`."""
+    out: Path = ROOT / "benchmarks" / "results" / "problem_lines.json"
+    """Where the figures go."""
+
+
+def code_lines(path: Path) -> int:
+    """Count the lines that hold code: neither blank, nor only a comment, nor of a docstring."""
+    text = path.read_text()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    lines = {line for t in tokens if t.type not in NO_TOKENS for line in range(t.start[0], t.end[0] + 1)}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
+
+
+def files_of(library: str, name: str, peers: Path) -> list[Path]:
+    """Return the files of one of the names in `FILES`."""
+    if library == "routing-gym":
+        return [ROOT / "routing_gym" / "problems" / f"{name}.py"]
+    if library == "rl4co":
+        folder = peers / "rl4co" / "envs" / "routing" / name
+        generator = folder / "generator.py"
+        return [folder / "env.py", *([generator] if generator.exists() else [])]
+    folder = peers / "jumanji" / "environments" / "routing" / name
+    return [folder / "env.py", *(file for file in folder.glob("*.py") if file.name not in ("env.py", "viewer.py"))]
+
+
+def main(args: Args) -> Figures:
+    """Count, print a table, and write the figures.
+
+    Raises:
+        FileNotFoundError: A file that should be there is not.
+    """
+    lines = {
+        problem: {
+            library: sum(code_lines(path) for name in names.split() for path in files_of(library, name, args.peers))
+            for library, names in zip(LIBRARIES, found, strict=True)
+            if names
+        }
+        for problem, found in FILES.items()
+    }
+    table = Table("problem", *LIBRARIES, title="Lines of code")
+    for problem, counted in lines.items():
+        table.add_row(problem, *(str(counted.get(library, "-")) for library in LIBRARIES))
+    return finish(args, {"lines": lines}, table)
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except OSError as error:
+        sys.exit(f"problem_lines: {error}")
