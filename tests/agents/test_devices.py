@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-import routing_agents.attention.model as attention_model
-import routing_agents.pointer.model as pointer_model
 from am_reinforce import Reinforce
 from problem_names import ONE_OF_EACH
 from routing_agents.attention import memory
@@ -55,8 +51,6 @@ def test_training_and_decoding_stay_on_one_device(name, make_network, monkeypatc
     problem = make_problem(name, 5)
     monkeypatch.setattr(type(problem), "fixed_length", True)  # whether all are done cannot be asked there
     monkeypatch.setattr(memory, "free_memory", lambda *_: 10**9)
-    for module in (attention_model, pointer_model):
-        monkeypatch.setattr(module, "products", lambda *_: nullcontext())
     instance = map_arrays(lambda x: torch.as_tensor(x).to("meta"), problem.generate(np.random.default_rng(0), 3))
     model = make_network(FEATURES[name]).to("meta")
     optimizers = make_optimizers(model, "muon", 1e-3)

@@ -1,15 +1,12 @@
 """The network of Vinyals et al.: its equations computed anew, padding, masks, and decoding against enumeration."""
 
 import itertools
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
 from test_devices import RefusesToMix
 
-import routing_agents.attention.model as attention_model
-import routing_agents.pointer.model as pointer_model
 from routing_agents.pointer.decoding import beam_search, evaluate, predict
 from routing_agents.pointer.model import PointerConfig, PointerNetwork, chosen_before, log_likelihood
 from routing_agents.pointer.tasks import TASKS, tour_lengths
@@ -223,9 +220,7 @@ def test_a_dictionary_of_another_size():
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "transformer"])
-def test_scoring_and_decoding_stay_on_one_device(encoder, monkeypatch):
-    for module in (attention_model, pointer_model):
-        monkeypatch.setattr(module, "products", lambda *_: nullcontext())
+def test_scoring_and_decoding_stay_on_one_device(encoder):
     model, points = network("every", encoder=encoder).to("meta"), POINTS.to("meta")
     with RefusesToMix():
         log_p, _ = log_likelihood(model, points, torch.zeros(4, 5, dtype=torch.int64, device="meta"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -265,9 +266,9 @@ def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
     return torch.cat([has_edge[..., None].to(coords.dtype), take_nodes(coords, partner) - coords], dim=-1)
 
 
-def products(x: Tensor, bfloat16: bool) -> torch.autocast:
+def products(x: Tensor, bfloat16: bool) -> AbstractContextManager[None]:
     """Return the context in which matrix products take the chosen precision."""
-    return torch.autocast(x.device.type, torch.bfloat16, enabled=bfloat16)
+    return torch.autocast(x.device.type, torch.bfloat16) if bfloat16 else nullcontext()
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
