@@ -287,17 +287,21 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     device = choose_device(device, "device")
     path = Path(name)
     match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
-    if not path.exists() and match is not None and match[1] in PROBLEMS:
-        path = find_weights(match[1], int(match[2]))
+    asked = match[1] if match is not None and match[1] in PROBLEMS and not path.exists() else None
+    if match is not None and asked is not None:
+        path = find_weights(asked, int(match[2]))
     if not path.exists():
-        published = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
-        raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {published}")
+        names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
+        raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
     if kind_of_network(path) == "pointer":
         from routing_agents.pointer.trained import load_tours  # it builds on this module
 
         return load_tours(path, device)
     network, problem, header = load_model(path, device)
-    return TrainedModel(network, problem, path, header.get("variants") is True and isinstance(problem, VRP))
+    of_several = header.get("variants") is True and isinstance(problem, VRP)
+    if of_several and asked is not None:
+        problem = make_problem(asked, problem.num_nodes)
+    return TrainedModel(network, problem, path, of_several)
 
 
 def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
