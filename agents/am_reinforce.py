@@ -22,18 +22,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import dataclasses
 import sys
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import gymnasium as gym
+import numpy as np
 import torch
 import tyro
 from torch import Tensor, nn
 
-from routing_agents import checkpoint, distributed, runs
+from routing_agents import checkpoint, distributed, runs, training
 from routing_agents.attention.baselines import (
     Baseline,
     CriticBaseline,
@@ -52,10 +50,10 @@ from routing_agents.pointer.policy import PointerPolicy
 from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
-from routing_agents.tuning import fast_precision, keep_freed_memory
+from routing_agents.training import RunArgs, command_line, run
+from routing_agents.tuning import choose_precision
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
-from routing_gym.data import save_npz
 from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -73,8 +71,10 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Args:
+class Args(RunArgs):
     """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 8 minutes."""
+
+    local = ("runs", "init_from", "resume")
 
     env_id: str = "routing/TSP-20"
     """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP, or of the
@@ -156,15 +156,6 @@ class Args:
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
             raise ValueError(f"{self.num_tours} forced starts, but --sizes goes down to {self.sizes[0]} nodes")
 
-    @property
-    def total_steps(self) -> int:
-        return self.epochs * self.steps_per_epoch
-
-    def to_json(self) -> dict[str, Any]:
-        """Turn the arguments into what JSON can hold, without the paths of this machine."""
-        values = dataclasses.asdict(self)
-        return {key: value for key, value in values.items() if key not in ("runs", "init_from", "resume")}
-
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Args:
         """Turn what `to_json` returned back into arguments.
@@ -172,7 +163,7 @@ class Args:
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
-        values = {key: value for key, value in values.items() if key not in ("runs", "init_from", "resume")}
+        values = {key: value for key, value in values.items() if key not in cls.local}
         if "num_starts" in values:  # its name before
             values["num_tours"] = values.pop("num_starts")
         if not isinstance(values["model"], str):  # there was no choice
@@ -241,35 +232,28 @@ def make_baseline(args: Args, problem: AnyProblem, model: Policy) -> Baseline:
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-class DivergedOnBatchError(TrainingDivergedError):
-    """As its parent, with the batch on which it happened."""
-
-    def __init__(self, message: str, problem: AnyProblem, instance: Any) -> None:
-        super().__init__(message)
-        self.problem, self.instance = problem, instance
-
-
-class Trainer:
-    """One run: model, optimiser, baseline, and how far it has come.
+class Trainer(training.Trainer):
+    """One run: model, optimisers, baseline, and how far it has come.
 
     Args:
         args: The run's arguments.
 
     Attributes:
-        started_from: What `--init-from` kept; empty without.
         history: What is known of the runs before, from which the weights came.
-        seconds: Spent in training steps.
+        reference: What a solver's solutions of the held-out instances cost, if there is one.
     """
 
+    script = "am_reinforce.py"
+    best_is = ("greedy", -1)
+    reference: float | None = None
+
     def __init__(self, args: Args) -> None:
-        if args.threads:
-            torch.set_num_threads(args.threads)
-        self.device = distributed.start(runs.choose_device(args.device))
+        super().__init__(args)
+        self.device = distributed.start(self.device)
         if args.batch_size % distributed.world_size():
             raise ValueError(f"--batch-size {args.batch_size} cannot be shared by {distributed.world_size()} processes")
-        if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
-            dtype = str(fast_precision(self.device)).removeprefix("torch.")
-            args = dataclasses.replace(args, precision=dtype)
+        # Decided once, so that a resumed run goes on with the same.
+        args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
         if args.optimizer is None:
             args = dataclasses.replace(args, optimizer="muon" if args.model == "attention" else "adam")
         if args.learning_rate is None:
@@ -282,7 +266,7 @@ class Trainer:
         self.generate = GENERATORS[args.generator]
         self.generate(self.problem, stream(args.seed, runs.TRAINING_STREAM, 0), 1)  # refuses a problem it does not fit
         self.model = make_model(args, self.problem)
-        self.started_from, self.history = "", []
+        self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
             self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
@@ -291,14 +275,11 @@ class Trainer:
         self.loss = distributed.parallel(Reinforce(self.model, self.baseline))
         held_out = self.problem.generate(stream(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", self.device)
-        self.step, self.seconds = 0, 0.0
-        self.best_cost = float("inf")
         self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
 
     @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return self.step // self.args.steps_per_epoch
+    def title(self) -> str:
+        return f"{self.problem.name.lower()}-{self.problem.num_nodes}-{self.args.baseline}"
 
     @property
     def instances(self) -> int:
@@ -329,11 +310,6 @@ class Trainer:
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def update(self) -> None:
-        """Make one step of the optimiser.
-
-        Raises:
-            DivergedOnBatchError: The gradient is not finite; the weights are still those of before.
-        """
         started = time.perf_counter()
         problem = self.batch_problem()
         instance, choose = self.draw(problem)
@@ -342,8 +318,7 @@ class Trainer:
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
         if not norm.isfinite():
-            message = f"the gradient of step {self.step} is not finite"
-            raise DivergedOnBatchError(message, problem, instance)
+            raise TrainingDivergedError(f"the gradient of step {self.step} is not finite", (problem, instance))
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate
@@ -370,177 +345,79 @@ class Trainer:
             **self.baseline.end_epoch(self.model),
         }
 
-    def save(self, path: Path) -> None:
-        """Write everything that an exact resume needs. To be called in all processes; the first one writes."""
-        self.sums = distributed.mean(self.sums)
-        tensors = checkpoint.training_state(self.model, self.optimizers)
-        tensors |= {**checkpoint.prefixed("baseline", self.baseline.tensors()), "sums": self.sums}
-        progress = {"step": self.step, "best_cost": self.best_cost, "processes": distributed.world_size()}
-        header = {**self.describe(), **progress}
-        if distributed.rank() == 0:
-            checkpoint.save(path, tensors, header)
-
-    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
-        """Write the weights alone, for use, if they are the best so far."""
-        if metrics["greedy"] >= self.best_cost:
-            return
-        self.best_cost = metrics["greedy"]
-        header = {**self.describe(), "metrics": metrics}
-        weights = checkpoint.prefixed("model", self.model.state_dict())
-        if distributed.rank() == 0:
-            checkpoint.save(path, weights, header)
-
     def describe(self) -> dict[str, Any]:
-        """Return what every checkpoint says of the run."""
-        origin = {"args": self.args.to_json(), "history": self.history, "seconds": round(self.seconds, 3)}
         kind = saved.describe(self.model, TASKS["tsp"], "sorted") if isinstance(self.model, PointerPolicy) else {}
-        return {**checkpoint.describe(self.problem, self.model), "variants": self.args.variants, **kind, **origin}
+        said = {"variants": self.args.variants, "history": self.history, **super().describe()}
+        return {**checkpoint.describe(self.problem, self.model), **kind, **said}
 
-    def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        """Restore what `save` wrote.
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {**checkpoint.prefixed("baseline", self.baseline.tensors()), "sums": distributed.mean(self.sums)}
+        return tensors, {"best_cost": -self.best, "processes": distributed.world_size()}
 
-        Raises:
-            CheckpointError: It was written by another number of processes, lacks something, or does not fit the model.
-        """
-        processes = header.get("processes")
-        if processes != distributed.world_size():
+    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        if (processes := header.get("processes")) != distributed.world_size():
             raise checkpoint.CheckpointError(
                 f"{path}: written by a run of {processes} processes, resumed with {distributed.world_size()}; "
                 f"start it by torchrun --nproc-per-node={processes}"
             )
-        try:
-            checkpoint.restore_training(self.model, self.optimizers, tensors, header["step"], path)
-            self.baseline.load(checkpoint.group(tensors, "baseline"))
-            self.sums = tensors["sums"].to(self.device)
-            self.step, self.best_cost = header["step"], header["best_cost"]
-            self.history, self.seconds = header["history"], header["seconds"]
-        except KeyError as error:
-            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
+        self.baseline.load(checkpoint.group(tensors, "baseline"))
+        self.sums = tensors["sums"].to(self.device)
+        self.best, self.history = -header["best_cost"], header["history"]
 
-
-def train(trainer: Trainer, folder: Path) -> None:
-    """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
-    reference = None
-    if distributed.rank() == 0:
-        reference = runs.reference_cost(trainer.problem, trainer.held_out, folder.parent / ".references")
-    args = trainer.args
-    profiled = args.profile and distributed.rank() == 0
-    logged = (folder, args.to_json(), COLUMNS, trainer.step, args.total_steps, reference)
-    with make_report(*logged) as report, runs.make_profiler(profiled, folder) as profiler:
-        with runs.StopRequest(second_is_final=not distributed.launched()) as stop:
-            stopped = False
-            while trainer.step < args.total_steps and not stopped:
-                trainer.update()
+    def train(self, folder: Path) -> None:
+        args, is_first = self.args, distributed.rank() == 0
+        if is_first:
+            self.reference = runs.reference_cost(self.problem, self.held_out, folder.parent / ".references")
+        report = make_report(folder, args.to_json(), COLUMNS, self.step, args.total_steps, self.reference)
+        profile = runs.make_profiler(args.profile and is_first, folder)
+        with profile as profiler, training.session(self, folder, report) as session:
+            while session.goes_on():
+                self.update()
                 report.advance()
                 if profiler is not None:
                     profiler.step()
-                if trainer.step % args.steps_per_epoch == 0:
-                    metrics = trainer.end_epoch()
-                    trainer.save_best(folder / runs.BEST, metrics)
-                    picture = render.to_rgb_array(trainer.problem, *solve_first(trainer))
-                    report.epoch({**metrics, **gap(metrics["greedy"], reference)}, picture)
-                    trainer.save(folder / runs.LAST)
-                stopped = distributed.any_of(stop.requested)
-        if stopped:
-            trainer.save(folder / runs.LAST)
-            report.interrupted("am_reinforce.py")
-        elif distributed.rank() == 0:
-            report.finished(*results(trainer, folder, reference))
+                if self.step % args.steps_per_epoch == 0:
+                    metrics = self.end_epoch()
+                    session.record(metrics, self.gap(metrics["greedy"]))
 
+    def gap(self, greedy: float) -> dict[str, float]:
+        """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
+        return {} if self.reference is None else {"gap": (greedy - self.reference) / abs(self.reference)}
 
-def gap(greedy: float, reference: float | None) -> dict[str, float]:
-    """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
-    return {} if reference is None else {"gap": (greedy - reference) / abs(reference)}
+    def solve_first(self) -> tuple[Any, list[int]]:
+        """Return the first held-out instance, on NumPy, and the greedy tour of it."""
+        first = select(self.held_out, slice(0, 1))
+        tour: list[int] = solve(self.model, self.problem, first).actions[0].tolist()
+        return to_backend(first, "numpy"), tour
 
+    def picture(self) -> np.ndarray:
+        return render.to_rgb_array(self.problem, *self.solve_first())
 
-def solve_first(trainer: Trainer) -> tuple[Any, list[int]]:
-    """Return the first held-out instance, on NumPy, and the greedy tour of it."""
-    first = select(trainer.held_out, slice(0, 1))
-    tour: list[int] = solve(trainer.model, trainer.problem, first).actions[0].tolist()
-    return to_backend(first, "numpy"), tour
-
-
-def results(trainer: Trainer, folder: Path, reference: float | None) -> list[str]:
-    """Draw one instance, solved by the best weights; say how good these are, and how to use them."""
-    tensors, header = checkpoint.load(folder / runs.BEST)
-    checkpoint.load_weights(trainer.model, checkpoint.group(tensors, "model"), folder / runs.BEST)
-    render.save(folder / "solution.png", trainer.problem, *solve_first(trainer))
-    best = header["metrics"]
-    excess = "".join(f", {value:.2%} above the reference" for value in gap(best["greedy"], reference).values())
-    return [
-        f"Best greedy cost on held-out instances: {best['greedy']:.4f}{excess} (epoch {best['epoch']:.0f}).",
-        f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
-        f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...",
-    ]
-
-
-def begin(args: Args) -> tuple[Trainer, Path]:
-    """Start a run: its trainer, and its folder with a first checkpoint."""
-    trainer = Trainer(args)
-    size = f"{trainer.problem.name.lower()}-{trainer.problem.num_nodes}"
-    name = args.name or f"{size}-{args.baseline}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = distributed.by_first(lambda: runs.make_folder(args.runs, name))
-    if trainer.started_from and distributed.rank() == 0:
-        print(trainer.started_from)
-    trainer.save(folder / runs.LAST)  # so that it can be resumed from the first moment
-    return trainer, folder
-
-
-def resume(args: Args, folder: Path) -> Trainer:
-    """Take up the run in a folder.
-
-    Raises:
-        ValueError: Other arguments beside `--resume`, or a checkpoint that does not fit.
-    """
-    path, tensors, header = checkpoint.load_run(folder, args)
-    trainer = Trainer(checkpoint.read_arguments(header, path, Args.from_json))
-    trainer.load(tensors, header, path)
-    return trainer
-
-
-def diverged(error: DivergedOnBatchError, trainer: Trainer, folder: Path) -> TrainingDivergedError:
-    """Save the batch on which the run diverged, and say so."""
-    path = folder / f"diverged-{distributed.rank()}.npz"
-    save_npz(path, error.problem, error.instance)
-    message = (
-        f"{error}; the checkpoint of epoch {trainer.epoch} is sound, and the batch is in {path}. Start again with a "
-    )
-    message += "lower --learning-rate, or with --precision float32"
-    return TrainingDivergedError(message)
+    def results(self, folder: Path) -> list[str]:
+        tensors, header = checkpoint.load(folder / runs.BEST)
+        checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), folder / runs.BEST)
+        render.save(folder / "solution.png", self.problem, *self.solve_first())
+        best = header["metrics"]
+        excess = "".join(f", {value:.2%} above the reference" for value in self.gap(best["greedy"]).values())
+        return [
+            f"Best greedy cost on held-out instances: {best['greedy']:.4f}{excess} (epoch {best['epoch']:.0f}).",
+            f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
+            f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...",
+        ]
 
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    keep_freed_memory()
-    trainer, folder = begin(args) if args.resume is None else (resume(args, args.resume), args.resume)
-    try:
-        with runs.only_process(folder) if distributed.rank() == 0 else nullcontext():
-            train(trainer, folder)
-    except DivergedOnBatchError as error:
-        raise diverged(error, trainer, folder) from None
-    except RuntimeError as error:
-        if not distributed.lost(error):
-            raise
-        raise distributed.ProcessLostError(
-            f"another process of the run is gone; the checkpoint of epoch {trainer.epoch} is sound. Go on with: "
-            f"{runs.command('am_reinforce.py')} --resume {folder}"
-        ) from error
-    distributed.stop()
-    return folder
+    return run(Trainer, args)
 
 
-EXPECTED = (ValueError, OSError, ImportError, MemoryError, gym.error.Error)
-EXPECTED += (TrainingDivergedError, distributed.ProcessLostError)
+def train_in_processes(args: Args) -> None:
+    """Train in this process, or in the several that share the work."""
+    if not distributed.launched() and (processes := distributed.choose_processes(args)) > 1:
+        sys.exit(distributed.launch(processes, __file__, sys.argv[1:]))
+    main(args)
+    distributed.leave()
+
 
 if __name__ == "__main__":
-    try:
-        args = tyro.cli(Args, description=__doc__)
-        if not distributed.launched() and (processes := distributed.choose_processes(args)) > 1:
-            sys.exit(distributed.launch(processes, __file__, sys.argv[1:]))
-        main(args)
-        distributed.leave()
-    except EXPECTED as error:
-        first = os.environ.get("RANK", "0") == "0" or isinstance(error, distributed.ProcessLostError)
-        sys.exit(f"am_reinforce: {error}" if first else 1)  # the other processes have met with the same
-    except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
-        sys.exit("am_reinforce: stopped at once; what was saved before is sound")
+    command_line(train_in_processes, Args, __doc__)

@@ -31,9 +31,10 @@ from torch import Tensor, nn
 
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
-from routing_agents.multi_agent.training import GameArgs, GameTrainer, command_line, run
+from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.report import Column
 from routing_agents.runs import check_at_least, check_positive
+from routing_agents.training import command_line, run
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.games import CompetitiveOP
 from routing_gym.games.heuristics import nearest
@@ -128,7 +129,6 @@ class Trainer(GameTrainer):
     """Policies and action values of one run, and how they learn."""
 
     script = "maddpg.py"
-    args_type = Args
     shown = (Column("gain", ".4f"), Column("value_loss", ".5f"), Column("q", ".3f"))
 
     def __init__(self, args: Args) -> None:
@@ -200,13 +200,15 @@ class Trainer(GameTrainer):
                     old.lerp_(new, self.args.tau)
         return {"value_loss": value_loss.item(), "q": q.item()}
 
-    def more_tensors(self) -> dict[str, Tensor]:
-        """The actions in the buffer; all else in it follows from them."""
-        return {"actions": self.buffer.actions}
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """As for any game, and the actions in the buffer; all else in it follows from them."""
+        tensors, progress = super().state()
+        return {**tensors, "more.actions": self.buffer.actions}, progress
 
-    def load_more(self, tensors: dict[str, Tensor]) -> None:
-        """Play the games of the buffer again."""
-        actions = tensors["actions"].to(self.device)
+    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        """Take them up, and play the games of the buffer again."""
+        super().restore(tensors, header, path)
+        actions = tensors["more.actions"].to(self.device)
         for step in range(max(0, self.step - self.args.buffer), self.step):
             self.play(self.draw(step)[0], step, None, actions[step % self.args.buffer])
 
@@ -217,4 +219,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    command_line(Trainer, __doc__)
+    command_line(main, Args, __doc__)

@@ -31,10 +31,11 @@ from routing_agents.attention.decoding import sampling_choice
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork
 from routing_agents.multi_agent.players import masked_logits
-from routing_agents.multi_agent.training import GameArgs, GameTrainer, command_line, run
+from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policy_gradient import clipped_losses, gae
 from routing_agents.report import Column
 from routing_agents.runs import check_at_least, check_positive
+from routing_agents.training import command_line, run
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.games import CompetitiveOP
 from routing_gym.games.heuristics import rival_aware
@@ -87,7 +88,6 @@ class Trainer(GameTrainer):
     """Policies and values of one run, and how they learn."""
 
     script = "mappo.py"
-    args_type = Args
     shown = (
         Column("gain", ".4f"),
         Column("entropy", ".3f"),
@@ -171,4 +171,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    command_line(Trainer, __doc__)
+    command_line(main, Args, __doc__)

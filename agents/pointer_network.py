@@ -22,19 +22,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
 import math
-import sys
 import time
 from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 import tyro
 from torch import Tensor
 
-from routing_agents import checkpoint, runs
+from routing_agents import runs, training
 from routing_agents.optimizers import make_optimizers
 from routing_agents.pointer import pictures
 from routing_agents.pointer.decoding import evaluate, predict
@@ -45,7 +43,8 @@ from routing_agents.pointer.sequences import PADDING, Order, arrange
 from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
-from routing_agents.tuning import fast_precision, keep_freed_memory
+from routing_agents.training import RunArgs, command_line, run
+from routing_agents.tuning import choose_precision
 
 COLUMNS = (
     Column("epoch", ".0f"),
@@ -72,8 +71,11 @@ SHOWN = 3  # instances in a picture
 
 
 @dataclass(frozen=True)
-class Args:
+class Args(RunArgs):
     """Arguments of a run; the defaults train TSP with 5 to 20 cities in 13 minutes on one core."""
+
+    local = ("examples", "workers", "runs", "resume")
+    beside_resume = ("examples",)
 
     task: Literal["tsp", "convex-hull", "delaunay"] = "tsp"
     """What to learn."""
@@ -141,46 +143,32 @@ class Args:
                 f"--answer {self.model.answer} needs one size, such as --sizes {high} {high}, got {low} {high}"
             )
 
-    @property
-    def total_steps(self) -> int:
-        return self.epochs * self.steps_per_epoch
-
-    def to_json(self) -> dict[str, Any]:
-        """Turn the arguments into what JSON can hold, without the paths of this machine."""
-        values = dataclasses.asdict(self)
-        return {key: value for key, value in values.items() if key not in ("examples", "workers", "runs", "resume")}
-
     @classmethod
-    def from_json(cls, values: dict[str, Any], examples: Path = Path("runs/.examples")) -> Args:
+    def from_json(cls, values: dict[str, Any]) -> Args:
         """Turn what `to_json` returned back into arguments.
 
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
-        typed = {"sizes": tuple(values["sizes"]), "model": PointerConfig(**values["model"]), "examples": examples}
-        return cls(**{**values, **typed})
+        return cls(**{**values, "sizes": tuple(values["sizes"]), "model": PointerConfig(**values["model"])})
 
 
-class Trainer:
-    """One run: examples, network, optimiser, and how far it has come.
+class Trainer(training.Trainer):
+    """One run: examples, network, optimisers, and how far it has come.
 
     Args:
         args: The run's arguments.
-
-    Attributes:
-        seconds: Spent in training steps.
     """
 
+    script = "pointer_network.py"
+
     def __init__(self, args: Args) -> None:
-        if args.threads:
-            torch.set_num_threads(args.threads)
-        self.device = runs.choose_device(args.device)
-        if args.precision == "auto":  # decided once, so that a resumed run goes on with the same
-            dtype = str(fast_precision(self.device)).removeprefix("torch.")
-            args = dataclasses.replace(args, precision=dtype)
+        super().__init__(args)
+        # Decided once, so that a resumed run goes on with the same.
+        args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
         if args.learning_rate is None:
             args = dataclasses.replace(args, learning_rate=LEARNING_RATES[args.optimizer])
-        self.args, self.task = args, TASKS[args.task]
+        self.args, self.task, self.best_is = args, TASKS[args.task], BEST_IS[args.task]
         low, high = args.sizes
         generator = torch.Generator().manual_seed(args.seed)
         fixed_size = high if low == high else None
@@ -194,15 +182,13 @@ class Trainer:
         solved = dict.fromkeys(range(low, high + 1), args.solved)
         self.examples = labelled(self.task, args.labels, solved, args.seed, *where)
         self.held_out = labelled(self.task, "optimal", {high: args.held_out}, HELD_OUT_SEED, *where)[high]
-        self.step, self.seconds, self.best = 0, 0.0, -math.inf
-        self.sums = torch.zeros(
-            2, dtype=torch.float64, device=self.device
-        )  # loss and gradient norm of the epoch so far
+        self.sums = torch.zeros(2, dtype=torch.float64, device=self.device)  # loss and gradient norm, over the epoch
 
     @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return self.step // self.args.steps_per_epoch
+    def title(self) -> str:
+        low, high = self.args.sizes
+        size = f"{low}" if low == high else f"{low}-{high}"
+        return f"{self.args.task}-{size}-{self.args.model.encoder}"
 
     @property
     def learning_rate(self) -> float:
@@ -223,11 +209,7 @@ class Trainer:
         return torch.as_tensor(points, device=self.device), torch.as_tensor(answers[:, :longest], device=self.device)
 
     def update(self) -> None:
-        """Make one step of the optimiser: maximise the likelihood of the answers (equation 2).
-
-        Raises:
-            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
-        """
+        """Make one step: maximise the likelihood of the answers (equation 2)."""
         started = time.perf_counter()
         log_p, counted = log_likelihood(self.model, *self.draw())
         loss = -log_p.sum() / counted.sum()
@@ -245,7 +227,6 @@ class Trainer:
         self.seconds += time.perf_counter() - started
 
     def end_epoch(self) -> dict[str, float]:
-        """Measure the network on the held-out instances, and return what there is to log."""
         loss, norm = (self.sums / self.args.steps_per_epoch).tolist()
         self.sums.zero_()
         self.model.eval()
@@ -260,125 +241,54 @@ class Trainer:
             **metrics,
         }
 
-    def save(self, path: Path) -> None:
-        """Write everything that an exact resume needs."""
-        tensors = {**checkpoint.training_state(self.model, self.optimizers), "sums": self.sums}
-        checkpoint.save(path, tensors, {**self.describe(), "step": self.step, "best": self.best})
-
-    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
-        """Write the weights alone, for use, if they are the best so far."""
-        name, sign = BEST_IS[self.task.name]
-        if sign * metrics[name] <= self.best:
-            return
-        self.best = sign * metrics[name]
-        weights = checkpoint.prefixed("model", self.model.state_dict())
-        checkpoint.save(path, weights, {**self.describe(), "metrics": metrics})
-
     def describe(self) -> dict[str, Any]:
-        """Return what every checkpoint says of the run."""
-        origin = {"args": self.args.to_json(), "seconds": round(self.seconds, 3)}
-        return {**describe(self.model, self.task, self.args.order), **origin}
+        return {**describe(self.model, self.task, self.args.order), **super().describe()}
 
-    def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        """Restore what `save` wrote.
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {"sums": self.sums}, {"best": self.best}
 
-        Raises:
-            CheckpointError: It lacks something, or does not fit the network.
-        """
-        try:
-            checkpoint.restore_training(self.model, self.optimizers, tensors, header["step"], path)
-            self.sums = tensors["sums"].to(self.device)
-            self.step, self.best, self.seconds = header["step"], header["best"], header["seconds"]
-        except KeyError as error:
-            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
+    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        self.sums, self.best = tensors["sums"].to(self.device), header["best"]
 
+    def train(self, folder: Path) -> None:
+        args = self.args
+        columns = (*COLUMNS, *METRICS[args.task], SPEED)
+        report = make_report(folder, args.to_json(), columns, self.step, args.total_steps)
+        with training.session(self, folder, report) as session:
+            while session.goes_on():
+                self.update()
+                report.advance()
+                if self.step % args.steps_per_epoch == 0:
+                    session.record(self.end_epoch())
 
-def train(trainer: Trainer, folder: Path) -> None:
-    """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
-    args = trainer.args
-    columns = (*COLUMNS, *METRICS[args.task], SPEED)
-    logged = (folder, args.to_json(), columns, trainer.step, args.total_steps)
-    with make_report(*logged) as report, runs.StopRequest() as stop:
-        while trainer.step < args.total_steps and not stop.requested:
-            trainer.update()
-            report.advance()
-            if trainer.step % args.steps_per_epoch == 0:
-                metrics = trainer.end_epoch()
-                trainer.save_best(folder / runs.BEST, metrics)
-                report.epoch(metrics, pictures.to_array(show(trainer, trainer.model)))
-                trainer.save(folder / runs.LAST)
-        if trainer.step < args.total_steps:
-            trainer.save(folder / runs.LAST)
-            report.interrupted("pointer_network.py")
-        else:
-            report.finished(*results(trainer, folder))
+    def draw_held_out(self, model: PointerNetwork) -> Any:
+        """Draw some held-out instances and what a network makes of them."""
+        points, right = (array[:SHOWN] for array in self.held_out)
+        model.eval()
+        predicted = predict(model, self.task, points, order=self.args.order, each_once=self.task.holds == "every")
+        model.train()
+        return pictures.draw(self.task, points, right, predicted)
 
+    def picture(self) -> np.ndarray:
+        return pictures.to_array(self.draw_held_out(self.model))
 
-def show(trainer: Trainer, model: PointerNetwork) -> Any:
-    """Draw some held-out instances and what a network makes of them."""
-    points, right = (array[:SHOWN] for array in trainer.held_out)
-    model.eval()
-    predicted = predict(model, trainer.task, points, order=trainer.args.order, each_once=trainer.task.holds == "every")
-    model.train()
-    return pictures.draw(trainer.task, points, right, predicted)
-
-
-def results(trainer: Trainer, folder: Path) -> list[str]:
-    """Draw instances solved by the best weights; say how good these are, and how to use them."""
-    model, _, header = load_network(folder / runs.BEST, trainer.device)
-    pictures.save(folder / "solution.png", show(trainer, model))
-    shown = [f"{c.key} {header['metrics'][c.key]:{c.format}}" for c in METRICS[trainer.task.name]]
-    lines = [
-        f"Best on held-out instances: {', '.join(shown)} (epoch {header['metrics']['epoch']:.0f}).",
-        f"Learning curve: {folder}/curve.png    solved instances: {folder}/solution.png",
-    ]
-    if trainer.task.name == "tsp":
-        lines.append(f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...")
-    return lines
-
-
-def begin(args: Args) -> tuple[Trainer, Path]:
-    """Start a run: its trainer, and its folder with a first checkpoint."""
-    trainer = Trainer(args)
-    low, high = args.sizes
-    size = f"{low}" if low == high else f"{low}-{high}"
-    name = args.name or f"{args.task}-{size}-{args.model.encoder}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = runs.make_folder(args.runs, name)
-    trainer.save(folder / runs.LAST)  # so that it can be resumed from the first moment
-    return trainer, folder
-
-
-def resume(args: Args, folder: Path) -> Trainer:
-    """Take up the run in a folder.
-
-    Raises:
-        ValueError: Other arguments beside `--resume`, or a checkpoint that does not fit.
-    """
-    path, tensors, header = checkpoint.load_run(folder, dataclasses.replace(args, examples=Args.examples))
-    trainer = Trainer(checkpoint.read_arguments(header, path, partial(Args.from_json, examples=args.examples)))
-    trainer.load(tensors, header, path)
-    return trainer
+    def results(self, folder: Path) -> list[str]:
+        model, _, header = load_network(folder / runs.BEST, self.device)
+        pictures.save(folder / "solution.png", self.draw_held_out(model))
+        shown = [f"{c.key} {header['metrics'][c.key]:{c.format}}" for c in METRICS[self.task.name]]
+        lines = [
+            f"Best on held-out instances: {', '.join(shown)} (epoch {header['metrics']['epoch']:.0f}).",
+            f"Learning curve: {folder}/curve.png    solved instances: {folder}/solution.png",
+        ]
+        if self.task.name == "tsp":
+            lines.append(f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...")
+        return lines
 
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    keep_freed_memory()
-    trainer, folder = begin(args) if args.resume is None else (resume(args, args.resume), args.resume)
-    try:
-        with runs.only_process(folder):
-            train(trainer, folder)
-    except TrainingDivergedError as error:
-        raise TrainingDivergedError(
-            f"{error}; the checkpoint of epoch {trainer.epoch} is sound. Start again with a lower --learning-rate, or "
-            "with --precision float32"
-        ) from None
-    return folder
+    return run(Trainer, args)
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, MemoryError, TrainingDivergedError) as error:
-        sys.exit(f"pointer_network: {error}")
-    except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
-        sys.exit("pointer_network: stopped at once; what was saved before is sound")
+    command_line(main, Args, __doc__)

@@ -59,7 +59,7 @@ from routing_agents.runs import (
     reference_cost,
     stream,
 )
-from routing_agents.tuning import fast_precision, keep_freed_memory
+from routing_agents.tuning import choose_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.vector_envs import RoutingVectorEnv
@@ -357,7 +357,7 @@ def main(args: Args) -> Path:
     if num_iterations < 1:
         raise ValueError(f"--total-timesteps {args.total_timesteps} is less than one rollout, which is {batch_size}")
     agent = Agent(FEATURES[problem.name], args.model, torch.Generator().manual_seed(args.seed)).to(device)
-    agent.actor.multiply_in(fast_precision(device) if args.precision == "auto" else getattr(torch, args.precision))
+    agent.actor.multiply_in(getattr(torch, choose_precision(args.precision, device)))
     optimizer = torch.optim.Adam(agent.parameters(), args.learning_rate, eps=1e-5)
     generator = torch.Generator(device).manual_seed(args.seed)
     log = Log(args, problem, device)

@@ -97,56 +97,52 @@ def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
 
 
 def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
-    """Rebuild the model of a checkpoint, in evaluation mode, and the problem it was trained on.
+    """Rebuild an attention model and the problem it was trained on; see `load_network`."""
 
-    Args:
-        path: A checkpoint, or the folder of a run (then its best).
-        device: Where to put the model.
-
-    Returns:
-        The model, the problem, and the whole header.
-
-    Raises:
-        CheckpointError: The file cannot be read or does not fit the model it describes.
-    """
-    path = Path(path)
-    if path.is_dir():
-        path = path / BEST
-    tensors, header = load(path, device)
-    weights = group(tensors, "model")
-
-    def make() -> tuple[AttentionModel, AnyProblem]:
+    def make(header: dict[str, Any], weights: dict[str, Tensor]) -> tuple[AttentionModel, AnyProblem]:
         problem = make_problem(header["problem"], **header["settings"])
         config = ModelConfig(**header["model"])
         check_layers(config.num_layers, weights)
         return AttentionModel(FEATURES[header["problem"]], config), problem
 
-    return (*rebuild(path, weights, device, "problem and model", make), header)
+    return load_network(Path(path), device, "problem and model", make)
 
 
-def rebuild(
-    path: Path, weights: dict[str, Tensor], device: str, described: str, make: Callable[[], tuple[NetworkT, T]]
-) -> tuple[NetworkT, T]:
-    """Make the network that a checkpoint's header describes, with its weights, in evaluation mode.
+def load_network(
+    path: Path,
+    device: str,
+    described: str,
+    make: Callable[[dict[str, Any], dict[str, Tensor]], tuple[NetworkT, T]],
+    name: str = "model",
+) -> tuple[NetworkT, T, dict[str, Any]]:
+    """Rebuild a network of a checkpoint, in evaluation mode.
 
     Args:
-        path: Of the checkpoint, for errors.
-        weights: Its weights.
+        path: A checkpoint, or the folder of a run (then its best).
         device: Where to put the network.
-        described: What the header is to describe.
-        make: Reads the header: returns the network, and what it was trained on.
+        described: What the header is to describe, for errors.
+        make: Makes of header and weights, which it need not load, the network and what that was trained on.
+        name: Group of the weights.
+
+    Returns:
+        The network, what it was trained on, and the whole header.
 
     Raises:
-        CheckpointError: `make` fails, or the weights do not fit.
+        CheckpointError: The file cannot be read, its header does not describe a network, or the weights do not fit.
     """
+    path = path / BEST if path.is_dir() else path
+    tensors, header = load(path, device)
+    weights = group(tensors, name)
     try:
         with torch.device("meta"):  # shapes without memory: a header may claim any size
-            network, trained_on = make()
+            network, trained_on = make(header, weights)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CheckpointError(f"{path}: its header does not describe a known {described} ({error})") from error
     check_weights(network, weights, path)
     network.to_empty(device=device).load_state_dict(weights)
-    return network.eval(), trained_on
+    return network.eval(), trained_on, header
 
 
 def check_layers(num_layers: int, weights: dict[str, Tensor]) -> None:
@@ -159,12 +155,11 @@ def check_layers(num_layers: int, weights: dict[str, Tensor]) -> None:
         raise ValueError(f"{num_layers} layers, but {len(weights)} tensors")
 
 
-def load_run(folder: Path, args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
-    """Read the checkpoint from which a run goes on.
+def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
+    """Read the checkpoint from which the run in the folder `args.resume` goes on.
 
     Args:
-        folder: Of the run.
-        args: The arguments that were given beside `--resume`: none.
+        args: The arguments that were given: none beside `--resume` but those in `args.beside_resume`.
 
     Returns:
         The file, its tensors and its header.
@@ -174,11 +169,11 @@ def load_run(folder: Path, args: Any) -> tuple[Path, dict[str, Tensor], dict[str
         CheckpointError: The file is damaged, or holds weights only.
     """
     given = [field.name for field in fields(args) if getattr(args, field.name) != getattr(type(args)(), field.name)]
-    if others := [option(name) for name in given if name != "resume"]:
+    if others := [option(name) for name in given if name not in ("resume", *args.beside_resume)]:
         raise ValueError(f"--resume goes on with the run's own arguments; leave out {', '.join(others)}")
-    path = folder / LAST
+    path = args.resume / LAST
     if not path.is_file():
-        raise ValueError(f"--resume takes the folder of a run, which holds {LAST}; {folder} does not")
+        raise ValueError(f"--resume takes the folder of a run, which holds {LAST}; {args.resume} does not")
     tensors, header = load(path)
     if type(header.get("step")) is not int:
         raise CheckpointError(f"{path}: holds weights only; a run is resumed from its {LAST}")
@@ -242,8 +237,7 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     Raises:
         CheckpointError: The file cannot be read, or its network has other sizes.
     """
-    if path.is_dir():
-        path = path / BEST
+    path = path / BEST if path.is_dir() else path
     tensors, header = load(path)
     wanted, found = asdict(model.config), header.get("model")
     options = {key: wanted[key] for key in OPTIONS if key in wanted}  # these may differ

@@ -35,3 +35,8 @@ def fast_precision(device: str) -> torch.dtype:
     info = Path("/proc/cpuinfo")
     flags = set(info.read_text().split()) if info.exists() else set()
     return torch.bfloat16 if flags & BFLOAT16_FLAGS else torch.float32
+
+
+def choose_precision(name: str, device: str) -> str:
+    """Return the precision asked for; for "auto" that of `fast_precision`, by name."""
+    return str(fast_precision(device)).removeprefix("torch.") if name == "auto" else name

@@ -163,7 +163,7 @@ def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
     before = (folder / "last.safetensors").read_bytes()
     diverging = replace(tiny, learning_rate=1e30, name="diverging")
     with pytest.raises(TrainingDivergedError, match="gradient of step 1 is not finite"):
-        am_reinforce.train(Trainer(diverging), folder)
+        Trainer(diverging).train(folder)
     assert (folder / "last.safetensors").read_bytes() == before
     with pytest.raises(TrainingDivergedError, match=r"batch is in .*diverged-0.npz. .* lower --learning-rate"):
         am_reinforce.main(diverging)
@@ -492,7 +492,7 @@ def test_checkpoints_of_before_name_their_tours_otherwise(tiny):
     }
     del header["args"]["pointer"]
     checkpoint.save(path, tensors, header)
-    assert am_reinforce.resume(Args(resume=path.parent), path.parent).args.num_tours == 4
+    assert Trainer.resume(Args(resume=path.parent)).args.num_tours == 4
 
 
 def test_resume_takes_a_run(tmp_path):

@@ -6,11 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from routing_agents import checkpoint
 from routing_agents.checkpoint import CheckpointError
 from routing_agents.multi_agent.extractor import Layout
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
-from routing_agents.runs import BEST
 from routing_gym.games import CompetitiveOP
 
 NETWORK = "multi-agent"
@@ -22,18 +23,7 @@ def describe(game: CompetitiveOP, policy: AgentNetwork) -> dict[str, Any]:
 
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[AgentNetwork, CompetitiveOP, dict[str, Any]]:
-    """Rebuild the policy of a checkpoint, and the game it was trained on.
-
-    Args:
-        path: A checkpoint, or the folder of a run (then its best).
-        device: Where to put the network.
-
-    Returns:
-        The policy, the game, and the whole header.
-
-    Raises:
-        CheckpointError: The file cannot be read, holds something else, or does not fit what it describes.
-    """
+    """Rebuild the policy of a checkpoint and the game it was trained on; see `checkpoint.load_network`."""
     return load_network(path, "policy", device)
 
 
@@ -44,20 +34,16 @@ def load_values(path: Path, device: str = "cpu") -> tuple[AgentNetwork, Competit
 
 def load_network(path: Path, name: str, device: str) -> tuple[AgentNetwork, CompetitiveOP, dict[str, Any]]:
     """Rebuild the network that a run calls "policy" or "critic"."""
-    if path.is_dir():
-        path = path / BEST
-    tensors, header = checkpoint.load(path, device)
-    if header.get("network") != NETWORK:
-        raise CheckpointError(f"{path}: holds no policy of a game; train one with agents/mappo.py or agents/maddpg.py")
-    if name == "critic" and header.get("script") != "mappo.py":
-        raise CheckpointError(f"{path}: holds no state values; train them with agents/mappo.py")
-    weights = checkpoint.group(tensors, f"model.{name}")
 
-    def make() -> tuple[AgentNetwork, CompetitiveOP]:
+    def make(header: dict[str, Any], weights: dict[str, Tensor]) -> tuple[AgentNetwork, CompetitiveOP]:
+        if header.get("network") != NETWORK:
+            raise CheckpointError("holds no policy of a game; train one with agents/mappo.py or agents/maddpg.py")
+        if name == "critic" and header.get("script") != "mappo.py":
+            raise CheckpointError("holds no state values; train them with agents/mappo.py")
         game = CompetitiveOP(**header["game"])
         given, output = (header["model"], header["output"]) if name == "policy" else (header["args"]["critic"], "value")
         config = NetworkConfig(**given)
         checkpoint.check_layers(config.num_layers, weights)
         return AgentNetwork(Layout.of(game), config, game.num_agents, output), game
 
-    return (*checkpoint.rebuild(path, weights, device, "game and network", make), header)
+    return checkpoint.load_network(path, device, "game and network", make, f"model.{name}")

@@ -1,14 +1,11 @@
-"""What training runs on a game share: their common arguments, their state on disk, and how they are conducted."""
+"""What training runs on a game share: their common arguments, how they measure a policy, and what they show."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -17,7 +14,7 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from routing_agents import checkpoint, runs
+from routing_agents import runs, training
 from routing_agents.multi_agent.extractor import Layout
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
 from routing_agents.multi_agent.pictures import draw_attention, listening
@@ -25,13 +22,12 @@ from routing_agents.multi_agent.players import compare, greedy, heuristic, play_
 from routing_agents.multi_agent.saved import describe, load_policy
 from routing_agents.report import Column, make_report
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.training import RunArgs
 from routing_gym import game_render
 from routing_gym.arrays import select, to_backend
 from routing_gym.games import CompetitiveOP
 from routing_gym.games.heuristics import rival_aware
 
-HELD_BACK = ("runs", "resume")  # of the arguments: paths of this machine
 RESULTS = (
     Column("self_play", ".3f", curve="all seats, over the rival-aware heuristic"),
     Column("among", ".3f", curve="one seat among such heuristics"),
@@ -41,7 +37,7 @@ LEAST_RATE = 0.02  # of the learning rate, with which a run ends
 
 
 @dataclass(frozen=True)
-class GameArgs:
+class GameArgs(RunArgs):
     """Arguments that all runs on a game have."""
 
     num_agents: int = 8
@@ -88,14 +84,6 @@ class GameArgs:
         check_positive(self, "max_grad_norm")
         runs.check_at_most(runs.MOST_THREADS, self, "threads")
 
-    @property
-    def total_steps(self) -> int:
-        return self.epochs * self.steps_per_epoch
-
-    def to_json(self) -> dict[str, Any]:
-        """Turn the arguments into what JSON can hold, without the paths of this machine."""
-        return {key: value for key, value in dataclasses.asdict(self).items() if key not in HELD_BACK}
-
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:
         """Turn what `to_json` returned back into arguments.
@@ -107,7 +95,7 @@ class GameArgs:
         return cls(**{**values, **networks})
 
 
-class GameTrainer(ABC):
+class GameTrainer(training.Trainer):
     """One run: the game, its networks and optimisers, and how far it has come.
 
     A script derives from it, makes `model` and `optimizers`, and says how one step learns.
@@ -118,24 +106,19 @@ class GameTrainer(ABC):
 
     Attributes:
         model: Networks by name; "policy" is the one that plays.
-        optimizers: By the name under which a checkpoint holds their state.
-        seconds: Spent in training steps.
     """
 
-    script: ClassVar[str]  # such as "mappo.py"
     shown: ClassVar[tuple[Column, ...]]  # numbers that `learn` returns, as columns of the live table
-    args_type: ClassVar[type[GameArgs]]
+    remedy = "a lower learning rate"
+    best_is = ("among", 1)  # in one seat among heuristics
 
     model: nn.ModuleDict
-    optimizers: dict[str, torch.optim.Optimizer]
 
     def __init__(self, args: Any, game: CompetitiveOP) -> None:
-        if args.threads:
-            torch.set_num_threads(args.threads)
-        self.args, self.game, self.device = args, game, runs.choose_device(args.device)
+        super().__init__(args)
+        self.game = game
         held_out = game.generate(stream(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", self.device)
-        self.step, self.seconds, self.best = 0, 0.0, -math.inf
         self.sums: dict[str, float] = {}  # over the epoch so far
 
     @abstractmethod
@@ -169,9 +152,8 @@ class GameTrainer(ABC):
         return None
 
     @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return self.step // self.args.steps_per_epoch
+    def title(self) -> str:
+        return f"{self.script.removesuffix('.py')}-m{self.args.num_agents}"
 
     def rate(self, start: float) -> float:
         """Return the learning rate of this step: from `start` linearly down to 2 %."""
@@ -184,7 +166,6 @@ class GameTrainer(ABC):
         return instance, torch.Generator(self.device).manual_seed(int(rng.integers(2**63)))
 
     def update(self) -> None:
-        """Make one step."""
         started = time.perf_counter()
         for key, value in self.learn(*self.draw(self.step)).items():
             self.sums[key] = self.sums.get(key, 0.0) + value
@@ -213,145 +194,53 @@ class GameTrainer(ABC):
         results = compare(self.game, self.held_out, greedy(self.policy), heuristic(rival_aware), self.device)
         return {"epoch": self.epoch, "instances": self.step * self.args.games, **means, **results}
 
-    def more_tensors(self) -> dict[str, Tensor]:
-        """Return what an exact resume needs beside networks, optimisers and sums."""
-        return {}
-
-    def load_more(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `more_tensors` returned; `step` is restored already."""
-
     def describe(self) -> dict[str, Any]:
-        """Return what every checkpoint says of the run."""
-        origin = {"args": self.args.to_json(), "script": self.script, "seconds": round(self.seconds, 3)}
-        return {**describe(self.game, self.policy), **origin}
+        return {**describe(self.game, self.policy), "script": self.script, **super().describe()}
 
-    def save(self, path: Path) -> None:
-        """Write everything that an exact resume needs."""
-        tensors = checkpoint.training_state(self.model, self.optimizers)
-        tensors |= checkpoint.prefixed("more", self.more_tensors())
-        checkpoint.save(path, tensors, {**self.describe(), "step": self.step, "best": self.best, "sums": self.sums})
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, {"best": self.best, "sums": self.sums}
 
-    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
-        """Write the weights alone, for use, if they are the best so far in one seat among heuristics."""
-        if metrics["among"] <= self.best:
-            return
-        self.best = metrics["among"]
-        weights = checkpoint.prefixed("model", self.model.state_dict())
-        checkpoint.save(path, weights, {**self.describe(), "metrics": metrics})
+    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        self.best, self.sums = header["best"], header["sums"]
 
-    def load(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        """Restore what `save` wrote.
+    def train(self, folder: Path) -> None:
+        args = self.args
+        logged = {**args.to_json(), "batch_size": args.games, "precision": "float32"}
+        columns = (Column("epoch", ".0f"), *self.shown, *RESULTS)
+        report = make_report(folder, logged, columns, self.step, args.total_steps)
+        with training.session(self, folder, report) as session:
+            while session.goes_on():
+                self.update()
+                report.advance()
+                if self.step % args.steps_per_epoch == 0:
+                    session.record(self.end_epoch())
 
-        Raises:
-            CheckpointError: It lacks something, or does not fit the networks.
+    def picture(self, policy: AgentNetwork | None = None, path: Path | None = None) -> np.ndarray:
+        """Draw the first held-out game, played by a policy, into pixels (height, width, 3) and a file.
+
+        Halfway, with what vehicle 0 listens to, where one of the networks has attention; else at the end.
         """
-        try:
-            checkpoint.restore_training(self.model, self.optimizers, tensors, header["step"], path)
-            self.step, self.best, self.seconds = header["step"], header["best"], header["seconds"]
-            self.sums = header["sums"]
-            self.load_more(checkpoint.group(tensors, "more"))
-        except KeyError as error:
-            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
-
-
-def train(trainer: GameTrainer, folder: Path) -> None:
-    """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
-    args = trainer.args
-    logged = {**args.to_json(), "batch_size": args.games, "precision": "float32"}
-    columns = (Column("epoch", ".0f"), *trainer.shown, *RESULTS)
-    with make_report(folder, logged, columns, trainer.step, args.total_steps) as report, runs.StopRequest() as stop:
-        while trainer.step < args.total_steps and not stop.requested:
-            trainer.update()
-            report.advance()
-            if trainer.step % args.steps_per_epoch == 0:
-                metrics = trainer.end_epoch()
-                trainer.save_best(folder / runs.BEST, metrics)
-                report.epoch(metrics, draw(trainer))
-                trainer.save(folder / runs.LAST)
-        if trainer.step < args.total_steps:
-            trainer.save(folder / runs.LAST)
-            report.interrupted(trainer.script)
+        first = to_backend(select(self.held_out, slice(0, 1)), "torch", "cpu")
+        policy = (self.policy if policy is None else policy).cpu()
+        states, seen = play_one(self.game, first, greedy(policy))
+        instance = to_backend(first, "numpy")
+        if (attentive := self.attentive) is not None:
+            half = self.game.num_ticks // 2
+            weights = listening(attentive.cpu(), seen[half])
+            figure = draw_attention(self.game, instance, states[: half + 1], weights, agent=0)
         else:
-            report.finished(*results(trainer, folder))
+            figure = game_render.draw(self.game, instance, states)
+        self.model.to(self.device)
+        if path is not None:
+            figure.savefig(path)
+        return game_render.pixels(figure)
 
-
-def draw(trainer: GameTrainer, policy: AgentNetwork | None = None, path: Path | None = None) -> np.ndarray:
-    """Draw the first held-out game, played by a policy, into pixels (height, width, 3) and a file.
-
-    Halfway, with what vehicle 0 listens to, where one of the networks has attention; else at the end.
-    """
-    first = to_backend(select(trainer.held_out, slice(0, 1)), "torch", "cpu")
-    policy = (trainer.policy if policy is None else policy).cpu()
-    states, seen = play_one(trainer.game, first, greedy(policy))
-    instance = to_backend(first, "numpy")
-    if (attentive := trainer.attentive) is not None:
-        half = trainer.game.num_ticks // 2
-        weights = listening(attentive.cpu(), seen[half])
-        figure = draw_attention(trainer.game, instance, states[: half + 1], weights, agent=0)
-    else:
-        figure = game_render.draw(trainer.game, instance, states)
-    trainer.model.to(trainer.device)
-    if path is not None:
-        figure.savefig(path)
-    return game_render.pixels(figure)
-
-
-def results(trainer: GameTrainer, folder: Path) -> list[str]:
-    """Draw a game played by the best weights; say how good these are."""
-    policy, _, header = load_policy(folder / runs.BEST, trainer.device)
-    draw(trainer, policy, folder / "game.png")
-    best = header["metrics"]
-    return [
-        f"Best policy, relative to the rival-aware heuristic: {best['among']:.3f} in one seat among heuristics, "
-        f"{best['self_play']:.3f} in self-play (epoch {best['epoch']:.0f}).",
-        f"Learning curve: {folder}/curve.png    a game: {folder}/game.png",
-    ]
-
-
-def begin(trainer: GameTrainer) -> Path:
-    """Make the folder of a new run, with a first checkpoint; return it."""
-    args, algorithm = trainer.args, trainer.script.removesuffix(".py")
-    name = args.name or f"{algorithm}-m{args.num_agents}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = runs.make_folder(args.runs, name)
-    trainer.save(folder / runs.LAST)  # so that it can be resumed from the first moment
-    return folder
-
-
-def resume(trainer_type: Any, args: GameArgs, folder: Path) -> GameTrainer:
-    """Take up the run in a folder.
-
-    Raises:
-        ValueError: Other arguments beside `--resume`, or a checkpoint that does not fit.
-    """
-    path, tensors, header = checkpoint.load_run(folder, args)
-    if header.get("script") != trainer_type.script:
-        raise ValueError(f"{folder}: not a run of {trainer_type.script}; its checkpoint names {header.get('script')}")
-    trainer: GameTrainer = trainer_type(checkpoint.read_arguments(header, path, trainer_type.args_type.from_json))
-    trainer.load(tensors, header, path)
-    return trainer
-
-
-def run(trainer_type: Any, args: GameArgs) -> Path:
-    """Train as `args` say; return the folder of the run."""
-    keep_freed_memory()
-    trainer = trainer_type(args) if args.resume is None else resume(trainer_type, args, args.resume)
-    folder = begin(trainer) if args.resume is None else args.resume
-    try:
-        with runs.only_process(folder):
-            train(trainer, folder)
-    except TrainingDivergedError as error:
-        raise TrainingDivergedError(
-            f"{error}; the checkpoint of epoch {trainer.epoch} is sound. Start again with a lower learning rate"
-        ) from None
-    return folder
-
-
-def command_line(trainer_type: Any, description: str | None) -> None:
-    """Train as the command line says; end with a message where that cannot be."""
-    name = trainer_type.script.removesuffix(".py")
-    try:
-        run(trainer_type, tyro.cli(trainer_type.args_type, description=description))
-    except (ValueError, OSError, ImportError, MemoryError, TrainingDivergedError) as error:
-        sys.exit(f"{name}: {error}")
-    except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
-        sys.exit(f"{name}: stopped at once; what was saved before is sound")
+    def results(self, folder: Path) -> list[str]:
+        policy, _, header = load_policy(folder / runs.BEST, self.device)
+        self.picture(policy, folder / "game.png")
+        best = header["metrics"]
+        return [
+            f"Best policy, relative to the rival-aware heuristic: {best['among']:.3f} in one seat among heuristics, "
+            f"{best['self_play']:.3f} in self-play (epoch {best['epoch']:.0f}).",
+            f"Learning curve: {folder}/curve.png    a game: {folder}/game.png",
+        ]

@@ -6,12 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from routing_agents import checkpoint
 from routing_agents.checkpoint import CheckpointError
 from routing_agents.pointer.model import PointerConfig, PointerNetwork
 from routing_agents.pointer.sequences import Order
 from routing_agents.pointer.tasks import TASKS, Task
-from routing_agents.runs import BEST
 
 NETWORK = "pointer"
 PUBLISHED = Path(__file__).parents[1] / "weights" / "pointer"
@@ -24,31 +25,15 @@ def describe(model: PointerNetwork, task: Task, order: Order) -> dict[str, Any]:
 
 
 def load_network(path: Path, device: str = "cpu") -> tuple[PointerNetwork, Task, dict[str, Any]]:
-    """Rebuild the network of a checkpoint, in evaluation mode, and the task it was trained for.
+    """Rebuild a pointer network and the task it was trained for; see `checkpoint.load_network`."""
 
-    Args:
-        path: A checkpoint, or the folder of a run (then its best).
-        device: Where to put the network.
-
-    Returns:
-        The network, the task, and the whole header.
-
-    Raises:
-        CheckpointError: The file cannot be read, holds no pointer network, or does not fit the one it describes.
-    """
-    if path.is_dir():
-        path = path / BEST
-    tensors, header = checkpoint.load(path, device)
-    if header.get("network") != NETWORK:
-        raise CheckpointError(f"{path}: holds no pointer network; train one with agents/pointer_network.py")
-    weights = checkpoint.group(tensors, "model")
-
-    def make() -> tuple[PointerNetwork, Task]:
-        task = TASKS[header["task"]]
-        config = PointerConfig(**header["model"])
+    def make(header: dict[str, Any], weights: dict[str, Tensor]) -> tuple[PointerNetwork, Task]:
+        if header.get("network") != NETWORK:
+            raise CheckpointError("holds no pointer network; train one with agents/pointer_network.py")
+        task, config = TASKS[header["task"]], PointerConfig(**header["model"])
         if header["order"] not in ("sorted", "given"):
             raise ValueError(f"order {header['order']!r}")
         checkpoint.check_layers(config.num_layers, weights)
         return PointerNetwork(config, task.holds, header["fixed_size"]), task
 
-    return (*checkpoint.rebuild(path, weights, device, "task and network", make), header)
+    return checkpoint.load_network(path, device, "task and network", make)

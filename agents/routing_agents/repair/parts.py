@@ -59,6 +59,11 @@ class Neighbourhoods(ABC):
         self.rng = np.random.default_rng(seed)
         self.device = str(next(network.parameters()).device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.take_up(np.asarray(actions))
+
+    @abstractmethod
+    def take_up(self, actions: IntArray) -> None:
+        """Begin with a tour."""
 
     @abstractmethod
     def round(self) -> None:

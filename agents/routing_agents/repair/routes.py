@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from routing_agents.attention.model import AttentionModel
 from routing_agents.repair.parts import BoolArray, Effort, Neighbourhoods
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.solvers.base import IntArray, join_trips
@@ -24,12 +23,9 @@ class RouteSearch(Neighbourhoods):
     trained_with: ClassVar[str] = "--sizes 10 60"
     effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
 
-    def __init__(
-        self, network: AttentionModel, instance: Any, actions: IntArray, seed: int, effort: Effort | None = None
-    ) -> None:
-        super().__init__(network, instance, actions, seed, effort)
-        self.demand, self.capacity = instance.demand[0], instance.capacity
-        self.routes = split_trips(np.asarray(actions))
+    def take_up(self, actions: IntArray) -> None:
+        self.demand, self.capacity = self.instance.demand[0], self.instance.capacity
+        self.routes = split_trips(actions)
 
     def actions(self) -> IntArray:
         return np.array(join_trips(self.routes))

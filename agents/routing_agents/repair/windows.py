@@ -7,12 +7,11 @@ an instance of TSPFE, whose policy is the attention model; windows are small and
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.spatial import cKDTree
 
-from routing_agents.attention.model import AttentionModel
 from routing_agents.repair.parts import MIN_GAIN, Effort, Neighbourhoods
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.solvers.base import FloatArray, IntArray
@@ -29,13 +28,10 @@ class WindowSearch(Neighbourhoods):
     trained_with: ClassVar[str] = "--sizes 10 40 --generator windows --force-starts"
     effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
 
-    def __init__(
-        self, network: AttentionModel, instance: Any, actions: IntArray, seed: int, effort: Effort | None = None
-    ) -> None:
-        super().__init__(network, instance, actions, seed, effort)
+    def take_up(self, actions: IntArray) -> None:
         most = min(self.effort.size, len(self.coords))
         self.near = cKDTree(self.coords).query(self.coords, most)[1].reshape(-1, most)
-        self.move_to(np.asarray(actions))
+        self.move_to(actions)
 
     def move_to(self, tour: IntArray) -> None:
         """Make this the tour."""
