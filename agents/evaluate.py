@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from routing_agents.attention.active_search import active_search
 from routing_agents.attention.decoding import Decoding, first_nodes, solve
 from routing_agents.attention.search import beam_search, simulation_guided_search
 from routing_agents.pointer.trained import TrainedPointer
@@ -151,10 +152,17 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model = load(path)
     model.check(problem)
+    if settings.keys() == {"active"}:
+        check_counts(text, settings)
+        if isinstance(model, TrainedPointer):
+            raise ValueError(f"{text!r}: a pointer network has beam alone; leave active out")
+        if problem.stochastic:
+            raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
+        generator = torch.Generator().manual_seed(args.seed)
+        decode = partial(active_search, model.network, iterations=settings["active"], generator=generator)
+        return partial(timed, text, decode, several=True, batch_size=args.batch_size)
     if "beam" in settings and settings.keys() <= {"beam", "expansion"}:
-        for key, value in settings.items():
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
+        check_counts(text, settings)
         width = settings["beam"]
         if isinstance(model, TrainedPointer):
             if "expansion" in settings:
@@ -176,7 +184,8 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
     known = [field.name for field in fields(Decoding)]
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(
-            f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion"
+            f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion; "
+            "or active"
         )
     try:
         decoding = Decoding(**settings)
@@ -190,6 +199,17 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
     decode = partial(solve, model.network, decoding=decoding, generator=generator)
     several = decoding.num_tours * decoding.symmetries > 1
     return partial(timed, text, decode, several=several, batch_size=args.batch_size)
+
+
+def check_counts(text: str, settings: dict[str, Any]) -> None:
+    """Check that all settings of a method are positive integers.
+
+    Raises:
+        ValueError: One is not.
+    """
+    for key, value in settings.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
 
 
 def pointer_decoder(model: TrainedPointer, decoding: Decoding) -> Callable[..., Rollout]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from problem_names import ONE_OF_EACH
+from routing_agents.attention import active_search as eas
 from routing_agents.attention.decoding import (
     Decoding,
     decode,
@@ -241,6 +243,53 @@ def test_simulation_guided_search_is_refused():
         simulation_guided_search(model, problem, instance, 2, 2)
     with pytest.raises(ValueError, match="width and expansion must be at least 1, got 2 and 0"):
         simulation_guided_search(model, problem, instance, 2, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if name != "SPCTSP"])
+def test_active_search(name):
+    """Never worse than greedy, better somewhere, and as often as asked the same."""
+    problem, instance, model = small(name, num_nodes=5)
+    greedy = solve(model, problem, instance)
+    found = eas.active_search(model, problem, instance, 4, generator(), batch_size=300)
+    np.testing.assert_allclose(problem.objective(instance, found.actions), found.cost, atol=1e-5)
+    assert (found.cost <= greedy.cost + 1e-6).all()
+    assert (found.cost < greedy.cost - 1e-3).any()
+    again = eas.active_search(model, problem, instance, 4, generator(), batch_size=300)
+    assert torch.equal(again.actions, found.actions)
+
+
+def test_table_of_active_search_by_hand(monkeypatch):
+    """With alpha 1/2 and sigma 3, steps taken with probability 1 and 1/4 get the factors 3 and 3 / (1/2) = 6.
+
+    CVRP: the tour 0-2-1-0 and a row that waits at the depot. TSP: 1-2-0, whose first step comes from nowhere.
+    """
+    monkeypatch.setattr(eas, "ALPHA", 0.5)
+    monkeypatch.setattr(eas, "SIGMA", 3.0)
+    log_q = torch.tensor([[0.25, 0.25, 1.0, 1.0]]).log()
+    table = eas.log_table(make_problem("CVRP", 2), torch.tensor([[2, 1, 0, 0]]), log_q).exp()
+    torch.testing.assert_close(table, torch.tensor([[[1.0, 1.0, 6.0], [3.0, 1.0, 1.0], [1.0, 6.0, 1.0]]]))
+    table = eas.log_table(make_problem("TSP", 3), torch.tensor([[1, 2, 0]]), log_q[:, 1:]).exp()
+    torch.testing.assert_close(table, torch.tensor([[[1.0, 1.0, 1.0], [1.0, 1.0, 3.0], [3.0, 1.0, 1.0]]]))
+
+
+@torch.no_grad()
+def test_tours_of_active_search_follow_the_table():
+    """With factors as good as infinite, PDP's sampled tours are the one in the table."""
+    problem, instance, model = small("PDP", num_nodes=6)
+    encoding = model.encode(problem.observe_static(instance))
+    play = partial(eas.play, model, problem, instance, encoding)
+    first, log_q = play(torch.zeros(6, 7, 7), greedy_choice, 1)
+    found, _ = play(200 * eas.log_table(problem, first.actions, log_q), sampling_choice(generator()), 3)
+    assert torch.equal(found.actions, first.actions)
+
+
+def test_active_search_is_refused():
+    problem, instance, model = small("SPCTSP")
+    with pytest.raises(ValueError, match="SPCTSP: completing tours shows what is known only on the way"):
+        eas.active_search(model, problem, instance, 2, generator())
+    problem, instance, model = small("TSP")
+    with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
+        eas.active_search(model, problem, instance, 0, generator())
 
 
 def test_branching_by_hand():

@@ -134,6 +134,8 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("{model}:symmetries=true",)}, "symmetries must be an integer, got True"),
         ({"methods": ("{model}:sample=true,temperature=warm",)}, "temperature must be a number, got 'warm'"),
         ({"methods": ("{model}:beam=1.5",)}, "beam must be an integer of at least 1, got 1.5"),
+        ({"methods": ("{model}:active=0",)}, "active must be an integer of at least 1, got 0"),
+        ({"instances": "random/SPCTSP-8", "methods": ("trained:active=2",)}, "shows prizes early; take beam alone"),
         ({"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")}, "9 starts asked of 8 nodes"),
         (
             {"instances": "random/OP-8", "methods": ("trained:num_tours=2,force_starts=true",)},

@@ -96,9 +96,14 @@ def in_chunks(
     num_tours: int,
     batch_size: int | None,
     progress: Callable[[int], None] | None,
+    views: int = 1,
 ) -> Rollout:
-    """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours each."""
-    chunk, _ = chunk_size(model, problem, instance, num_tours, batch_size, together=True)
+    """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours of each of their views."""
+    shown = instance
+    if views > 1:
+        rows = torch.arange(arrays.batch_size(instance), device=arrays.device_of(instance))
+        shown = select(instance, rows.repeat_interleave(views))
+    chunk = max(1, chunk_size(model, problem, shown, num_tours, batch_size, together=True)[0] // views)
     parts = []
     with evaluation_mode(model):
         for start in range(0, arrays.batch_size(instance), chunk):
