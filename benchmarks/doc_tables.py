@@ -306,7 +306,10 @@ def search_on_files(figures: Figures) -> str:
 WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures
     "short-results": (short_results, ("solution_quality",)),
     "short-speed": (short_speed, ("env_throughput", "env_peers", "train_throughput")),
-    **{f"quality-{part}": (partial(quality, part), ("solution_quality",)) for part in ("ours", "original", "files")},
+    **{
+        f"quality-{part}": (partial(quality, part), ("solution_quality",))
+        for part in ("ours", "others", "original", "files")
+    },
     "search-on-files": (search_on_files, ("search_on_files",)),
     "env-throughput": (env_throughput, ("env_throughput",)),
     "env-peers": (env_peers, ("env_peers",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from publish_weights import greedy_cost
 from routing_agents import checkpoint, trained
 from routing_agents.attention.decoding import solve
 from routing_gym.arrays import to_backend
+from routing_gym.problems import make_problem
 
 
 def test_nearest_size_by_ratio(tmp_path):
@@ -118,6 +120,17 @@ def test_paths_of_this_machine_are_shortened():
     values = {"runs": str(root / "runs" / "a"), "history": [{"init_from": "/home/me/b"}], "env_id": "routing/TSP-20"}
     short = {"runs": "runs/a", "history": [{"init_from": "b"}], "env_id": "routing/TSP-20"}
     assert publish_weights.portable(values) == short
+
+
+def test_one_model_for_the_vrp_family():
+    """Asked for a problem without weights of its own, it is loaded as that problem's, and solves its instances."""
+    model = trained.load("OVRPL-20")
+    assert (model.path.stem, model.problem) == ("ovrpbltw-50", make_problem("OVRPL", 50))
+    instance = make_problem("OVRPL", 20).generate(np.random.default_rng(0), 1)
+    solved = model.solve(instance, decoding="greedy")
+    assert solved.cost == make_problem("OVRPL", 20).objective(instance, solved.actions[None])[0]
+    with pytest.raises(ValueError, match="was trained on OVRPL; the instances are VRPB"):
+        model.check(make_problem("VRPB", 20))
 
 
 @pytest.mark.parametrize("path", sorted(trained.WEIGHTS.glob("*.safetensors")), ids=lambda path: path.stem)

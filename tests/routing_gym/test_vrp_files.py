@@ -184,8 +184,6 @@ def test_solve_a_file(tmp_path):
     read(tmp_path, VRPB_TEXT.replace("\n2\t0\t0\n", "\n2\t1\t0\n"), "other.vrp")
     with pytest.raises(ValueError, match=r"was trained on VRPTW; .*other.vrp is a VRPB"):
         solve_script.main(replace(args, files=(tmp_path / "other.vrp",)))
-    with pytest.raises(ValueError, match=r"no weights for VRPB in .*; train some: python agents/am_reinforce.py --env"):
-        solve_script.main(replace(args, files=(tmp_path / "other.vrp",), checkpoint=None))
 
 
 def test_solve_says_where_a_tour_is_none_of_the_files(tmp_path, monkeypatch):
