@@ -79,6 +79,16 @@ def env_peers(figures: Figures) -> str:
     return markdown(("", "lanes", *ours, "ours, vector env", *jumanji), lines)
 
 
+def rl4co_peers(figures: Figures) -> str:
+    """Ours and rl4co's loops for the problems that Jumanji has not."""
+    lines = []
+    for (problem, lanes), peers in peer_rates(figures).items():
+        ours, own, best = peers[RL4CO]
+        theirs = (f"{rate(value)} ({ours / value:.1f} x)" for value in (own, best))
+        lines.append((problem, f"{lanes:,}", rate(ours), *theirs))
+    return markdown(("", "lanes", "ours, `rollout`", "rl4co, own", "rl4co, best"), lines)
+
+
 def problem_lines(figures: Figures) -> str:
     """Lines of code of each problem, ours and the others'."""
     libraries = (OURS, RL4CO, JUMANJI)
@@ -314,6 +324,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "env-throughput": (env_throughput, ("env_throughput",)),
     "env-peers": (env_peers, ("env_peers",)),
     "problem-lines": (problem_lines, ("problem_lines",)),
+    "rl4co-peers": (rl4co_peers, ("env_peers_rl4co",)),
     "jax-peers": (jax_peers, ("env_peers_jax",)),
     "train-throughput": (train_throughput, ("train_throughput",)),
     "time-to-quality": (time_to_quality, ("time_to_quality",)),
