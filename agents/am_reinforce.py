@@ -1,6 +1,6 @@
 """Train the attention model of Kool et al. (2019) with REINFORCE on any of the routing problems.
 
-    python agents/am_reinforce.py                                  # TSP-20, 8 minutes on two cores
+    python agents/am_reinforce.py                                  # TSP-20, 6 minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
     python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME    # from a model for TSP-20, say
     python agents/am_reinforce.py --model pointer                # a pointer network, as Bello et al. (2016)
@@ -72,7 +72,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Args(RunArgs):
-    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 8 minutes."""
+    """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 6 minutes."""
 
     local = ("runs", "init_from", "resume")
 
