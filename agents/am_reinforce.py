@@ -263,6 +263,9 @@ class Trainer(training.Trainer):
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
         if args.variants and not isinstance(self.problem, VRP):
             raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {args.env_id}")
+        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity"}
+        if args.variants and others:
+            raise ValueError(f"--variants: all have num_nodes and capacity; leave out {', '.join(sorted(others))}")
         self.generate = GENERATORS[args.generator]
         self.generate(self.problem, stream(args.seed, runs.TRAINING_STREAM, 0), 1)  # refuses a problem it does not fit
         self.model = make_model(args, self.problem)

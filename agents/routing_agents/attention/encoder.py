@@ -164,7 +164,8 @@ class Encoder(nn.Module):
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
         coords = observation["coords"] if self.features.coords else node_codes(observation[self.features.per_edge])
-        seen = dict.fromkeys(self.features.optional, coords.new_zeros(coords.shape[:2])) | observation
+        absent = {key: coords.new_zeros(coords.shape[:2]) for key in self.features.optional if key not in observation}
+        seen = observation | absent
         columns = [coords, *(seen[key][..., None] for key in self.features.per_node)]
         if self.features.pairs:
             columns.append(partners(observation["coords"], observation[self.features.pairs]))

@@ -95,6 +95,7 @@ def chunk_size(
     num_tours: int,
     batch_size: int | None,
     together: bool = False,
+    views: int = 1,
 ) -> tuple[int, int]:
     """Choose how many instances, and how many tours of each, to decode at a time.
 
@@ -106,6 +107,7 @@ def chunk_size(
         batch_size: Tours at a time; None means `MOST_TOURS`, or fewer, if these take more than `SHARE` of the
             free memory.
         together: Whether the tours of an instance cannot be decoded apart.
+        views: Encodings of each instance, which count as instances here.
 
     Returns:
         Instances and tours of each, both at least 1; several instances only with all their tours.
@@ -117,7 +119,8 @@ def chunk_size(
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     most, fewest = batch_size or MOST_TOURS, num_tours if together else 1
-    instances, tours = min(max(1, most // num_tours), arrays.batch_size(instance)), max(fewest, min(most, num_tours))
+    rows = views * arrays.batch_size(instance)
+    instances, tours = min(max(1, most // num_tours), rows), max(fewest, min(most, num_tours))
     if batch_size is not None:
         return instances, tours
     need, device = footprint(model, problem, instance), arrays.device_of(instance)

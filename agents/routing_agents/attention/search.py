@@ -99,11 +99,7 @@ def in_chunks(
     views: int = 1,
 ) -> Rollout:
     """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours of each of their views."""
-    shown = instance
-    if views > 1:
-        rows = torch.arange(arrays.batch_size(instance), device=arrays.device_of(instance))
-        shown = select(instance, rows.repeat_interleave(views))
-    chunk = max(1, chunk_size(model, problem, shown, num_tours, batch_size, together=True)[0] // views)
+    chunk = max(1, chunk_size(model, problem, instance, num_tours, batch_size, together=True, views=views)[0] // views)
     parts = []
     with evaluation_mode(model):
         for start in range(0, arrays.batch_size(instance), chunk):
