@@ -36,7 +36,7 @@ from routing_agents.attention.active_search import active_search
 from routing_agents.attention.decoding import Decoding, first_nodes, solve
 from routing_agents.attention.search import beam_search, simulation_guided_search
 from routing_agents.pointer.trained import TrainedPointer
-from routing_agents.trained import find_weights, load
+from routing_agents.trained import TrainedModel, find_weights, load
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import arrays, data
 from routing_gym.arrays import select, to_backend
@@ -152,35 +152,45 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model = load(path)
     model.check(problem)
-    if settings.keys() == {"active"}:
-        check_counts(text, settings)
-        if isinstance(model, TrainedPointer):
-            raise ValueError(f"{text!r}: a pointer network has beam alone; leave active out")
-        if problem.stochastic:
-            raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
+    searches = settings.keys() == {"active"} or ("beam" in settings and settings.keys() <= {"beam", "expansion"})
+    return (make_search if searches else make_decoder)(text, settings, model, args, problem)
+
+
+def make_search(text: str, settings: dict[str, Any], model: TrainedModel, args: Args, problem: AnyProblem) -> Method:
+    """Build active search or a beam search.
+
+    Raises:
+        ValueError: A setting is no positive integer, or the model or the problem does not allow the search.
+    """
+    for key, value in settings.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
+    completing = "".join(settings.keys() & {"active", "expansion"})  # one of them, or neither
+    if isinstance(model, TrainedPointer):
+        if completing:
+            raise ValueError(f"{text!r}: a pointer network has beam alone; leave {completing} out")
+        decoding = Decoding(settings["beam"], force_starts=settings["beam"] > 1)
+        return partial(timed, text, pointer_decoder(model, decoding), several=False, batch_size=None)
+    if completing and problem.stochastic:
+        raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
+    decode: Callable[..., Rollout]
+    if completing == "active":
         generator = torch.Generator().manual_seed(args.seed)
         decode = partial(active_search, model.network, iterations=settings["active"], generator=generator)
-        return partial(timed, text, decode, several=True, batch_size=args.batch_size)
-    if "beam" in settings and settings.keys() <= {"beam", "expansion"}:
-        check_counts(text, settings)
-        width = settings["beam"]
-        if isinstance(model, TrainedPointer):
-            if "expansion" in settings:
-                raise ValueError(f"{text!r}: a pointer network has beam alone; leave expansion out")
-            return partial(
-                timed,
-                text,
-                pointer_decoder(model, Decoding(width, force_starts=width > 1)),
-                several=False,
-                batch_size=None,
-            )
-        if "expansion" in settings:
-            if problem.stochastic:
-                raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
-            decode = partial(simulation_guided_search, model.network, width=width, expansion=settings["expansion"])
-        else:
-            decode = partial(beam_search, model.network, width=width)
-        return partial(timed, text, decode, several=width > 1, batch_size=args.batch_size)
+    elif completing == "expansion":
+        width, expansion = settings["beam"], settings["expansion"]
+        decode = partial(simulation_guided_search, model.network, width=width, expansion=expansion)
+    else:
+        decode = partial(beam_search, model.network, width=settings["beam"])
+    return partial(timed, text, decode, several=settings != {"beam": 1}, batch_size=args.batch_size)
+
+
+def make_decoder(text: str, settings: dict[str, Any], model: TrainedModel, args: Args, problem: AnyProblem) -> Method:
+    """Build what decodes as the fields of `Decoding` say.
+
+    Raises:
+        ValueError: An unknown or wrong setting.
+    """
     known = [field.name for field in fields(Decoding)]
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(
@@ -199,17 +209,6 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
     decode = partial(solve, model.network, decoding=decoding, generator=generator)
     several = decoding.num_tours * decoding.symmetries > 1
     return partial(timed, text, decode, several=several, batch_size=args.batch_size)
-
-
-def check_counts(text: str, settings: dict[str, Any]) -> None:
-    """Check that all settings of a method are positive integers.
-
-    Raises:
-        ValueError: One is not.
-    """
-    for key, value in settings.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
 
 
 def pointer_decoder(model: TrainedPointer, decoding: Decoding) -> Callable[..., Rollout]:
