@@ -3,6 +3,7 @@
     python agents/mappo.py                                      # 8 vehicles
     python agents/mappo.py --num-agents 16 --critic.mixing mean
     python agents/mappo.py --central-policy --rivals-seen 0     # policies that hear of all vehicles
+    python agents/mappo.py --respond-to runs/NAME --heuristics 0.875      # one vehicle learns to exploit the others
     python agents/mappo.py --resume runs/NAME                   # go on exactly where it stopped
 
 After Yu et al. (2022), "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", for vehicles that each
@@ -22,15 +23,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import tyro
 from torch import Tensor, nn
 
 from routing_agents.attention.decoding import sampling_choice
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork
-from routing_agents.multi_agent.players import masked_logits
+from routing_agents.multi_agent.players import Player, greedy, heuristic, masked_logits
+from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policy_gradient import clipped_losses, gae
 from routing_agents.report import Column
@@ -48,6 +51,9 @@ class Args(GameArgs):
     heuristics: float = 0.5
     """Share of vehicles, drawn for each game, that the rival-aware heuristic plays, so that policies learn to play
     among others than themselves; 0 is self-play."""
+    respond_to: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
+    """Learn a best response to the policy of another run: it plays in the heuristic's place, and learning begins
+    with its weights."""
     learning_rate: float = 2e-3
     """Of Adam at the start; it falls linearly to 2 %."""
     gae_lambda: float = 0.95
@@ -106,7 +112,23 @@ class Trainer(GameTrainer):
         self.optimizers = {
             name: torch.optim.Adam(network.parameters(), eps=1e-5) for name, network in self.model.items()
         }
+        self.rivals = self.begin_with(Path(args.respond_to)) if args.respond_to else heuristic(rival_aware)
         self.envs = GameVectorEnv(game, args.games, autoreset_mode="Disabled", backend="torch", device=self.device)
+
+    def begin_with(self, path: Path) -> Player:
+        """Take up the weights of another run, and return its policy as a player.
+
+        Raises:
+            ValueError: It played another game, or its networks are of another kind.
+        """
+        for name, load in (("policy", load_policy), ("critic", load_values)):
+            network = self.model[name]
+            other, game, _ = load(path, self.device)
+            for kind, theirs, ours in (("game", game, self.game), (name, other.config, network.config)):
+                if theirs != ours:
+                    raise ValueError(f"--respond-to {path}: its {kind} is {theirs}, and this run's {ours}")
+            network.load_state_dict(other.state_dict())
+        return greedy(load_policy(path, self.device)[0])
 
     @torch.no_grad()
     def play(self, instance: Any, generator: torch.Generator) -> Rollout:
@@ -121,7 +143,7 @@ class Trainer(GameTrainer):
             log_p = masked_logits(self.policy, seen, mask).log_softmax(dim=-1)
             action = choose(log_p)
             if self.args.heuristics:
-                action = torch.where(learns, action, rival_aware(self.game, self.envs.instance, self.envs.state))
+                action = torch.where(learns, action, self.rivals(self.envs, observation))
             observation, reward, _, _, info = self.envs.step(action)
             steps.append((seen, mask, action, log_p.gather(-1, action[..., None]).squeeze(-1), reward.float()))
         seen, mask, action, log_p, reward = (torch.stack(x) for x in zip(*steps, strict=True))  # (T, G, m, ...)

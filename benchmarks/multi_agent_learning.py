@@ -11,10 +11,11 @@ Three groups of runs, which differ in one network only:
 
 Policies are those of the last epoch. Each plays the held-out games in all seats, in one seat among rival-aware
 heuristics, and in one seat among the policies of each other kind (cross-play); and the first two once more with another
-number of vehicles, if its network runs with any number.
+number of vehicles, if its network runs with any number. With `--response-epochs`, MAPPO's policies are also left to
+be exploited: one vehicle learns on from their weights, among such as do not learn.
 
 Writes benchmarks/results/multi_agent_learning.json and docs/multi_agent_learning.png, with all complete runs that
-`--folder` holds; a run that was cut off goes on where it stopped.
+`--folder` holds, and what was measured of other groups and m before; a run that was cut off goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class Args:
     """Games on which the policies are measured."""
     transfer: tuple[int, ...] = (16,)
     """Numbers of vehicles that policies play with beside the one they were trained with."""
+    response_epochs: int = 0
+    """Epochs of 10 steps in which one vehicle learns, by MAPPO, a best response to each run's policies; 0 for none."""
     threads: int = 1
     """CPU threads."""
     folder: Path = ROOT / "runs" / "multi_agent_learning"
@@ -114,6 +117,14 @@ def complete(folder: Path) -> bool:
         return False
     header = checkpoint.load(folder / LAST)[1]
     return bool(header["step"] == header["args"]["epochs"] * header["args"]["steps_per_epoch"])
+
+
+def train(script: Any, given: Any) -> Path:
+    """Train a run to its end, if it has not come to it; return its folder."""
+    folder: Path = given.runs / given.name
+    if not complete(folder):
+        script.main(type(given)(resume=folder) if (folder / LAST).exists() else given)
+    return folder
 
 
 def restore(folder: Path) -> GameTrainer:
@@ -169,6 +180,20 @@ def intruders(game: CompetitiveOP, players: dict[str, Player], name: str, held_o
     return {other: ratio(collected(game, instance, seated(guest, hosts))[one], own) for other, guest in others.items()}
 
 
+def best_response(host: GameTrainer, folder: Path, args: Args) -> Figures | None:
+    """Return what a best response to a run's policies collects in one seat among them, over what these do in it.
+
+    None where none is asked for, and for MADDPG.
+    """
+    if args.response_epochs == 0 or host.script != "mappo.py":
+        return None
+    learners = 1 / host.game.num_agents
+    where = {"runs": args.folder / "responses", "name": folder.name, "respond_to": str(folder / LAST)}
+    response = train(mappo, replace(host.args, epochs=args.response_epochs, heuristics=1 - learners, **where))
+    players = {"host": greedy(host.policy), "response": greedy(restore(response).policy)}
+    return intruders(host.game, players, "host", args.held_out)["response"]
+
+
 def measure(folders: list[Path], args: Args) -> list[Figures]:
     """Measure all runs of one group and one m, against heuristics and each other."""
     trainers = {folder: restore(folder) for folder in folders}
@@ -188,6 +213,7 @@ def measure(folders: list[Path], args: Args) -> list[Figures]:
                 **against_heuristics(game, players[name], args.held_out),
                 "games_to_heuristic": next((row["instances"] for row in curve if row["among"] >= 1), None),
                 "intruders": intruders(game, players, name, args.held_out),
+                "best_response": best_response(trainer, folder, args),
                 "transfer": {m: against_heuristics(other, players[name], args.held_out) for m, other in games.items()},
                 "attention": attention_share(trainer, 256),
                 "curve": curve,
@@ -235,15 +261,14 @@ def main(args: Args) -> Figures:
     keep_freed_memory()
     torch.set_num_threads(args.threads)
     for seed, group, agents, mixing in product(args.seeds, args.groups, args.agents, args.mixings):
-        script, given = settings(group, agents, mixing, seed, args)
-        folder = args.folder / given.name
-        if not complete(folder):
-            script.main(type(given)(resume=folder) if (folder / LAST).exists() else given)
+        train(*settings(group, agents, mixing, seed, args))
     done = [folder for folder in sorted(args.folder.iterdir()) if folder.is_dir() and complete(folder)]
-    rows = []
-    for group, agents in sorted({(describe(f.name)["group"], describe(f.name)["agents"]) for f in done}):
-        same = [f for f in done if (describe(f.name)["group"], describe(f.name)["agents"]) == (group, agents)]
-        rows += measure(same, args)
+    before = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
+    cells = sorted({(describe(f.name)["group"], describe(f.name)["agents"]) for f in done})
+    rows = [row for row in before if (row["group"], row["agents"]) not in cells]
+    for cell in cells:
+        rows += measure([f for f in done if (describe(f.name)["group"], describe(f.name)["agents"]) == cell], args)
+    rows.sort(key=lambda row: (row["group"], row["agents"], row["mixing"], row["seed"]))
     draw(rows, args.picture)
     table = Table("run", "self-play", "one among heuristics", title="Return over the rival-aware heuristic's")
     for row in rows:

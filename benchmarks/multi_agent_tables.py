@@ -72,26 +72,29 @@ def learning(figures: Figures) -> str:
     """What each run came to, against heuristics, with as many vehicles as it was trained with and with others."""
     lines = []
     for row in figures["rows"]:
-        kind = (NAMES[row["group"]], ARMS[row["mixing"]], str(row["agents"]))
+        kind = (NAMES[row["group"]], ARMS[row["mixing"]], str(row["agents"]), str(row["seed"]))
         reached = "-" if row["games_to_heuristic"] is None else f"{row['games_to_heuristic']:,}"
         other = next(iter(row["transfer"].values()), None)
         transfer = ", ".join(plus_minus(other[key]) for key in ("self_play", "among")) if other else "-"
-        lines.append((*kind, plus_minus(row["self_play"]), plus_minus(row["among"]), reached, transfer))
+        response = plus_minus(row["best_response"]) if row.get("best_response") else "-"
+        lines.append((*kind, plus_minus(row["self_play"]), plus_minus(row["among"]), reached, transfer, response))
     sizes = sorted({m for row in figures["rows"] for m in row["transfer"]}, key=int)
-    header = ("network of", "kind", "m", "self-play", "one among heuristics", "games until 1")
-    return markdown((*header, f"both, with {', '.join(sizes)} vehicles"), lines)
+    header = ("network of", "kind", "m", "seed", "self-play", "one among heuristics", "games until 1")
+    return markdown((*header, f"both, with {', '.join(sizes)} vehicles", "best response"), lines)
 
 
 def cross_play(figures: Figures) -> str:
     """What the policy of a row collects in one seat among those of a column, over what these do in it."""
+    found: dict[tuple[str, int, str], dict[str, list[float]]] = {}
+    names = {row["name"]: row for row in figures["rows"]}
+    for host in figures["rows"]:
+        for name, result in host["intruders"].items():
+            guest = names[name]
+            if guest["mixing"] != host["mixing"]:
+                hosts = found.setdefault((host["group"], host["agents"], guest["mixing"]), {})
+                hosts.setdefault(host["mixing"], []).append(result["mean"])
     lines = []
-    for group, agents in dict.fromkeys((row["group"], row["agents"]) for row in figures["rows"]):
-        same = [row for row in figures["rows"] if (row["group"], row["agents"]) == (group, agents)]
-        for guest in same if len(same) > 1 else ():
-            cells = (
-                f"{ARMS[host['mixing']]}: {plus_minus(host['intruders'][guest['name']])}"
-                for host in same
-                if host is not guest
-            )
-            lines.append((f"{NAMES[group]}, m = {agents}", ARMS[guest["mixing"]], "; ".join(cells)))
+    for (group, agents, guest), hosts in sorted(found.items()):
+        cells = (f"{ARMS[host]}: {np.mean(results):.3f}" for host, results in hosts.items())
+        lines.append((f"{NAMES[group]}, m = {agents}", ARMS[guest], "; ".join(cells)))
     return markdown(("network of", "one policy trained with", "in one seat among those trained with"), lines)

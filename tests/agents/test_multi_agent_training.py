@@ -105,6 +105,30 @@ def test_what_heuristics_play_is_not_learnt(tmp_path):
     assert trainer.losses(own, rows)["value_loss"] != expected["value_loss"]
 
 
+def test_a_best_response_begins_with_what_it_responds_to(tmp_path):
+    """Policy and values are the other run's; its greedy policy plays the vehicles that do not learn, and stays."""
+    args = replace(TINY[mappo], runs=tmp_path, epochs=1)
+    hosts = mappo.main(replace(args, name="hosts"))
+    answer = replace(args, heuristics=0.6, respond_to=str(hosts / LAST), name="answer")
+    trainer = mappo.Trainer(answer)
+    theirs = checkpoint.group(checkpoint.load(hosts / LAST)[0], "model")
+    assert all(torch.equal(weight, theirs[name]) for name, weight in trainer.model.state_dict().items())
+    instance, generator = trainer.draw(0)
+    rollout = trainer.play(instance, generator)
+    first, env = rollout.learns.view(16, 4, 3)[0], GameVectorEnv(trainer.game, 4, backend="torch")
+    observation, _ = env.reset(options={"instance": instance})
+    expected = greedy(load_policy(hosts / LAST)[0])(env, observation)
+    assert torch.equal(rollout.actions[:4][~first], expected[~first])
+    folder = mappo.main(answer)
+    assert not torch.equal(load_policy(folder)[0].heads.out_weight, theirs["policy.heads.out_weight"])
+    with pytest.raises(
+        ValueError, match=r"--respond-to .*hosts: its game is CompetitiveOP\(num_agents=3.*, and this run"
+    ):
+        mappo.Trainer(replace(answer, respond_to=str(hosts), num_agents=4))
+    with pytest.raises(ValueError, match=r"--respond-to .*hosts: its critic is NetworkConfig\(.*, and this run"):
+        mappo.Trainer(replace(answer, respond_to=str(hosts), critic=replace(CRITIC, mixing="mean")))
+
+
 @pytest.mark.parametrize("central", [False, True])
 def test_steering_learns_from_its_own_value_alone(tmp_path, monkeypatch, central):
     """With q^i = -|a^i - (1, 0)|^2 - 9 |a^j - (0, 1)|^2 for all j != i, every vehicle should steer to (1, 0).

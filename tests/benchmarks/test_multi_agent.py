@@ -14,7 +14,9 @@ import mappo
 import multi_agent_learning as learning
 import multi_agent_tables
 import multi_agent_values as values
+from routing_agents import checkpoint
 from routing_agents.multi_agent.networks import NetworkConfig
+from routing_agents.runs import LAST
 from routing_gym import CompetitiveOP
 
 
@@ -117,7 +119,7 @@ def test_learners_are_run_once_and_compared(tmp_path, monkeypatch):
     mappo_folder = args.folder / given.name
     mappo_folder.mkdir(parents=True)
     trainer.save(mappo_folder / "last.safetensors")  # as if killed at once
-    figures = learning.main(replace(args, transfer=(4,)))
+    figures = learning.main(replace(args, transfer=(4,), response_epochs=1))
     assert script is mappo
     attention, concatenation = figures["rows"]
     assert [attention["mixing"], concatenation["mixing"]] == ["attention-own", "concatenation"]
@@ -125,12 +127,24 @@ def test_learners_are_run_once_and_compared(tmp_path, monkeypatch):
     assert concatenation["transfer"] == {}  # made for three vehicles
     assert list(attention["intruders"]) == [concatenation["name"]]
     assert attention["attention"]["by_chance"] == 1.0  # two of two rivals
+    assert attention["best_response"]["mean"] > 0
+    assert checkpoint.load(args.folder / "responses" / given.name / LAST)[1]["args"]["heuristics"] == 1 - 1 / 3
     monkeypatch.setattr(mappo, "main", None)
-    learning.main(replace(args, transfer=(4,)))
+    again = learning.main(replace(args, transfer=(4,), response_epochs=1))
+    assert again["rows"] == figures["rows"]
     written = json.loads(args.out.read_text())
-    assert len(multi_agent_tables.learning(written).splitlines()) == len(
-        multi_agent_tables.cross_play(written).splitlines()
-    )
+    assert len(multi_agent_tables.learning(written).splitlines()) == 2 + 2
+    assert len(multi_agent_tables.cross_play(written).splitlines()) == 2 + 2
+
+
+def test_figures_of_other_groups_are_kept(tmp_path):
+    """A folder without runs: what was measured before stays."""
+    written = learning.ROOT / "benchmarks" / "results" / "multi_agent_learning.json"
+    out, folder = tmp_path / "out.json", tmp_path / "runs"
+    out.write_text(written.read_text())
+    folder.mkdir()
+    learning.main(learning.Args(groups=(), folder=folder, out=out, picture=tmp_path / "picture.png"))
+    assert json.loads(out.read_text())["rows"] == json.loads(written.read_text())["rows"]
 
 
 def test_groups_differ_in_one_network():
