@@ -87,13 +87,15 @@ class LSTMEncoder(nn.Module):
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__()
+        self.bfloat16 = False  # see `PointerNetwork.multiply_in`
         self.embed = nn.Linear(2, config.units)
         self.lstm = nn.LSTM(config.units, config.units, batch_first=True)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Return the decoder's inputs and the encoder's states (B, n, d), and the last state (1, B, d), (1, B, d)."""
-        embedded = self.embed(points)
-        states, last = self.lstm(embedded)
+        with products(points, self.bfloat16):
+            embedded = self.embed(points)
+            states, last = self.lstm(embedded)
         return embedded, states, last
 
 
@@ -108,8 +110,7 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """As `LSTMEncoder.forward`; the decoder is fed with the embedding of the point last chosen."""
-        with products(points, False):  # it chooses its own precision, see `PointerNetwork.multiply_in`
-            states = self.encoder.encode_nodes({"coords": points})
+        states = self.encoder.encode_nodes({"coords": points})
         hidden, cell = self.first_state(states.mean(dim=1))[None].chunk(2, dim=-1)
         return states, states, (hidden.tanh().contiguous(), cell.contiguous())
 
@@ -247,6 +248,8 @@ class PointerNetwork(nn.Module):
         self.bfloat16 = dtype == torch.bfloat16
         if isinstance(self.encoder, TransformerEncoder):
             self.encoder.encoder.multiply_in(dtype)
+        else:
+            self.encoder.bfloat16 = self.bfloat16
 
     def encode(self, points: Tensor, lengths: Tensor | None = None) -> Encoding:
         """Encode instances; padded ones come out as they would alone.
@@ -265,8 +268,8 @@ class PointerNetwork(nn.Module):
         absent[:, END] = not self.ends
         if lengths is not None:
             absent[:, 1:] = torch.arange(n, device=points.device) >= lengths[:, None]
+        inputs, states, last = self.encoder(points) if lengths is None else self.encode_padded(points, lengths)
         with products(points, self.bfloat16):
-            inputs, states, last = self.encoder(points) if lengths is None else self.encode_padded(points, lengths)
             keys = self.answer.keys(states)
         begin = self.begin.to(inputs.dtype).expand(batch_size, 1, -1)
         return Encoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
