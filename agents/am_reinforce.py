@@ -169,7 +169,10 @@ class Args(RunArgs):
         if not isinstance(values["model"], str):  # there was no choice
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
         sizes = values.pop("sizes")
-        networks = {"attention": ModelConfig(**values["attention"]), "pointer": PointerConfig(**values["pointer"])}
+        networks = {
+            "attention": ModelConfig(**values["attention"]),
+            "pointer": PointerConfig.from_json(values["pointer"]),
+        }
         return cls(**{**values, **networks, "sizes": sizes and tuple(sizes)})
 
 

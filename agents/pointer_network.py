@@ -150,7 +150,7 @@ class Args(RunArgs):
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
-        return cls(**{**values, "sizes": tuple(values["sizes"]), "model": PointerConfig(**values["model"])})
+        return cls(**{**values, "sizes": tuple(values["sizes"]), "model": PointerConfig.from_json(values["model"])})
 
 
 class Trainer(training.Trainer):

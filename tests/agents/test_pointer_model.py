@@ -1,6 +1,7 @@
 """The network of Vinyals et al.: its equations computed anew, padding, masks, and decoding against enumeration."""
 
 import itertools
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -197,6 +198,12 @@ def test_bfloat16_is_close(encoder):
     assert torch.allclose(log_likelihood(model, POINTS, answers)[0], exact, atol=0.05)
     with pytest.raises(ValueError, match=r"choose torch.float32 or torch.bfloat16, got torch.float16"):
         model.multiply_in(torch.float16)
+
+
+def test_headers_without_a_normalization_mean_batch():
+    """Weights of before there was a choice; what is written now comes back as it is."""
+    assert PointerConfig.from_json({"units": 16}) == PointerConfig(units=16, normalization="batch")
+    assert PointerConfig.from_json(asdict(PointerConfig())) == PointerConfig()
 
 
 def test_attention_of_the_encoder_stays_in_float32(monkeypatch):

@@ -11,16 +11,17 @@ input its beginning. B = instances, n = points, T = steps, d = units.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from routing_agents.attention.encoder import Encoder, ModelConfig, products, take_nodes
+from routing_agents.attention.encoder import NORMALIZATIONS, Encoder, ModelConfig, products, take_nodes
 from routing_agents.attention.features import Features
 
 POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads
 PAPER_RANGE = 0.08  # of the paper's initial weights
+INITIAL = ("fan-in", "paper")
 END = 0
 Holds = Literal["every", "some", "repeated"]  # every point once, some points once, or points any number of times
 
@@ -39,6 +40,7 @@ class PointerConfig:
         initial: "fan-in" draws the initial weights from +-1/sqrt(fan-in), "paper" from +-0.08.
         num_layers: Of the transformer.
         num_heads: Of the transformer; divides `units`.
+        normalization: Of the transformer, see `ModelConfig`: "layer"; "batch" is the attention model's.
     """
 
     encoder: Literal["lstm", "transformer"] = "transformer"
@@ -48,12 +50,19 @@ class PointerConfig:
     initial: Literal["fan-in", "paper"] = "fan-in"
     num_layers: int = 3
     num_heads: int = 8
+    normalization: Literal["batch", "instance", "layer", "none"] = "layer"
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> PointerConfig:
+        """Turn what `asdict` made back into a configuration; of before there was a choice of normalisation, too."""
+        return cls(**{"normalization": "batch", **values})
 
     def __post_init__(self) -> None:
         for name in ("units", "num_layers", "num_heads"):
             if type(value := getattr(self, name)) is not int or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-        for name, known in (("encoder", ENCODERS), ("answer", ANSWERS), ("initial", ("fan-in", "paper"))):
+        choices = {"encoder": ENCODERS, "answer": ANSWERS, "initial": INITIAL, "normalization": NORMALIZATIONS}
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
         if self.encoder == "transformer" and self.units % self.num_heads:
@@ -105,7 +114,8 @@ class TransformerEncoder(nn.Module):
     def __init__(self, config: PointerConfig) -> None:
         super().__init__()
         d = config.units
-        self.encoder = Encoder(POINTS, ModelConfig(d, config.num_heads, config.num_layers, feed_forward_dim=4 * d))
+        layers = ModelConfig(d, config.num_heads, config.num_layers, 4 * d, normalization=config.normalization)
+        self.encoder = Encoder(POINTS, layers)
         self.first_state = nn.Linear(d, 2 * d)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:

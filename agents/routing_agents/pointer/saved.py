@@ -30,7 +30,7 @@ def load_network(path: Path, device: str = "cpu") -> tuple[PointerNetwork, Task,
     def make(header: dict[str, Any], weights: dict[str, Tensor]) -> tuple[PointerNetwork, Task]:
         if header.get("network") != NETWORK:
             raise CheckpointError("holds no pointer network; train one with agents/pointer_network.py")
-        task, config = TASKS[header["task"]], PointerConfig(**header["model"])
+        task, config = TASKS[header["task"]], PointerConfig.from_json(header["model"])
         if header["order"] not in ("sorted", "given"):
             raise ValueError(f"order {header['order']!r}")
         checkpoint.check_layers(config.num_layers, weights)
