@@ -40,7 +40,7 @@ from routing_agents.attention.baselines import (
     RolloutBaseline,
     SharedBaseline,
 )
-from routing_agents.attention.decoding import Choice, decode, log_probability, sampling_choice, solve
+from routing_agents.attention.decoding import Choice, decode, log_probability, sampling_choice, solve, symmetric_views
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
@@ -115,6 +115,9 @@ class Args(RunArgs):
     force_starts: bool = False
     """Shared baseline: start tour k at node k, as POMO does, where the problem allows (TSP, CVRP). Suits
     decoding from many starts; the start of a single greedy tour is then never learnt."""
+    symmetries: bool = False
+    """Shared baseline: sample tour k under the k-th of the eight symmetries of the square (Kim et al. 2022), for
+    problems with coordinates. Each is encoded."""
     baseline_size: int = 10_000
     """Instances of the rollout baseline's t-test."""
     held_out: int = 1_000
@@ -155,6 +158,9 @@ class Args(RunArgs):
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
             raise ValueError(f"{self.num_tours} forced starts, but --sizes goes down to {self.sizes[0]} nodes")
+        if self.symmetries and (self.baseline != "shared" or self.force_starts):
+            found = "--force-starts" if self.baseline == "shared" else f"--baseline {self.baseline}"
+            raise ValueError(f"--symmetries makes the tours of the shared baseline differ; leave out {found}")
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Args:
@@ -199,12 +205,17 @@ class Reinforce(nn.Module):
             The loss; and the means of cost, baseline and -log p, an unbiased estimate of the entropy (nats a tour).
         """
         model, baseline = self.model, self.baseline
-        encoding = model.encode(problem.observe_static(instance))
-        num_tours, forced = baseline.num_tours, baseline.force_starts
-        played = decode(model, problem, instance, encoding.detach(), choose, num_tours, forced, record=True)
-        cost = played.cost.unflatten(0, (-1, num_tours))  # (B, K)
+        forced, views, num_tours = baseline.force_starts, instance, baseline.num_tours
+        if baseline.symmetries:  # B * K instances, one tour each
+            views, observation = symmetric_views(problem, instance, num_tours)
+            num_tours = 1
+        else:
+            observation = problem.observe_static(instance)
+        encoding = model.encode(observation)
+        played = decode(model, problem, views, encoding.detach(), choose, num_tours, forced, record=True)
+        cost = played.cost.unflatten(0, (-1, baseline.num_tours))  # (B, K)
         reference = baseline.value(problem, instance, cost)
-        log_p = log_probability(model, encoding, played, skip=int(forced))
+        log_p = log_probability(model, encoding, played, skip=int(forced)).view_as(cost)
         loss = ((cost - reference) * log_p).mean()
         return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
 
@@ -228,7 +239,7 @@ def make_baseline(args: Args, problem: AnyProblem, model: Policy) -> Baseline:
     if args.baseline == "rollout":
         return RolloutBaseline(problem, model, args.seed, args.baseline_size)
     if args.baseline == "shared":
-        return SharedBaseline(problem, args.num_tours, args.force_starts)
+        return SharedBaseline(problem, args.num_tours, args.force_starts, args.symmetries)
     if args.baseline == "critic":
         critic = CostCritic(model.features, args.attention, torch.Generator().manual_seed(args.seed + 1))
         return CriticBaseline(critic.to(next(model.parameters()).device), args.learning_rate)

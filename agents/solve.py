@@ -50,6 +50,7 @@ from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.solvers import make_solver
 
+MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
 HEURISTICS = {"TSP": "greedy-edge", "CVRP": "nearest-neighbour"}
 
 
@@ -183,7 +184,7 @@ def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
         problem, instance = data.load_npz(path)
         return Instances(path.stem, problem, instance)
     if path.suffix.lower() != ".csv":
-        return data.read_instance(path)
+        return data.read_instance(path, max_matrix_nodes=MAX_MATRIX_NODES)
     columns = read_csv(path)
     problem = (
         "CVRP" if "demand" in columns else "PCTSP" if "penalty" in columns else "OP" if "prize" in columns else "TSP"
@@ -320,7 +321,8 @@ def improve(job: Job, start: np.ndarray, args: Args, show: Callable[[str], None]
         show(f"improving {job.source.name}: {seconds:.0f} of {args.improve:g} s, cost {best_cost:.10g}{words}")
 
     source = job.source
-    found = job.repair.improve(source.problem, source.instance, start[0], args.improve, args.seed, report)
+    legs = source.scaled_legs if isinstance(source, data.FileInstance) else None
+    found = job.repair.improve(source.problem, source.instance, start[0], args.improve, args.seed, report, legs)
     return best, found.interrupted
 
 

@@ -168,6 +168,16 @@ def large_instances(figures: Figures) -> str:
     return markdown(("", "nodes", "instances", "seconds", "GB"), lines)
 
 
+def gap_by_size(figures: Figures) -> str:
+    """Gaps by problem and number of nodes, one column for each of the weights: greedy, and best of 8."""
+    lines, heads = [], ["weights for 50", "the same, nearness 2", "weights for 100"]
+    for row in figures["rows"]:
+        gaps = [f"{gap:.1%}" for gap in row["gaps"].values()]
+        cells = map(", ".join, zip(gaps[::2], gaps[1::2], strict=True))
+        lines.append((row["problem"], f"{row['size']:,}", str(row["instances"]), *cells))
+    return markdown(("", "nodes", "instances", *heads), lines)
+
+
 def integrations(figures: Figures) -> str:
     """Steps per second of Stable-Baselines3's environment and of ours."""
     keys = ("steps_per_second", "steps_and_masks_per_second", "learn_steps_per_second")
@@ -328,6 +338,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "jax-peers": (jax_peers, ("env_peers_jax",)),
     "train-throughput": (train_throughput, ("train_throughput",)),
     "time-to-quality": (time_to_quality, ("time_to_quality",)),
+    "gap-by-size": (gap_by_size, ("gap_by_size",)),
     "large-instances": (large_instances, ("large_instances",)),
     "integrations": (integrations, ("integrations",)),
     "sb3-curves": (sb3_curves, ("sb3_curves",)),

@@ -16,6 +16,7 @@ import torch
 from routing_agents.attention.decoding import GREEDY, Decoding, evaluation_mode, num_symmetries, solve
 from routing_agents.attention.model import AttentionModel
 from routing_agents.checkpoint import kind_of_network, load_model
+from routing_agents.repair.parts import Legs
 from routing_agents.repair.search import Improved, Report, improve, neighbourhoods_of
 from routing_agents.runs import choose_device
 from routing_gym import render
@@ -210,6 +211,7 @@ class TrainedModel:
         seconds: float,
         seed: int = 1,
         report: Report | None = None,
+        legs: Legs | None = None,
     ) -> Improved:
         """Improve a tour by large-neighbourhood search, whose parts this network solves; see `load_repair`.
 
@@ -220,6 +222,8 @@ class TrainedModel:
             seconds: Time. The round begun before it is over is completed.
             seed: Of the choice of parts and of sampled tours.
             report: Called every second with the seconds so far and the best actions, and once at the end.
+            legs: Lengths of ways between nodes (int64 arrays), in sides of the unit square; by default those of the
+                instance. For large files, whose instances have no matrix of their distances.
 
         Raises:
             ValueError: The time is not positive, tours of the problem cannot be improved, or its parts are instances
@@ -232,7 +236,7 @@ class TrainedModel:
             )
         problem.objective(instance, np.asarray(actions)[None])  # refuses what is no tour
         with evaluation_mode(self.network):
-            search = kind(self.network, normalise(problem.familiar(instance)), np.asarray(actions), seed)
+            search = kind(self.network, normalise(problem.familiar(instance)), np.asarray(actions), seed, legs=legs)
             return improve(search, seconds, report)
 
 

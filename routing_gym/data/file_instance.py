@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import Array, to_numpy
-from routing_gym.data.metrics import BLOCK_ROWS, FloatArray, IntArray
+from routing_gym.data.metrics import FloatArray, IntArray, file_distances, file_legs
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import MAX_FLOAT
@@ -33,8 +35,10 @@ class RouteRules:
     num_vehicles: int | None = None
     backhaul: npt.NDArray[np.bool_] | None = None
 
-    def check(self, problem: AnyProblem, instance: Any, distances: IntArray, tour: IntArray) -> None:
-        """Check a complete tour (T,), by the rules of the problem and these.
+    def check(
+        self, problem: AnyProblem, instance: Any, legs: Callable[[IntArray, IntArray], IntArray], tour: IntArray
+    ) -> None:
+        """Check a complete tour (T,), by the rules of the problem and these; `legs` as `FileInstance.legs`.
 
         Raises:
             InfeasibleTour: With step, value, bound and remedy.
@@ -53,9 +57,9 @@ class RouteRules:
             raise InfeasibleTour(0, step, f"{found}; serve a linehaul before them")
         if self.windows is not None:
             time = self.windows[0, 0]
-            for step, (origin, node) in enumerate(zip(before, tour, strict=True)):
+            for step, (leg, node) in enumerate(zip(legs(before, tour), tour, strict=True)):
                 ready, due, service = self.windows[node]
-                time = time + distances[origin, node]
+                time = time + leg
                 if time > due:
                     found = f"arrival time {time / TENTHS} at node {node} exceeds {due / TENTHS}"
                     raise InfeasibleTour(0, step, f"{found}; return to the depot (0) earlier")
@@ -73,10 +77,11 @@ class FileInstance:
         metric: Its EDGE_WEIGHT_TYPE.
         ids: int64 (A,), the file's number, from 1, of each node.
         coords: float64 (A, 2), as in the file; None where it has distances instead.
-        distances: int64 (A, A), in the file's metric.
+        matrix: int64 (A, A), the file's own distances; None where it has coordinates.
         scale: Length in the file's units of 1 in the instance; the longest, where there are no coordinates.
         problem: The rules.
-        instance: One row: coordinates moved and scaled into the unit square, distances over the scale.
+        instance: One row: coordinates moved and scaled into the unit square, distances over the scale; none where
+            `read_instance` was asked to leave them out.
         cost_limit: OP: the longest tour allowed, in the file's metric.
         scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the
             instance leaves out.
@@ -92,7 +97,7 @@ class FileInstance:
     metric: str
     ids: IntArray
     coords: FloatArray | None
-    distances: IntArray
+    matrix: IntArray | None
     scale: float
     problem: AnyProblem
     instance: Any
@@ -103,12 +108,31 @@ class FileInstance:
     best_known: float | None = None
     best_tour: IntArray | None = None
 
+    def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
+        """Return the lengths of ways between nodes, in the file's metric: int64, as the two broadcast."""
+        if self.coords is None:
+            assert self.matrix is not None
+            return np.asarray(self.matrix[origin, destination])
+        return file_legs(self.coords, self.metric, origin, destination, self.unit == TENTHS)
+
+    def scaled_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
+        """Return the same over the scale, as in the instance: float64."""
+        return self.legs(origin, destination) / (self.scale * self.unit)
+
+    @cached_property
+    def distances(self) -> IntArray:
+        """All `legs`: int64 (A, A). Computed when first asked for: 10,000 nodes take 800 MB."""
+        if self.coords is None:
+            assert self.matrix is not None
+            return self.matrix
+        return file_distances(self.coords, self.metric, self.unit == TENTHS)
+
     def length(self, actions: Array) -> int:
-        """Return the length of a closed tour of actions (T,), as `distances` count; feasibility is not checked."""
+        """Return the length of a closed tour of actions (T,), as `legs` count; feasibility is not checked."""
         tour = to_numpy(actions)
         if self.problem.has_depot:
             tour = np.concatenate(([0], tour))
-        return int(self.distances[tour, np.roll(tour, -1)].sum())
+        return int(self.legs(tour, np.roll(tour, -1)).sum())
 
     def cost(self, actions: Array) -> float:
         """Check a complete tour and return its exact cost in the file's own numbers.
@@ -126,7 +150,7 @@ class FileInstance:
         """
         tour = to_numpy(actions)
         if self.rules is not None:
-            self.rules.check(self.problem, self.instance, self.distances, tour)
+            self.rules.check(self.problem, self.instance, self.legs, tour)
             return self.length(tour) if self.unit == 1 else self.length(tour) / self.unit
         if self.scores is None or self.cost_limit is None:
             self.problem.objective(self.instance, tour[None])
@@ -154,10 +178,7 @@ def scale_coords(coords: FloatArray, scale: float) -> Array:
 
 def scale_distances(distances: IntArray, scale: float) -> Array:
     """Divide integer distances (A, A) by the scale: float32 (1, A, A)."""
-    scaled = np.empty((1, *distances.shape), dtype=np.float32)
-    for start in range(0, len(distances), BLOCK_ROWS):  # no float64 copy of the whole matrix
-        scaled[0, start : start + BLOCK_ROWS] = distances[start : start + BLOCK_ROWS] / scale
-    return scaled
+    return (distances / scale).astype(np.float32)[None]
 
 
 def orienteering_instance(coords: Array, distances: Array, scores: IntArray, limit: int, scale: float) -> OPInstance:

@@ -7,6 +7,7 @@ Reinelt (1995), "TSPLIB 95", section 2. All distances are integers. The document
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,27 +21,40 @@ GREATEST = {"GEO": (90.0, 360.0)}  # coordinates of metrics that have a bound: d
 BLOCK_ROWS = 128  # of the matrix computed at a time, so that temporaries stay small
 
 
-def file_distances(coords: FloatArray, metric: str, in_tenths: bool = False) -> IntArray:
-    """Compute all distances between nodes.
+def file_legs(
+    coords: FloatArray, metric: str, origin: IntArray, destination: IntArray, in_tenths: bool = False
+) -> IntArray:
+    """Compute the distances of some pairs of nodes.
 
     Args:
         coords: float64 (A, 2), as in the file; GEO: latitude and longitude as DDD.MM.
         metric: "EUC_2D", "CEIL_2D", "ATT" or "GEO".
+        origin: int64, nodes.
+        destination: int64, nodes; broadcasts with `origin`.
         in_tenths: EUC_2D as in VRPTW files: `tenths`.
 
     Returns:
-        int64 (A, A) with a zero diagonal.
+        int64, 0 from a node to itself.
 
     Raises:
         KeyError: The metric is unknown.
     """
     function = tenths if in_tenths else METRICS[metric]
     points = geographic(coords) if metric == "GEO" else coords
-    distances = np.empty((len(coords), len(coords)), dtype=np.int64)
+    lengths = function(points[origin], points[destination]).astype(np.int64)
+    return np.where(origin == destination, 0, lengths)  # GEO would make it 1
+
+
+def file_distances(
+    coords: FloatArray, metric: str, in_tenths: bool = False, scale: float | None = None
+) -> npt.NDArray[Any]:
+    """Compute the distances of all pairs of nodes, as `file_legs`: int64 (A, A), or with a scale float32, over it."""
+    every = np.arange(len(coords))
+    distances = np.empty((len(coords), len(coords)), dtype=np.int64 if scale is None else np.float32)
     for start in range(0, len(coords), BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
-        distances[rows] = function(points[rows, None, :], points[None, :, :])
-    np.fill_diagonal(distances, 0)  # GEO would make it 1
+        rows = every[start : start + BLOCK_ROWS]
+        legs = file_legs(coords, metric, rows[:, None], every, in_tenths)
+        distances[rows] = legs if scale is None else legs / scale
     return distances
 
 

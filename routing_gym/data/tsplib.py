@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from routing_gym.arrays import Array
 from routing_gym.data.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse_lines
 from routing_gym.data.file_instance import (
     TENTHS,
@@ -42,7 +43,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
 
-MAX_NODES = 10_000  # the matrices of the distances take 12 bytes per pair of nodes: 1.2 GB
+MAX_NODES = 10_000  # the matrix of the distances takes 4 bytes per pair of nodes: 0.4 GB
 MIN_EXTENT = 1e-9  # of coordinates that are not all the same; keeps scaled distances finite
 
 
@@ -65,6 +66,7 @@ FILE_TYPES = {
     ),
     "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
 }
+LENGTHS_ONLY_COST = ("TSP", "CVRP")  # and allow or forbid nothing
 ROUTE_FILES: dict[str, Any] = {"VRPTW": window_instance, "VRPB": backhaul_instance}
 SAME_TYPE = {"CVRPTW": "VRPTW"}
 COMMON_VALUES = (
@@ -94,7 +96,7 @@ GRAMMAR = Grammar(
 )
 
 
-def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstance:
+def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_nodes: int | None = None) -> FileInstance:
     """Read a TSP, ATSP, CVRP, VRPTW, VRPB or OP instance, and the best known solution that lies beside it.
 
     VRPTW in VRPLIB's form or in Solomon's. A file of distances instead of coordinates becomes an ATSP instance, of
@@ -104,8 +106,11 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
 
     Args:
         path: The file; its contents, not its ending, say what it is.
-        max_nodes: Larger files are refused, as are explicit distances of more than 2,000 nodes. Memory grows with 12
-            bytes times the square of the nodes.
+        max_nodes: Larger files are refused, as are explicit distances of more than 2,000 nodes. Memory grows with 4
+            bytes times the square of the nodes, but for what `max_matrix_nodes` says.
+        max_matrix_nodes: Larger instances of the TSP, TSPFE and CVRP come without `distances`, so that memory grows
+            with the nodes: to environments, models and solvers, lengths are then Euclidean and not rounded. Costs of
+            the `FileInstance` stay the file's. GEO, whose coordinates are degrees, always has them. None: all have.
 
     Raises:
         InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.
@@ -123,15 +128,20 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
-    coords = None
+    coords = matrix = distances = None
+    unit = TENTHS if kind == "VRPTW" else 1
     if metric == EXPLICIT:
         check_display(document, dimension)
-        distances = read_matrix(document, dimension, symmetric=kind == "TSP")
+        matrix = read_matrix(document, dimension, symmetric=kind == "TSP")
+        scale = float(matrix.max()) or 1.0
+        distances = scale_distances(matrix, scale)
     else:
         coords = read_coords(document, dimension, metric)[ids - 1]
-        distances = file_distances(coords, metric, in_tenths=kind == "VRPTW")
+        scale = unit_scale(coords)
+        only_cost = kind in LENGTHS_ONLY_COST and metric != "GEO"
+        if max_matrix_nodes is None or dimension <= max_matrix_nodes or not only_cost:
+            distances = file_distances(coords, metric, unit == TENTHS, scale * unit)[None]
     name = document.values["NAME"].text if "NAME" in document.values else path.name
-    scale = float(distances.max()) or 1.0 if coords is None else unit_scale(coords)
     cost_limit = scores = rules = None
     if kind in ROUTE_FILES:
         goods = read_demand(document, ids)
@@ -145,13 +155,13 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
         metric=metric,
         ids=ids,
         coords=coords,
-        distances=distances,
+        matrix=matrix,
         scale=scale,
         problem=problem,
         instance=instance,
         cost_limit=cost_limit,
         scores=scores,
-        unit=TENTHS if kind == "VRPTW" else 1,
+        unit=unit,
         rules=rules,
     )
     best_known, best_tour = find_best_known(file_instance)
@@ -159,26 +169,25 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES) -> FileInstan
 
 
 def make_instance(
-    document: Document, kind: str, ids: IntArray, coords: FloatArray | None, distances: IntArray, scale: float
+    document: Document, kind: str, ids: IntArray, coords: FloatArray | None, distances: Array | None, scale: float
 ) -> tuple[AnyProblem, Any, int | None, IntArray | None]:
-    """Make the problem and its one-row instance, with OP's length limit and scores."""
-    scaled_distances = scale_distances(distances, scale)
+    """Make the problem and its one-row instance, with OP's length limit and scores; `distances` are scaled."""
     if coords is None:
-        return ATSP(len(ids)), ATSPInstance(scaled_distances), None, None
+        return ATSP(len(ids)), ATSPInstance(distances), None, None
     scaled_coords = scale_coords(coords, scale)
     if "FIXED_EDGES_SECTION" in document.sections:
         partner = read_fixed_edges(document, len(ids))
-        return TSPFE(len(ids)), TSPFEInstance(scaled_coords, partner[None], scaled_distances), None, None
+        return TSPFE(len(ids)), TSPFEInstance(scaled_coords, partner[None], distances), None, None
     if kind == "TSP":
-        return TSP(len(ids)), TSPInstance(scaled_coords, scaled_distances), None, None
+        return TSP(len(ids)), TSPInstance(scaled_coords, distances), None, None
     if kind == "CVRP":
         demand, capacity = read_demand(document, ids)
         # A smaller capacity is fine for this instance, but the problem could not generate others with it.
         cvrp = CVRP(len(ids) - 1, capacity=capacity if capacity >= MAX_DEMAND else None)
-        return cvrp, CVRPInstance(scaled_coords, demand[None], np.array([capacity]), scaled_distances), None, None
+        return cvrp, CVRPInstance(scaled_coords, demand[None], np.array([capacity]), distances), None, None
     cost_limit = document.integer("COST_LIMIT", 0)
     scores = read_integers(document, "NODE_SCORE_SECTION", "score", ids)
-    instance = orienteering_instance(scaled_coords, scaled_distances, scores, cost_limit, scale)
+    instance = orienteering_instance(scaled_coords, distances, scores, cost_limit, scale)
     return OP(len(ids) - 1, max_length=float(instance.max_length[0])), instance, cost_limit, scores
 
 

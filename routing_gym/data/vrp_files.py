@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from routing_gym.arrays import Array
 from routing_gym.data.document import Document, Section, Value
-from routing_gym.data.file_instance import TENTHS, FileInstance, RouteRules, scale_coords, scale_distances, unit_scale
-from routing_gym.data.metrics import FloatArray, IntArray
+from routing_gym.data.file_instance import TENTHS, FileInstance, RouteRules, scale_coords, unit_scale
+from routing_gym.data.metrics import FloatArray, IntArray, file_legs
 from routing_gym.files import InvalidFile, UnsupportedFile, found
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
@@ -23,14 +24,15 @@ SOLOMON_COLUMNS = ("number", "x", "y", "demand", "ready time", "due date", "serv
 
 
 def window_instance(
-    document: Document, ids: IntArray, coords: FloatArray, distances: IntArray, demand: IntArray, capacity: int
+    document: Document, ids: IntArray, coords: FloatArray, distances: Array, demand: IntArray, capacity: int
 ) -> tuple[VRP, VRPInstance, RouteRules]:
-    """Make the problem, its one-row instance and the rules of a VRPTW file; its distances are in tenths.
+    """Make the problem, its one-row instance and the rules of a VRPTW file; its `distances` are over the scale.
 
     Half a tenth is added to the ends of windows, so that float32 masks forbid no tour that keeps them in integers.
     """
     windows = TENTHS * read_windows(document, ids)
-    check_reach(document, ids, windows, distances)
+    metric = document.value("EDGE_WEIGHT_TYPE").text
+    check_reach(document, ids, windows, file_legs(coords, metric, np.array(0), np.arange(len(ids)), in_tenths=True))
     scale = unit_scale(coords)
     times = (windows + np.array([0.0, 0.5, 0.0])) / (TENTHS * scale)
     ready, due, service = times.astype(np.float32).T[:, None]
@@ -38,7 +40,7 @@ def window_instance(
         scale_coords(coords, scale),
         demand[None],
         np.array([capacity]),
-        scale_distances(distances, TENTHS * scale),
+        distances,
         ready_time=ready,
         due_time=due,
         service_time=service,
@@ -48,7 +50,7 @@ def window_instance(
 
 
 def backhaul_instance(
-    document: Document, ids: IntArray, coords: FloatArray, distances: IntArray, demand: IntArray, capacity: int
+    document: Document, ids: IntArray, coords: FloatArray, distances: Array, demand: IntArray, capacity: int
 ) -> tuple[VRP, VRPInstance, RouteRules]:
     """Make the same of a VRPB file, whose BACKHAUL_SECTION says what is fetched."""
     rows = document.rows_by_node("BACKHAUL_SECTION", len(ids), "amount")
@@ -70,7 +72,7 @@ def backhaul_instance(
         scale_coords(coords, scale),
         (demand + fetched)[None],
         np.array([capacity]),
-        scale_distances(distances, scale),
+        distances,
         backhaul=(fetched > 0)[None],
     )
     return VRP(len(ids) - 1, own_capacity(capacity), backhauls=True), instance, RouteRules(backhaul=fetched > 0)
@@ -112,15 +114,15 @@ def check_time(document: Document, time: int, line: int) -> None:
         raise UnsupportedFile(document.path, line, f"time {time} exceeds {MAX_TIME}; choose a larger unit")
 
 
-def check_reach(document: Document, ids: IntArray, windows: IntArray, distances: IntArray) -> None:
-    """Check that a vehicle can serve each customer alone.
+def check_reach(document: Document, ids: IntArray, windows: IntArray, legs: IntArray) -> None:
+    """Check that a vehicle can serve each customer alone; `legs` (A,) are from the depot, in tenths.
 
     Raises:
         InvalidFile: With the line of the window that forbids it.
     """
     (start, end, _), (ready, due, service) = windows[0], windows.T
-    arrival = start + distances[0]
-    home = np.maximum(arrival, ready) + service + distances[:, 0]
+    arrival = start + legs
+    home = np.maximum(arrival, ready) + service + legs
     for late, times, limit in ((arrival > due, arrival, due), (home > end, home, np.full_like(due, end))):
         if late.any():
             node = int(late.argmax())

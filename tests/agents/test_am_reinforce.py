@@ -49,6 +49,7 @@ def tiny(tmp_path):
         ("exponential", "float32"),
         ("critic", "float32"),
         ("shared", "float32"),
+        ("symmetries", "float32"),
         ("pointer", "float32"),
         ("none", "float32"),
     ],
@@ -57,6 +58,8 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
     if baseline == "pointer":
         tiny, baseline = replace(tiny, model="pointer"), "rollout"
+    if baseline == "symmetries":
+        tiny, baseline = replace(tiny, symmetries=True), "shared"
     whole = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="whole"))
     with monkeypatch.context() as patch:
         stop_after(patch, Trainer, steps)
@@ -126,6 +129,56 @@ def test_baseline_values_by_hand():
     assert average.value(None, None, cost).item() == pytest.approx(3.0)
     assert average.value(None, None, torch.tensor([[8.0]])).item() == pytest.approx(4.0)
     assert NoBaseline().value(None, None, cost).tolist() == [[0.0, 0.0, 0.0]]
+
+
+def loss_of_a_step(trainer):
+    """Return a step's loss, and its gradient by the first weights of the network."""
+    loss, _ = trainer.loss(trainer.problem, *trainer.draw(trainer.problem))
+    return loss.item(), torch.autograd.grad(loss, trainer.model.embed_node.weight)[0]
+
+
+@pytest.mark.parametrize("name", ["TSP", "OP", "PDP"])
+def test_symmetries_seen_alike_change_nothing(tiny, monkeypatch, name):
+    """If all symmetries showed the same, the tours, the loss and its gradient would be the shared baseline's."""
+    tiny = replace(tiny, env_id=f"routing/{name}-10", baseline="shared", precision="float32")
+    usual, gradient = loss_of_a_step(Trainer(tiny))
+    other, _ = loss_of_a_step(Trainer(replace(tiny, symmetries=True)))
+    assert abs(other - usual) > 1e-4
+    monkeypatch.setattr("routing_agents.attention.decoding.symmetry", lambda coords, index: coords)
+    loss, same_gradient = loss_of_a_step(Trainer(replace(tiny, symmetries=True)))
+    assert loss == pytest.approx(usual, rel=1e-4)
+    torch.testing.assert_close(same_gradient, gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_tour_k_is_sampled_under_symmetry_k(tiny, monkeypatch):
+    """Two instances, four tours: the network sees each instance as it is, mirrored at either axis, and turned round."""
+    trainer = Trainer(replace(tiny, baseline="shared", symmetries=True, batch_size=2))
+    instance, choose = trainer.draw(trainer.problem)
+    encode, seen = trainer.model.encode, []
+    monkeypatch.setattr(trainer.model, "encode", lambda observation: seen.append(observation) or encode(observation))
+    trainer.loss(trainer.problem, instance, choose)
+    x, y = instance.coords.unbind(-1)
+    expected = torch.stack([torch.stack(view, -1) for view in ((x, y), (1 - x, y), (x, 1 - y), (1 - x, 1 - y))], dim=1)
+    torch.testing.assert_close(seen[0]["coords"], expected.flatten(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env_id": "routing/ATSP-10"}, "ATSP has no coordinates; leave them out"),
+        ({"num_tours": 9}, "the square has 8 symmetries, one for each of 9 tours"),
+    ],
+)
+def test_symmetries_are_refused_where_there_are_none(tiny, changes, message):
+    with pytest.raises(ValueError, match=message):
+        am_reinforce.main(replace(tiny, baseline="shared", symmetries=True, **changes))
+    assert list(tiny.runs.iterdir()) == []
+
+
+@pytest.mark.parametrize("changes", [{"baseline": "rollout"}, {"baseline": "shared", "force_starts": True}])
+def test_symmetries_belong_to_the_shared_baseline(changes):
+    with pytest.raises(ValueError, match="--symmetries makes .* leave out --(baseline rollout|force-starts)"):
+        Args(symmetries=True, **changes)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -16,7 +16,7 @@ from routing_agents.repair.routes import RouteSearch
 from routing_agents.repair.search import Improved, improve, neighbourhoods_of
 from routing_agents.repair.windows import WindowSearch
 from routing_agents.trained import TrainedModel, load_repair
-from routing_gym.data import save_npz
+from routing_gym.data import read_instance, save_npz
 from routing_gym.problems import make_problem
 from routing_gym.problems.cvrp import CVRPInstance
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
@@ -207,6 +207,22 @@ def test_solve_improves_a_file(routes, tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"No space left; the actions are: [0-3 ]+0"):
         solve_script.main(replace(args, out=tmp_path / "again"))
     assert (tmp_path / "again" / "square.sol").exists()
+
+
+def test_large_files_are_searched_by_their_own_lengths(tmp_path, monkeypatch):
+    """Cities on a 9 x 9 grid, lengths rounded up: each round of the search is measured as the file measures."""
+    coords = np.random.default_rng(2).integers(0, 9, (40, 2))
+    rows = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(coords, start=1))
+    path = tmp_path / "grid.tsp"
+    path.write_text(f"TYPE : TSP\nDIMENSION : 40\nEDGE_WEIGHT_TYPE : CEIL_2D\nNODE_COORD_SECTION\n{rows}EOF\n", "ascii")
+    monkeypatch.setattr(solve_script, "MAX_MATRIX_NODES", 39)
+    searches, take_up = [], WindowSearch.take_up
+    monkeypatch.setattr(WindowSearch, "take_up", lambda self, actions: searches.append(self) or take_up(self, actions))
+    (solved,) = solve_script.main(solve_script.Args((path,), decoding="heuristic", improve=0.5, out=tmp_path / "out"))
+    (search,), file = searches, read_instance(path)
+    assert search.instance.distances is None
+    assert solved.cost == file.cost(search.actions()) == pytest.approx(search.cost() * file.scale)
+    assert solved.cost < file.cost(greedy_tour(coords.astype(float)))
 
 
 calls = []

@@ -18,6 +18,7 @@ import pytest
         ("env_peers", {"seconds": 0.0}, "--seconds must be a positive number, got 0"),
         ("integrations", {"problem": "TSP"}, "'TSP' is not a problem with a size"),
         ("large_instances", {"sizes": ()}, "--sizes must be at least 1, got nothing"),
+        ("gap_by_size", {"nodes": 0}, "--nodes must be at least 1, got 0"),
         ("time_to_quality", {"threads": 0}, "--threads must be at least 1, got 0"),
         ("solution_quality", {"workers": 0}, "--workers must be at least 1, got 0"),
         ("train_throughput", {"problems": ()}, "--problems: name at least one, such as TSP-50"),

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,40 @@ def test_metrics_equal_exact_integer_arithmetic(points):
             assert euc[i, j] == (math.isqrt(4 * square) + 1) // 2
             assert ceil[i, j] == ceil_sqrt(square, 1)
             assert att[i, j] == ceil_sqrt(square, 10)
+
+
+def city_file(size: int, metric: str) -> str:
+    coords = np.random.default_rng(1).integers(0, 3000, (size, 2))
+    rows = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(coords, start=1))
+    return f"TYPE : TSP\nDIMENSION : {size}\nEDGE_WEIGHT_TYPE : {metric}\nNODE_COORD_SECTION\n{rows}EOF\n"
+
+
+def test_large_files_do_without_a_matrix(tmp_path):
+    """5,000 cities: at no time while they are read and scored are there 4 bytes for each pair (100 MB).
+
+    There are 55 MB, nearly all of them the reader's bound on a file's size.
+    """
+    path = write(tmp_path, city_file(5000, "EUC_2D"))
+    tracemalloc.start()
+    data.read_instance(path, max_matrix_nodes=4999).cost(np.arange(5000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * 5000**2
+
+
+@pytest.mark.parametrize("metric", ["EUC_2D", "CEIL_2D", "ATT"])
+def test_costs_without_a_matrix_are_the_files(metric, tmp_path):
+    path, tour = write(tmp_path, city_file(200, metric)), np.arange(200)
+    file, usual = data.read_instance(path, max_matrix_nodes=199), data.read_instance(path, max_matrix_nodes=200)
+    assert file.instance.distances is None
+    np.testing.assert_array_equal(usual.instance.distances[0], (usual.distances / usual.scale).astype(np.float32))
+    assert file.cost(tour) == usual.cost(tour) == usual.distances[tour, np.roll(tour, -1)].sum()
+
+
+@pytest.mark.parametrize("text", [OP_TEXT, ATSP_TEXT, CVRP_TEXT.replace("EUC_2D", "GEO")], ids=["OP", "ATSP", "GEO"])
+def test_what_needs_a_matrix_has_one(text, tmp_path):
+    """OP's limit is in the file's integers, ATSP has no coordinates, and GEO's are degrees."""
+    assert data.read_instance(write(tmp_path, text), max_matrix_nodes=0).instance.distances is not None
 
 
 def test_cvrp_with_depot_3(tmp_path):

@@ -7,18 +7,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from routing_agents.attention.decoding import Choice, better_of, greedy_choice, num_symmetries, sampling_choice
+from routing_agents.attention.decoding import (
+    Choice,
+    better_of,
+    greedy_choice,
+    num_symmetries,
+    sampling_choice,
+    symmetric_views,
+)
 from routing_agents.attention.encoder import take_nodes
 from routing_agents.attention.model import AttentionModel, Encoding
 from routing_agents.attention.search import in_chunks
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.geometry import symmetry
 from routing_gym.rollout import Rollout, rollout
 
 TOURS = 128  # sampled per instance and iteration, under all symmetries together
@@ -71,11 +76,7 @@ def search_by_table(
 ) -> Rollout:
     """Search one chunk of B instances; row (b * S + s) * K + k is tour k of instance b under symmetry s."""
     batch_size, symmetries, device = arrays.batch_size(instance), num_symmetries(problem), arrays.device_of(instance)
-    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(symmetries))
-    observation = problem.observe_static(views)
-    if symmetries > 1:
-        index = np.tile(np.arange(symmetries), batch_size)
-        observation = {**observation, "coords": symmetry(observation["coords"], index)}
+    views, observation = symmetric_views(problem, instance, symmetries)
     encoding = model.encode(observation)
     # Logarithms, of 1 for the greedy tours.
     table = torch.zeros(batch_size, problem.num_actions, problem.num_actions, device=device)

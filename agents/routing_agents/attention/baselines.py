@@ -18,7 +18,7 @@ from scipy import stats
 from torch import Tensor
 
 from routing_agents import checkpoint, distributed
-from routing_agents.attention.decoding import solve
+from routing_agents.attention.decoding import num_symmetries, solve
 from routing_agents.attention.memory import MOST_TOURS
 from routing_agents.attention.model import AttentionModel, CostCritic
 from routing_agents.runs import EVALUATION_STREAM, stream
@@ -32,10 +32,12 @@ class Baseline(ABC):
     Attributes:
         num_tours: Tours sampled per instance.
         force_starts: Whether tour k starts at node k.
+        symmetries: Whether tour k is sampled under symmetry k of the square.
     """
 
     num_tours = 1
     force_starts = False
+    symmetries = False
 
     @abstractmethod
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
@@ -187,24 +189,34 @@ class SharedBaseline(Baseline):
     """Mean cost of the other tours of the same instance: leave-one-out.
 
     Kool et al. (2019b), "Buy 4 REINFORCE samples, get a baseline for free!". With forced starts, tour k
-    starts at node k, as in POMO (Kwon et al. 2020).
+    starts at node k, as in POMO (Kwon et al. 2020). With symmetries, tour k is sampled under the k-th of the square, as
+    in Sym-NCO (Kim et al. 2022), eq. 4; deviations: no rotations by other angles, which would leave the square, and no
+    loss on embeddings.
 
     Args:
         problem: The rules.
         num_tours: Tours per instance.
         force_starts: Whether to force the starts, on problems with `any_first_node`.
+        symmetries: Whether to sample each tour under another symmetry.
 
     Raises:
-        ValueError: Fewer than two tours, or more forced starts than nodes.
+        ValueError: Fewer than two tours, or more forced starts than nodes, or more tours than symmetries.
     """
 
-    def __init__(self, problem: AnyProblem, num_tours: int, force_starts: bool = False) -> None:
+    def __init__(
+        self, problem: AnyProblem, num_tours: int, force_starts: bool = False, symmetries: bool = False
+    ) -> None:
         if num_tours < 2:
             raise ValueError(f"the shared baseline compares tours of one instance: num_tours >= 2, got {num_tours}")
         self.num_tours = num_tours
         self.force_starts = force_starts and problem.any_first_node
         if self.force_starts and num_tours > problem.num_nodes:
             raise ValueError(f"{num_tours} forced starts, but {problem.name} has {problem.num_nodes} nodes")
+        self.symmetries = symmetries
+        if symmetries and num_symmetries(problem) == 1:
+            raise ValueError(f"symmetries of the square, but {problem.name} has no coordinates; leave them out")
+        if symmetries and num_tours > num_symmetries(problem):
+            raise ValueError(f"the square has {num_symmetries(problem)} symmetries, one for each of {num_tours} tours")
 
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         return (cost.sum(dim=1, keepdim=True) - cost) / (self.num_tours - 1)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -240,6 +241,21 @@ def num_symmetries(problem: AnyProblem) -> int:
     return 8 if "coords" in problem.observation_space().spaces else 1
 
 
+def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
+    """Return the static observation of instances through symmetries of the square, where there are coordinates."""
+    observation = problem.observe_static(instance)
+    if "coords" not in observation:
+        return observation
+    return {**observation, "coords": symmetry(observation["coords"], index)}
+
+
+def symmetric_views(problem: AnyProblem, instance: Any, num_views: int) -> tuple[Any, dict[str, Tensor]]:
+    """Repeat B instances; return them, and what is seen of them: row b * num_views + k through symmetry k."""
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_views))
+    return views, seen(problem, views, np.tile(np.arange(num_views), batch_size))
+
+
 @contextmanager
 def evaluation_mode(model: AttentionModel) -> Iterator[None]:
     """Put a model into evaluation mode for a while, and back into that of before, however the while ends."""
@@ -261,10 +277,7 @@ def best_tours(
     index: int,
 ) -> Rollout:
     """Decode all tours from one encoding, of one of the eight symmetries; keep the best of each instance."""
-    observation = problem.observe_static(instance)
-    if "coords" in observation:
-        observation = {**observation, "coords": symmetry(observation["coords"], index)}
-    encoding = model.encode(observation)
+    encoding = model.encode(seen(problem, instance, index))
     found = []
     for first in range(0, decoding.num_tours, tours_at_once):
         num_tours = min(tours_at_once, decoding.num_tours - first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
+Legs = Callable[[IntArray, IntArray], FloatArray]  # from nodes to nodes, of any shape
 MIN_GAIN = 1e-6  # of a side of the square; smaller ones may be rounding errors
 
 
@@ -44,6 +46,7 @@ class Neighbourhoods(ABC):
         actions: int64 (T,), a complete tour.
         seed: Of the choice of parts, and of sampled tours.
         effort: How parts are solved.
+        legs: Lengths of ways, in sides of the unit square; by default those of the instance.
     """
 
     repairs_with: ClassVar[str]  # the problem that parts are instances of
@@ -51,11 +54,18 @@ class Neighbourhoods(ABC):
     effort: ClassVar[Effort]
 
     def __init__(
-        self, network: AttentionModel, instance: Any, actions: IntArray, seed: int, effort: Effort | None = None
+        self,
+        network: AttentionModel,
+        instance: Any,
+        actions: IntArray,
+        seed: int,
+        effort: Effort | None = None,
+        legs: Legs | None = None,
     ) -> None:
         self.network, self.instance = network, instance
         self.coords = instance.coords[0].astype(np.float64)
         self.effort = effort or type(self).effort
+        self.legs = legs or self.instance_legs
         self.rng = np.random.default_rng(seed)
         self.device = str(next(network.parameters()).device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
@@ -77,7 +87,7 @@ class Neighbourhoods(ABC):
     def cost(self) -> float:
         """Return the length of the tour, in sides of the unit square."""
 
-    def legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
+    def instance_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
         """Return lengths of ways, of any shape, in the metric of the instance."""
         if self.instance.distances is not None:
             return self.instance.distances[0][origin, destination].astype(np.float64)
