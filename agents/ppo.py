@@ -70,7 +70,7 @@ class Args:
     """Arguments of a run."""
 
     env_id: str = "routing/TSP-20"
-    """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
+    """Any routing id, such as routing/CVRP-50 or routing/VRPTW-20."""
     env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1

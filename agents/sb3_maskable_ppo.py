@@ -54,7 +54,7 @@ class Args:
     """Arguments of a run."""
 
     env_id: str = "routing/TSP-20"
-    """Any routing id: routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP}-{10,20,50,100,200,500,1000}."""
+    """Any routing id, such as routing/CVRP-50 or routing/VRPTW-20."""
     policy: Literal["attention", "mlp", "both"] = "both"
     """The attention model, Stable-Baselines3's MultiInputPolicy, or one after the other."""
     total_steps: int = 150_000

@@ -4,7 +4,7 @@
     python agents/solve.py --checkpoint runs/NAME berlin52.tsp
     python agents/solve.py --checkpoint runs/NAME C101.txt RC208.vrp          # Solomon's VRPTW, and VRPLIB's
     python agents/solve.py customers.csv --capacity 30
-    python agents/solve.py X-n200-k36.vrp --improve 60                       # and search on for a minute
+    python agents/solve.py X-n200-k36.vrp --improve 60                        # and search on for a minute
 
 CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
 (OP, with --max-length); prize and penalty (PCTSP, with --required-prize); others are not read. The first line is the
@@ -160,17 +160,20 @@ class Job:
         """Write tours (B, T), complete or not at all.
 
         Raises:
-            OSError: They cannot be written.
+            OSError: They cannot be written; the message holds the first.
         """
         source = self.source
-        if isinstance(source, data.FileInstance):
-            data.write_tour(self.tour, source, actions[0])
-        elif isinstance(source, OwnInstance):
-            write_atomically(self.tour, tour_csv(source, actions[0]).encode())
-        else:
-            buffer = io.BytesIO()
-            np.savez(buffer, actions=actions, cost=source.problem.objective(source.instance, actions))
-            write_atomically(self.tour, buffer.getvalue())
+        try:
+            if isinstance(source, data.FileInstance):
+                data.write_tour(self.tour, source, actions[0])
+            elif isinstance(source, OwnInstance):
+                write_atomically(self.tour, tour_csv(source, actions[0]).encode())
+            else:
+                buffer = io.BytesIO()
+                np.savez(buffer, actions=actions, cost=source.problem.objective(source.instance, actions))
+                write_atomically(self.tour, buffer.getvalue())
+        except OSError as error:
+            raise OSError(f"{self.tour}: {error}; the actions are: {' '.join(map(str, actions[0]))}") from error
 
 
 def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
@@ -204,8 +207,7 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
     """Read the files one by one; yield jobs, and for files that cannot be solved the reason.
 
     Raises:
-        ValueError: No file; or the results of two files, or a result and a best known tour, would have one name.
-        FileExistsError: A result is there already.
+        ValueError: No file.
     """
     if not args.files:
         raise ValueError("name at least one .tsp, .vrp, .oplib, .csv or .npz file")
@@ -214,7 +216,9 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
         try:
             source = read(path, args)
             weights = args.checkpoint or find_weights(source.problem.name, source.problem.num_nodes)
-            model = models.setdefault(weights, models.get(weights) or load(weights))
+            if weights not in models:
+                models[weights] = load(weights)
+            model = models[weights]
             model.check(source.problem, f"{path} is a")
             repair = None if args.improve is None else choose_repair(path, source, args)
         except (ValueError, OSError) as error:
@@ -276,7 +280,7 @@ def solve(job: Job, args: Args, show: Callable[[str], None]) -> Solved:
         show: Shows how far the search is.
 
     Raises:
-        OSError: The tour cannot be written; the message holds it.
+        OSError: As `Job.write`, or the picture cannot be written.
     """
     source = job.source
     started = time.perf_counter()
@@ -285,10 +289,7 @@ def solve(job: Job, args: Args, show: Callable[[str], None]) -> Solved:
         job.write(tours)
         tours, interrupted = improve(job, tours, args, show)
     seconds = time.perf_counter() - started
-    try:
-        job.write(tours)
-    except OSError as error:
-        raise OSError(f"{job.tour}: {error}; the actions are: {' '.join(map(str, tours[0]))}") from error
+    job.write(tours)
     cost = job.cost(tours)
     first = select(source.instance, slice(0, 1))
     render.save(job.picture, source.problem, first, tours[0], title=f"{source.name}: {cost:g}")
@@ -357,7 +358,8 @@ def main(args: Args) -> list[Solved]:
     check_outputs(jobs, args)
     args.out.mkdir(parents=True, exist_ok=True)
     console = Console()
-    table = Table("instance", "cost", "best known", "gap", "seconds", "solved by", Column("tour", overflow="fold"))
+    numbers = (Column(name, no_wrap=True) for name in ("cost", "best known", "gap", "seconds"))
+    table = Table("instance", *numbers, "solved by", Column("tour", overflow="fold"))
     solved = []
     with console.status("solving") as status:
         for number, job in enumerate(jobs, start=1):

@@ -37,7 +37,7 @@ MEANING = {
     "open_routes": "1: vehicles do not drive home",
     "partner": "the other end of each city's fixed edge; the city itself where it has none",
     "distances": "from each city (row) to each city (column)",
-    "salesmen_left": "share of the salesmen that have not set out",
+    "salesmen_left": "share of the salesmen not back for good, the one who travels among them",
     "current_length": "length of the tour under way",
     "longest_length": "length of the longest tour so far",
 }

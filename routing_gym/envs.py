@@ -30,13 +30,13 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     ## Ids
 
-    `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP}-{10,20,50,100,200,500,1000}`, those of the VRP family from
-    `OVRP` to `OVRPBLTW`, and `routing/TSP` etc. with `num_nodes=`: cities of the TSP, customers (without the depot) of
-    the others.
+    `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP,TSPFE,ATSP}-{10,20,50,100,200,500,1000}`, those of the VRP family
+    from `OVRP` to `OVRPBLTW`, and `routing/TSP` etc. with `num_nodes=`: cities of TSP, TSPFE and ATSP, customers
+    (without the depot) of the others.
 
     ## Action space
 
-    `Discrete(A)` over the A nodes. TSP: cities 0 to n-1. Others: 0 is the depot, 1 to n the customers.
+    `Discrete(A)` over the A nodes. TSP, TSPFE, ATSP: cities 0 to n-1. Others: 0 is the depot, 1 to n the customers.
     Which nodes are legal, and when an episode ends, is said in the problem's own class (`routing_gym.TSP`
     etc.). The mask is in `obs["action_mask"]` and `info["action_mask"]` (int8) and from `action_masks()`
     (bool); 1 and True mean legal, and at least one action always is.
@@ -47,28 +47,34 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     | key | space | problems |
     |---|---|---|
-    | `coords` | Box(0, 1, (A, 2), float32) | all |
+    | `coords` | Box(0, 1, (A, 2), float32) | all but ATSP |
+    | `distances` | Box(0, max, (A, A), float32) | ATSP |
     | `action_mask` | MultiBinary(A) | all |
     | `current_node` | Discrete(A) | all |
-    | `first_node` | Discrete(A) | TSP |
+    | `first_node` | Discrete(A) | TSP, TSPFE, ATSP |
+    | `partner` (A,) | Box(0, A - 1, int64), the other end of a fixed edge, the city itself for none | TSPFE |
     | `demand` (A,), `free_capacity` (1,) | Box(0, 1, float32), shares of the capacity | CVRP, SDVRP, VRP |
     | `remaining_demand` (A,) | Box(0, 1, float32), shares of the capacity | SDVRP |
     | `prize` (A,) | Box(0, max, float32); SPCTSP: the expected prize | OP, PCTSP, SPCTSP |
     | `penalty` (A,) | Box(0, max, float32) | PCTSP, SPCTSP |
+    | `remaining_prize` (1,) | Box(0, max, float32) | PCTSP, SPCTSP |
+    | `pickup` (A,) | Box(0, n, int64), where what a node gets is picked up, 0 for nothing | PDP |
+    | `salesmen_left` (1,) | Box(0, 1, float32), share of them; the one who travels counts | MTSP |
+    | `current_length`, `longest_length` (1,) | Box(0, max, float32) | MTSP |
     | `remaining_length` (1,) | Box(0, max, float32) | OP, VRP with L |
+    | `open_routes` (1,) | Box(0, 1, float32): always 1 | VRP with O |
     | `backhaul` (A,) | Box(0, 1, float32): 0 or 1 | VRP with B |
     | `ready_time`, `due_time`, `service_time` (A,), `current_time` (1,) | Box(0, max, float32) | VRP with TW |
-    | `remaining_prize` (1,) | Box(0, max, float32) | PCTSP, SPCTSP |
 
     ## Rewards
 
     Minus the cost of the step ("dense"), or minus the cost of the whole tour on its last step ("sparse").
     The cost is the length of the tour; OP: minus the prizes; PCTSP, SPCTSP: plus the penalties of the
-    unvisited, all charged on the last step.
+    unvisited, all charged on the last step; MTSP: the length of the longest tour.
 
     ## Starting state
 
-    A random instance (see `generate` of the problem), at the depot, or before the first city of a TSP.
+    A random instance (see `generate` of the problem), at the depot, or before the first city where there is none.
 
     ## Episode end
 
@@ -161,7 +167,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return the legal actions, bool (A,), as sb3-contrib asks for them."""
-        self._episodes.require_start("action_masks")
+        self._episodes.require_start("action_masks()")
         return np.asarray(self._episodes.mask[0].copy())
 
     @property

@@ -146,7 +146,7 @@ class Episodes(LaneArrays):
             InvalidAction: Wrong type, shape or range; or illegal, where that is to raise.
             ResetNeeded: Before the first reset.
         """
-        self.require_start("step")
+        self.require_start("step()")
         taken = self.as_actions(actions, idle)
         illegal = ~gather(self.mask, taken)
         any_illegal = bool(illegal.any())
@@ -255,7 +255,7 @@ class Episodes(LaneArrays):
 
     def render(self, render_mode: str) -> tuple[Any, ...]:
         """Draw each lane's instance and tour: see the functions of `routing_gym.render`."""
-        self.require_start("render")
+        self.require_start("render()")
         draw: dict[str, Callable[..., Any]] = {
             "rgb_array": render.to_rgb_array,
             "ansi": render.to_text,
@@ -282,7 +282,7 @@ class Episodes(LaneArrays):
         Raises:
             ResetNeeded: Before the first reset.
         """
-        self.require_start("get_state")
+        self.require_start("get_state()")
         return Snapshot(
             problem=self.problem,
             instance=self.own(self.instance),

@@ -93,7 +93,7 @@ class GameEpisodes(LaneArrays):
             InvalidAction: Of a wrong shape or type, one that does not exist, or NaN.
             ResetNeeded: Before the first reset.
         """
-        self.require_start("step")
+        self.require_start("step()")
         taken = self.as_actions(actions, idle)
         if self.mask is not None:
             choices = self.xp.arange(self.mask.shape[-1], device=taken.device)
@@ -154,7 +154,7 @@ class GameEpisodes(LaneArrays):
 
     def render(self, render_mode: str) -> tuple[Any, ...]:
         """Draw each lane's game: see the functions of `routing_gym.game_render`."""
-        self.require_start("render")
+        self.require_start("render()")
         draw = {"rgb_array": game_render.to_rgb_array, "ansi": game_render.to_text}[render_mode]
         instance = map_arrays(to_numpy, self.instance)
         trail = [map_arrays(to_numpy, state) for state in self.trail]
@@ -227,5 +227,5 @@ class GameVectorEnv(LaneVectorEnv):
 
     def global_state(self) -> Array:
         """Return everything there is to know of each lane, for central critics: float32 (B, S)."""
-        self._episodes.require_start("global_state")
+        self._episodes.require_start("global_state()")
         return self.game.global_state(self._episodes.instance, self._episodes.state)

@@ -68,10 +68,10 @@ class LaneArrays:
         """Pick the first array's rows in the lanes marked by bool (B,), else the second's."""
         return self.xp.where(self.xp.reshape(lanes, (self.batch_size, *(1,) * (second.ndim - 1))), first, second)
 
-    def require_start(self, method: str) -> None:
-        """Raise ResetNeeded before the first reset."""
+    def require_start(self, use: str) -> None:
+        """Raise ResetNeeded before the first reset; `use` is what asks, such as "step()"."""
         if not self.started:
-            raise ResetNeeded(f"call reset() before {method}()")
+            raise ResetNeeded(f"call reset() before {use}")
 
     def own(self, batch: Any) -> Any:
         """Copy a batch to the backend."""
@@ -113,7 +113,11 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
     ) -> None:
         self.num_envs = episodes.batch_size
         self.backend, self.device = episodes.backend, episodes.device
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        try:
+            self.autoreset_mode = AutoresetMode(autoreset_mode)
+        except ValueError:
+            modes = ", ".join(mode.value for mode in AutoresetMode)
+            raise ValueError(f"autoreset_mode must be one of {modes}; got {autoreset_mode!r}") from None
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(type(self), render_mode)
         self.copy = copy
@@ -167,7 +171,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
             ResetNeeded: Before the first reset, or, with autoreset disabled, in a lane whose episode has ended.
         """
         episodes = self._episodes
-        episodes.require_start("step")
+        episodes.require_start("step()")
         finished = np.flatnonzero(to_numpy(episodes.finished))
         if len(finished) and self.autoreset_mode is AutoresetMode.DISABLED:
             raise ResetNeeded(

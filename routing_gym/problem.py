@@ -50,7 +50,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     of a batch are independent and may be at different steps.
 
     Attributes:
-        num_nodes: Cities of the TSP, customers (without the depot) of the others.
+        num_nodes: Customers, or cities where there is no depot.
         num_actions: Nodes, depot included where there is one.
         horizon: Upper bound on the steps of an episode, for every valid instance.
         num_uniforms: Random numbers that one instance is made from.

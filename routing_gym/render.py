@@ -56,7 +56,7 @@ def draw(
 
     Args:
         problem: The problem of the instance.
-        instance: One row of the problem's instance dataclass, NumPy or torch.
+        instance: One row of the problem's instance dataclass, on any backend.
         tour: Integers (T,), possibly none. An unfinished tour stays open and its current node is ringed;
             actions after the end are ignored.
         cost: For the title, in any unit; by default the sum of the step costs.

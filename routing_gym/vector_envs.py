@@ -32,7 +32,7 @@ class RoutingVectorEnv(LaneVectorEnv):
 
     Args:
         problem: Name of a problem, or a `Problem`.
-        num_nodes: Cities of the TSP, customers of the others; only with a name.
+        num_nodes: As `RoutingEnv`'s; only with a name.
         num_envs: Number of lanes.
         autoreset_mode: "NextStep", "SameStep" or "Disabled", or a `gymnasium.vector.AutoresetMode`; the
             strings keep `spec.to_json()` working. NextStep ignores the action of a lane that starts anew.
@@ -86,7 +86,7 @@ class RoutingVectorEnv(LaneVectorEnv):
 
     def action_masks(self) -> Array:
         """Return the legal actions, bool (B, A), as sb3-contrib asks for them."""
-        self._episodes.require_start("action_masks")
+        self._episodes.require_start("action_masks()")
         return self._episodes.copy(self._episodes.mask) if self.copy else self._episodes.mask
 
     @property

@@ -20,7 +20,7 @@ from routing_agents.repair.parts import Legs
 from routing_agents.repair.search import Improved, Report, improve, neighbourhoods_of
 from routing_agents.runs import choose_device
 from routing_gym import render
-from routing_gym.arrays import any_array, batch_size, normalise, to_backend
+from routing_gym.arrays import any_array, batch_size, normalise, to_backend, to_numpy
 from routing_gym.data.table import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
@@ -152,7 +152,7 @@ class TrainedModel:
     def solve_own(self, own: OwnInstance, decoding: str | Decoding = "starts", seed: int = 1) -> SolvedInstance:
         """Solve an instance made of a user's own numbers; see `routing_gym.data.table`."""
         found = self.solve_batch(own.problem, own.instance, choose_decoding(decoding, own.problem), seed)
-        actions = found.actions[0].numpy()
+        actions = to_numpy(found.actions[0])
         return SolvedInstance(own.problem, own.instance, actions, own.cost(actions))
 
     def solve_instance(
@@ -168,7 +168,7 @@ class TrainedModel:
         problem = make_problem(self.problem.name, num_nodes)
         problem.validate(instance)
         found = self.solve_batch(problem, instance, choose_decoding(decoding, problem), seed)
-        actions = found.actions[0].numpy()
+        actions = to_numpy(found.actions[0])
         cost = float(problem.objective(instance, actions[None])[0])
         return SolvedInstance(problem, instance, actions, -cost if problem.maximises else cost)
 

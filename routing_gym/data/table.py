@@ -250,25 +250,23 @@ def read_csv(path: Path) -> dict[str, FloatArray]:
     lines = [(number, text) for number, text in enumerate(read_lines(path, MAX_BYTES), start=1) if text.strip(" ,;\t")]
     if not lines:
         raise InvalidFile(path, None, "the file has no rows")
-    first = lines[0][1]
-    separator = max(";\t,", key=lambda mark: (first.count(mark) > 0, -";\t,".index(mark)))
-    names = [cell.strip().lower() for cell in split(first, separator)]
+    head, first = lines[0]
+    separator = next((mark for mark in ";\t," if mark in first), ",")
+    names = [cell.strip().lower() for cell in split(path, head, first, separator)]
     if all(is_number(cell, separator) for cell in names):
         if len(names) != 2:
-            raise InvalidFile(
-                path, lines[0][0], f"found {len(names)} columns without names; start with a line such as x,y"
-            )
+            raise InvalidFile(path, head, f"found {len(names)} columns without names; start with a line such as x,y")
         names = ["x", "y"]
     else:
         lines = lines[1:]
     if not {"x", "y"} <= set(names):
-        raise InvalidFile(path, 1, f"found the columns {found(', '.join(names))}; expected x and y among them")
+        raise InvalidFile(path, head, f"found the columns {found(', '.join(names))}; expected x and y among them")
     if twice := sorted({name for name in names if name in COLUMNS and names.count(name) > 1}):
-        raise InvalidFile(path, 1, f"found the column {', '.join(twice)} twice")
+        raise InvalidFile(path, head, f"found the column {', '.join(twice)} twice")
     wanted = {name: names.index(name) for name in COLUMNS if name in names}
     columns: dict[str, list[float]] = {name: [] for name in wanted}
     for number, text in lines:
-        cells = split(text, separator)
+        cells = split(path, number, text, separator)
         if len(cells) != len(names):
             raise InvalidFile(path, number, f"found {len(cells)} cells, expected {len(names)}: {found(text)}")
         for name, place in wanted.items():
@@ -278,9 +276,16 @@ def read_csv(path: Path) -> dict[str, FloatArray]:
     return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
 
 
-def split(line: str, separator: str) -> list[str]:
-    """Split one line into cells, which may be quoted."""
-    return next(csv.reader([line], delimiter=separator))
+def split(path: Path, number: int, line: str, separator: str) -> list[str]:
+    """Split one line into cells, which may be quoted.
+
+    Raises:
+        InvalidFile: A cell is longer than the csv module reads.
+    """
+    try:
+        return next(csv.reader([line], delimiter=separator))
+    except csv.Error as error:
+        raise InvalidFile(path, number, str(error)) from None
 
 
 def number_of(cell: str, separator: str) -> float:

@@ -116,7 +116,8 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
             raise ValueError(
                 f"{self.name}: control must be one of {', '.join(get_args(Control))}; got {self.control!r}"
             )
-        if isinstance(self.cooperation, bool) or not 0 <= self.cooperation <= 1:
+        is_number = isinstance(self.cooperation, (int, float, np.number)) and not isinstance(self.cooperation, bool)
+        if not (is_number and 0 <= self.cooperation <= 1):
             raise ValueError(f"{self.name}: cooperation must be in [0, 1], got {self.cooperation!r}")
 
     def _keep(self, field: str, value: Any) -> None:

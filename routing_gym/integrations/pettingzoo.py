@@ -186,7 +186,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         Raises:
             ResetNeeded: Before the first reset.
         """
-        self._episodes.require_start("state")
+        self._episodes.require_start("state()")
         return np.asarray(self.game.global_state(self._episodes.instance, self._episodes.state)[0])
 
     def render(self) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.atsp import ATSP, ATSPInstance
+from routing_gym.problems.checks import check_settings
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.problems.mtsp import MTSP, MTSPInstance
 from routing_gym.problems.op import OP, OPInstance
@@ -57,7 +57,7 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
         name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP", "MTSP", "TSPFE", "ATSP", or one of VRP's presets
             such as "VRPTW".
         num_nodes: Cities of TSP, TSPFE and ATSP, customers of the others.
-        **settings: The problem's own: `capacity` (CVRP, SDVRP), `prize` and `max_length` (OP),
+        **settings: The problem's own: `capacity` (CVRP, SDVRP, the VRP family), `prize` and `max_length` (OP),
             `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L).
 
     Raises:
@@ -67,9 +67,6 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
     if name not in PROBLEMS:
         raise ValueError(f"unknown problem {name!r}; choose one of {', '.join(PROBLEMS)}")
     problem: Any = PROBLEMS[name]
-    known = [field.name for field in fields(problem) if field.name != "num_nodes"]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise TypeError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+    check_settings(name, problem, settings, fixed=["num_nodes"])
     made: AnyProblem = problem(num_nodes, **(PRESETS.get(name, {}) | settings))
     return made

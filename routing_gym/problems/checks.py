@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -61,8 +63,19 @@ def check_positive(owner: Any, field: str) -> None:
     object.__setattr__(owner, field, value.item() if isinstance(value, np.generic) else value)
 
 
+def check_settings(name: str, kind: Any, settings: Collection[str], fixed: Collection[str] = ()) -> None:
+    """Refuse settings that are no fields of a dataclass, or are `fixed` already.
+
+    Raises:
+        TypeError: With those that there are.
+    """
+    known = [field.name for field in fields(kind) if field.name not in fixed]
+    if unknown := sorted(set(settings) - set(known)):
+        raise TypeError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+
+
 def check_field(
-    instance: Any, field: str, shape: tuple[int, ...], dtype: type, low: float, high: float, unit: str = ""
+    instance: Any, field: str, shape: tuple[int, ...], dtype: type, low: float, high: float, hint: str = ""
 ) -> None:
     """Check one array of an instance for shape, kind, finiteness and range.
 
@@ -73,7 +86,7 @@ def check_field(
         dtype: `np.int64`, `np.float32` or `np.bool_`.
         low: Smallest valid value.
         high: Largest valid value.
-        unit: What to say about the range, such as "scale both axes by one factor first".
+        hint: What to do about a value out of range.
 
     Raises:
         InvalidInstance: With the field, place, value and what was expected.
@@ -93,8 +106,8 @@ def check_field(
         place = np.unravel_index(int(np.argmax(bad)), values.shape)
         where = f"row {place[0]}" + (f", index {tuple(map(int, place[1:]))}" if shape else "")
         bounds = f"in [{low:g}, {high:g}]" if high < MAX_FLOAT else f"finite and at least {low:g}"
-        hint = f"; {unit}" if unit else ""
-        raise InvalidInstance(f"{field}: {where} is {values[place]}, expected {bounds}{hint}")
+        remedy = f"; {hint}" if hint else ""
+        raise InvalidInstance(f"{field}: {where} is {values[place]}, expected {bounds}{remedy}")
 
 
 def check_nodes(instance: Any, num_actions: int) -> None:

@@ -46,6 +46,7 @@ from routing_gym.problems.geometry import (
     expected_length,
     leg_length,
     lengths_from,
+    lengths_to_depot,
     node_spaces,
     uniform_coords,
     with_depot,
@@ -173,13 +174,12 @@ class OP(Problem[OPInstance, OPState]):
     def initial(self, instance: OPInstance) -> OPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
         depot = xp.zeros(num_rows, dtype=integer(xp), device=where)
-        back = lengths_from(instance, depot) if instance.distances is None else instance.distances[:, :, 0]
         return OPState(
             node=depot,
             length=xp.zeros(num_rows, dtype=double(xp), device=where),
             returned=xp.zeros(num_rows, dtype=xp.bool, device=where),
             visited=xp.zeros(instance.prize.shape, dtype=xp.bool, device=where),
-            to_depot=xp.astype(back, double(xp)),
+            to_depot=xp.astype(lengths_to_depot(instance), double(xp)),
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:

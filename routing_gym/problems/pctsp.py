@@ -254,6 +254,6 @@ class SPCTSP(PCTSP):
         return instance.real_prize
 
     def validate(self, instance: PCTSPInstance) -> None:
-        super().validate(instance)
         check_field(instance, "real_prize", (self.num_actions,), np.float32, 0.0, MAX_FLOAT)
+        super().validate(instance)
         check_depot_values(instance, "real_prize")

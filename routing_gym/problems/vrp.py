@@ -158,16 +158,20 @@ class VRP(CVRP):
         return VRPInstance(**vars(plain), **attributes)
 
     def validate(self, instance: VRPInstance) -> None:
+        for letters, fields in FIELDS.items():
+            for field in fields:
+                if letters in self.attributes:
+                    shape = () if field == "max_length" else (self.num_actions,)
+                    check_field(instance, field, shape, np.bool_ if field == "backhaul" else np.float32, 0, MAX_FLOAT)
+                elif getattr(instance, field) is not None:
+                    raise InvalidInstance(
+                        f"{field}: {self.name} has none; leave it out, or choose a problem with {letters}"
+                    )
         super().validate(instance)
-        for letters, field in ((letters, field) for letters, fields in FIELDS.items() for field in fields):
-            if letters in self.attributes:
-                shape = () if field == "max_length" else (self.num_actions,)
-                check_field(instance, field, shape, np.bool_ if field == "backhaul" else np.float32, 0, MAX_FLOAT)
-            elif getattr(instance, field) is not None:
-                raise InvalidInstance(
-                    f"{field}: {self.name} has none; leave it out, or choose a problem with {letters}"
-                )
-        check_depot_values(instance, *(["backhaul"] * self.backhauls), *(["service_time"] * self.time_windows))
+        if self.backhauls:
+            check_depot_values(instance, "backhaul")
+        if self.time_windows:
+            check_depot_values(instance, "service_time")
         check_each_alone(self, instance)
 
     def initial(self, instance: VRPInstance) -> VRPState:

@@ -10,9 +10,9 @@ Those written here need NumPy only. The others import their package when they so
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
+from routing_gym.problems.checks import check_settings
 from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
 from routing_gym.solvers.christofides import Christofides
@@ -104,9 +104,6 @@ def make_solver(name: str, **settings: Any) -> Solver:
     if name not in SOLVERS:
         raise ValueError(f"unknown solver {name!r}; choose one of {', '.join(SOLVERS)}")
     solver: Any = SOLVERS[name]
-    known = [field.name for field in fields(solver)]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise TypeError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+    check_settings(name, solver, settings)
     made: Solver = solver(**settings)
     return made

@@ -192,8 +192,8 @@ class Solver(ABC):
         asymmetric = (instance.distances != instance.distances.transpose(0, 2, 1)).any(axis=(1, 2))
         if asymmetric.any():
             raise ValueError(
-                f"{self.name} needs symmetric distances, which row {int(asymmetric.argmax())} has not; "
-                "held-karp takes any, up to 12 cities"
+                f"{self.name} needs symmetric distances, which row {int(asymmetric.argmax())} has not; others, such as "
+                "nearest-neighbour, held-karp and pyvrp, take any, for the problems that they solve"
             )
 
     def load(self) -> None:

@@ -54,8 +54,8 @@ class PyVRP(RowSolver):
             distance_matrices=[legs],
             duration_matrices=[durations],
         )
-        stop = require("pyvrp.stop", "solvers").MaxRuntime(self.time_limit)
-        result = pyvrp.solve(data, stop, seed=seed, collect_stats=False, display=False)
+        limit = require("pyvrp.stop", "solvers").MaxRuntime(self.time_limit)
+        result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False)
         if not result.is_feasible():
             raise RuntimeError("PyVRP found no feasible tour within the time limit")
         trips = [[stop.idx + 1 for stop in route if stop.is_client()] for route in result.best.routes()]

@@ -82,8 +82,8 @@ class FlattenObservation(RoutingWrapper):
 class RescaleCoordinates(RoutingWrapper):
     """Moves the nodes' bounding box to the origin and stretches its longer side to 1.
 
-    For instances that fill a part of the unit square. Both axes get one factor, and so does what else is a
-    length: OP's `remaining_length` and PCTSP's `penalty`; the optimal tour stays optimal. Rewards and costs
+    For instances that fill a part of the unit square. Both axes get one factor, and so does what else is a length
+    (`Problem.length_observations`), such as OP's `remaining_length`; the optimal tour stays optimal. Rewards and costs
     keep their unit, which the observation no longer tells: `ScaleReward` brings them into one that it does.
     A box smaller than 1e-6 is moved only.
     """

@@ -37,11 +37,11 @@ class Transform:
     needs: ClassVar[tuple[str, ...]] = ()  # observations that `observe` reads; if none, it changes nothing
 
     def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
-        if self.needs and not (isinstance(inner_space, spaces.Dict) and set(self.needs) <= set(inner_space.spaces)):
-            raise TypeError(
-                f"{type(self).__name__} needs {' and '.join(self.needs)} in a Dict observation, got {inner_space}; "
-                "apply it before FlattenObservation"
-            )
+        keys = list(inner_space.spaces) if isinstance(inner_space, spaces.Dict) else []
+        if not set(self.needs) <= set(keys):
+            needs, found = " and ".join(self.needs), ", ".join(keys)
+            found = found or f"{inner_space}; apply it before FlattenObservation"
+            raise TypeError(f"{type(self).__name__} needs {needs} in a Dict observation, got {found}")
         self.env = env
         self.num_lanes = num_lanes
         self.inner_space: Any = inner_space

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,28 @@ def test_an_instance_on_any_backend(models):
     assert models["TSP"].solve_batch(make_problem("TSP", 12), batch).cost.shape == (4,)
     with pytest.raises(ValueError, match="has 4 rows; solve_batch takes several"):
         models["TSP"].solve(batch)
+
+
+def test_tours_found_on_a_gpu(models, monkeypatch):
+    """A tensor there has no `numpy()` before `cpu()`; so has the one that takes its place here."""
+
+    class OnGPU(torch.Tensor):
+        def numpy(self):
+            raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+        def cpu(self):
+            return self.as_subclass(torch.Tensor)
+
+    solve_batch = routing_agents.TrainedModel.solve_batch
+
+    def on_gpu(*arguments):
+        found = solve_batch(*arguments)
+        return replace(found, actions=found.actions.as_subclass(OnGPU))
+
+    monkeypatch.setattr(routing_agents.TrainedModel, "solve_batch", on_gpu)
+    assert models["TSP"].solve(LINE).cost == pytest.approx(1200)
+    instance = make_problem("TSP", 5).generate(np.random.default_rng(0), 1)
+    assert sorted(models["TSP"].solve(instance).tour) == list(range(5))
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,12 @@ def test_solve_a_file(tiny, square, tmp_path):
         solve_script.main(args)
 
 
-def test_solve_refuses_results_under_one_name(tiny, square, tmp_path):
+def test_solve_refuses_results_under_one_name(square, tmp_path):
     """Nothing is solved before all names are known to differ, also from that of a best known tour."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
     other = tmp_path / "other" / "square.tsp"
     other.parent.mkdir()
     other.write_text(SQUARE)
-    args = solve_script.Args(files=(square, other), checkpoint=folder, out=tmp_path / "out")
+    args = solve_script.Args(files=(square, other), out=tmp_path / "out")
     with pytest.raises(ValueError, match=r"the results of .*/square.tsp and .*other/square.tsp would both be .*\.tour"):
         solve_script.main(args)
     with pytest.raises(ValueError, match=r"square.tour would pass for the best known tour of .*; choose another --out"):
@@ -66,10 +65,9 @@ def test_solve_shows_odd_names_and_gaps(tiny, tmp_path, capsys):
     assert "[out]" in shown
 
 
-def test_solve_needs_a_file(tiny, tmp_path):
-    folder = am_reinforce.main(replace(tiny, epochs=1))
+def test_solve_needs_a_file():
     with pytest.raises(ValueError, match="name at least one"):
-        solve_script.main(solve_script.Args(files=(), checkpoint=folder, out=tmp_path / "out"))
+        solve_script.main(solve_script.Args(files=()))
 
 
 def test_solve_refuses_another_problem(tiny, square, tmp_path):
@@ -97,6 +95,14 @@ def test_solve_csv(tmp_path):
     assert sorted(line[0] for line in lines[1:]) == ["0", "0", "0", "1", "2"]
     with pytest.raises(ValueError, match="own.csv: CVRP needs x, y, demand, capacity; capacity missing .*--capacity"):
         solve_script.main(replace(args, capacity=None))
+
+
+def test_costs_are_shown_in_full(tmp_path, monkeypatch, capsys):
+    """2 + 2 sqrt 2, in 80 columns with a long path."""
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "right-triangle.csv").write_text("x,y\n0,0\n1,1\n2,0\n")
+    solve_script.main(solve_script.Args((tmp_path / "right-triangle.csv",), decoding="greedy", out=tmp_path / "out"))
+    assert "4.828427125" in capsys.readouterr().out
 
 
 def test_solve_npz(tmp_path):

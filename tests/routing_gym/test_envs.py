@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from dataclasses import replace
 
 import gymnasium as gym
@@ -28,7 +29,7 @@ from routing_gym import (
     TSPInstance,
 )
 from routing_gym.arrays import concatenate, to_backend
-from routing_gym.problems import make_problem
+from routing_gym.problems import PROBLEMS, make_problem
 
 SQUARE = TSPInstance(np.array([[[0, 0], [1, 0], [1, 1], [0, 1]]], dtype=np.float32))
 PAIR = CVRPInstance(  # customers at 0.5 to the right and to the top, too heavy for one trip
@@ -56,6 +57,13 @@ def play_random(env, rng, info):
 
 
 # --- registration
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if PROBLEMS[name].__name__ in routing_gym.__all__])
+def test_the_docstring_names_every_id_and_observation(name):
+    """It is the specification; the VRP family's ids are named by the first and the last."""
+    assert re.search(rf"\b{name}\b", RoutingEnv.__doc__)
+    assert [key for key in make_problem(name, 5).observation_space() if f"`{key}`" not in RoutingEnv.__doc__] == []
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -281,11 +289,11 @@ def test_integers_of_all_kinds_are_actions(action):
     assert env.tour.tolist() == [1]
 
 
-@pytest.mark.parametrize("read", ["action_masks", "get_state", "instance", "state", "tour", "step", "render"])
-def test_before_the_first_reset(read):
+@pytest.mark.parametrize("use", ["action_masks()", "get_state()", "instance", "state", "tour", "step(0)", "render()"])
+def test_before_the_first_reset(use):
     env = RoutingEnv("TSP", 5, render_mode="ansi")
-    with pytest.raises(ResetNeeded, match=rf"call reset\(\) before {read}"):
-        env.step(0) if read == "step" else callable(value := getattr(env, read)) and value()
+    with pytest.raises(ResetNeeded, match=re.escape(f"call reset() before {use.replace('0', '')}") + "$"):
+        eval(f"env.{use}", {"env": env})
 
 
 # --- instances

@@ -330,6 +330,7 @@ def test_the_suite_finds_what_is_broken(broken, told):
         ({"num_agents": 2, "step_length": 0.0}, "step_length must be positive and finite, got 0.0"),
         ({"num_agents": 2, "radius": math.nan}, "radius must be positive and finite, got nan"),
         ({"num_agents": 2, "cooperation": 1.5}, r"cooperation must be in \[0, 1\], got 1.5"),
+        ({"num_agents": 2, "cooperation": "all"}, r"cooperation must be in \[0, 1\], got 'all'"),
         ({"num_agents": 2, "control": "wheel"}, "control must be one of target, velocity; got 'wheel'"),
     ],
 )

@@ -554,6 +554,7 @@ def put(index, value):
         ("PCTSP", "penalty", put((0, 0), 0.5), r"penalty: row 0 gives the depot \(index 0\) 0.5"),
         ("PCTSP", "expected_prize", put((1, 1), np.inf), r"expected_prize: row 1, index \(1,\) is inf"),
         ("SPCTSP", "real_prize", put((1, 1), -1), r"real_prize: row 1, index \(1,\) is -1"),
+        ("SPCTSP", "real_prize", lambda x: x[0, 1], "real_prize: expected a float32 array, got float32"),
         ("TSP", "distances", lambda _: np.ones((3, 2, 2), np.float32), "distances: the way from a node to itself"),
         ("TSP", "distances", lambda _: np.ones((3, 2, 3), np.float32), r"distances: expected shape \(B, 2, 2\)"),
     ],

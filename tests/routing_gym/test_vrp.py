@@ -278,6 +278,7 @@ def test_a_depot_that_opens_late():
             {"max_length": np.array([0.5])},
             "node 1: a route to it alone is 0.6 long, above the limit 0.5;",
         ),
+        ("VRPLTW", {"max_length": np.array(1.0)}, r"max_length: expected shape \(B\), got \(\)"),
         ("VRPBTW", {"backhaul": np.array([[0, 1, 0, 0]])}, "backhaul: expected a bool array, got dtype int64"),
         (
             "VRPBTW",

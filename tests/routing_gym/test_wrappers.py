@@ -315,6 +315,11 @@ def test_a_solver_without_a_tour_is_named(monkeypatch):
         make_vector("TSP", "ScaleReward").reset(seed=0)
 
 
+def test_coordinates_that_are_not_there_cannot_be_changed():
+    with pytest.raises(TypeError, match="needs coords in a Dict observation, got action_mask, current_node, dis"):
+        make("ATSP", "RescaleCoordinates")
+
+
 @pytest.mark.parametrize("name", ["RescaleCoordinates", "RelativeCoordinates", "RandomSymmetry", "FlattenObservation"])
 @pytest.mark.parametrize("build", [make, make_vector])
 def test_flattened_observations_cannot_be_changed(build, name):
