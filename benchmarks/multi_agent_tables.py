@@ -83,18 +83,23 @@ def learning(figures: Figures) -> str:
     return markdown((*header, f"both, with {', '.join(sizes)} vehicles", "best response"), lines)
 
 
+def over_seeds(results: list[Figures]) -> str:
+    """Show a ratio and its standard error, or the mean over several seeds."""
+    return plus_minus(results[0]) if len(results) == 1 else f"{np.mean([row['mean'] for row in results]):.3f}"
+
+
 def cross_play(figures: Figures) -> str:
     """What the policy of a row collects in one seat among those of a column, over what these do in it."""
-    found: dict[tuple[str, int, str], dict[str, list[float]]] = {}
+    found: dict[tuple[str, int, str], dict[str, list[Figures]]] = {}
     names = {row["name"]: row for row in figures["rows"]}
     for host in figures["rows"]:
         for name, result in host["intruders"].items():
             guest = names[name]
             if guest["mixing"] != host["mixing"]:
                 hosts = found.setdefault((host["group"], host["agents"], guest["mixing"]), {})
-                hosts.setdefault(host["mixing"], []).append(result["mean"])
+                hosts.setdefault(host["mixing"], []).append(result)
     lines = []
     for (group, agents, guest), hosts in sorted(found.items()):
-        cells = (f"{ARMS[host]}: {np.mean(results):.3f}" for host, results in hosts.items())
+        cells = (f"{ARMS[host]}: {over_seeds(results)}" for host, results in hosts.items())
         lines.append((f"{NAMES[group]}, m = {agents}", ARMS[guest], "; ".join(cells)))
     return markdown(("network of", "one policy trained with", "in one seat among those trained with"), lines)
