@@ -73,6 +73,8 @@ class Args(GameArgs):
         check_positive(self, "learning_rate", "clip_coef")
         if not 0 <= self.heuristics < 1:
             raise ValueError(f"--heuristics must be in [0, 1), got {self.heuristics}")
+        if self.respond_to and not self.heuristics:
+            raise ValueError("--respond-to needs --heuristics above 0: how many vehicles the other policy plays")
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,18 @@ class Trainer(GameTrainer):
         Raises:
             ValueError: It played another game, or its networks are of another kind.
         """
-        for name, load in (("policy", load_policy), ("critic", load_values)):
-            network = self.model[name]
-            other, game, _ = load(path, self.device)
-            for kind, theirs, ours in (("game", game, self.game), (name, other.config, network.config)):
-                if theirs != ours:
-                    raise ValueError(f"--respond-to {path}: its {kind} is {theirs}, and this run's {ours}")
-            network.load_state_dict(other.state_dict())
-        return greedy(load_policy(path, self.device)[0])
+        policy, game, _ = load_policy(path, self.device)
+        critic, _, _ = load_values(path, self.device)
+        for name, theirs, ours in (
+            ("game", game, self.game),
+            ("policy", policy.config, self.policy.config),
+            ("critic", critic.config, self.model["critic"].config),
+        ):
+            if theirs != ours:
+                raise ValueError(f"--respond-to {path}: its {name} is {theirs}, and this run's {ours}")
+        self.policy.load_state_dict(policy.state_dict())
+        self.model["critic"].load_state_dict(critic.state_dict())
+        return greedy(policy)
 
     @torch.no_grad()
     def play(self, instance: Any, generator: torch.Generator) -> Rollout:

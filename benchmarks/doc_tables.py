@@ -251,9 +251,13 @@ def short_speed(env: Figures, peers: Figures, training: Figures) -> str:
 
 
 def pointer_quality(figures: Figures) -> str:
-    """One row per network and size: its figures beside the paper's, in the paper's order."""
-    trainings, lines = list(PAPER_POINTER), []
-    for row in sorted(figures["rows"], key=lambda row: (trainings.index(row["trained"]), row["n"], row["encoder"])):
+    """One row per network and size: its figures beside the paper's, in the paper's order; others come last."""
+    places, lines = {name: place for place, name in enumerate(PAPER_POINTER)}, []
+
+    def place(row: Figures) -> tuple[int, str, int, str]:
+        return places.get(row["trained"], len(places)), row["trained"], row["n"], row["encoder"]
+
+    for row in sorted(figures["rows"], key=place):
         if row["width"] > 1:  # shown in the row of greedy decoding
             continue
         beam = [one for one in figures["rows"] if one["width"] > 1 and same_test(one, row)]

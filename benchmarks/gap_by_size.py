@@ -56,7 +56,7 @@ class Args:
         check_positive(self, "node_seconds")
 
 
-def models(problem: str) -> dict[str, TrainedModel]:
+def load_models(problem: str) -> dict[str, TrainedModel]:
     """Load the weights for 50 nodes, the same whose decoder also adds nearness, not trained, and those for 100."""
     model, larger = load(f"{problem}-50"), load(f"{problem}-100")
     config = replace(model.network.config, nearness=True)
@@ -66,7 +66,7 @@ def models(problem: str) -> dict[str, TrainedModel]:
     return {f"{problem}-50": model, f"{problem}-50, nearness 2": near, f"{problem}-100": larger}
 
 
-def measure(name: str, size: int, args: Args) -> dict[str, Any]:
+def measure(name: str, size: int, models: dict[str, TrainedModel], args: Args) -> dict[str, Any]:
     """Solve instances of one size with all models; return the gaps of their mean costs."""
     problem, count = make_problem(name, size), max(2, args.nodes // size)
     instance = problem.generate(np.random.default_rng(args.seed), count)
@@ -75,7 +75,7 @@ def measure(name: str, size: int, args: Args) -> dict[str, Any]:
     if reference.failed.any():
         raise RuntimeError(f"{solver.label} found no tour of {problem}: {reference.status}")
     gaps = {}
-    for label, model in models(name).items():
+    for label, model in models.items():
         for way, decoding in DECODINGS.items():
             actions = model.solve_batch(problem, instance, decoding).actions.numpy()
             cost = problem.objective(instance, actions).mean()
@@ -115,8 +115,9 @@ def main(args: Args) -> Figures:
     console, rows = Console(stderr=True), []
     table = Table("problem", "nodes", "instances", "weights", "gap")
     for name in REFERENCES:
+        models = load_models(name)
         for size in args.sizes:
-            rows.append(measure(name, size, args))
+            rows.append(measure(name, size, models, args))
             console.print(f"{name}-{size}: {rows[-1]['gaps']}", markup=False)
             for label, gap in rows[-1]["gaps"].items():
                 table.add_row(name, f"{size:,}", str(rows[-1]["instances"]), label, f"{gap:.2%}")

@@ -262,12 +262,15 @@ def main(args: Args) -> Figures:
     torch.set_num_threads(args.threads)
     for seed, group, agents, mixing in product(args.seeds, args.groups, args.agents, args.mixings):
         train(*settings(group, agents, mixing, seed, args))
-    done = [folder for folder in sorted(args.folder.iterdir()) if folder.is_dir() and complete(folder)]
+    done: dict[tuple[Group, int], list[Path]] = {}
+    for folder in sorted(args.folder.iterdir()):
+        if folder.is_dir() and complete(folder):
+            run = describe(folder.name)
+            done.setdefault((run["group"], run["agents"]), []).append(folder)
     before = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
-    cells = sorted({(describe(f.name)["group"], describe(f.name)["agents"]) for f in done})
-    rows = [row for row in before if (row["group"], row["agents"]) not in cells]
-    for cell in cells:
-        rows += measure([f for f in done if (describe(f.name)["group"], describe(f.name)["agents"]) == cell], args)
+    rows = [row for row in before if (row["group"], row["agents"]) not in done]
+    for folders in done.values():
+        rows += measure(folders, args)
     rows.sort(key=lambda row: (row["group"], row["agents"], row["mixing"], row["seed"]))
     draw(rows, args.picture)
     table = Table("run", "self-play", "one among heuristics", title="Return over the rival-aware heuristic's")

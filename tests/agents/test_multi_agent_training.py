@@ -127,6 +127,8 @@ def test_a_best_response_begins_with_what_it_responds_to(tmp_path):
         mappo.Trainer(replace(answer, respond_to=str(hosts), num_agents=4))
     with pytest.raises(ValueError, match=r"--respond-to .*hosts: its critic is NetworkConfig\(.*, and this run"):
         mappo.Trainer(replace(answer, respond_to=str(hosts), critic=replace(CRITIC, mixing="mean")))
+    with pytest.raises(ValueError, match="--respond-to needs --heuristics above 0"):
+        replace(answer, heuristics=0.0)
 
 
 @pytest.mark.parametrize("central", [False, True])

@@ -83,3 +83,12 @@ def test_compiled_loops_beside_jumanjis_fastest(tmp_path):
 def test_unknown_table():
     with pytest.raises(ValueError, match="no table nothing; choose among short-results, "):
         doc_tables.renewed("<!-- table: nothing -->\n<!-- end of table -->")
+
+
+def test_rows_of_pointer_networks_that_the_paper_has_not_come_last():
+    row = {"model": "mine", "encoder": "lstm", "width": 1, "accuracy": 0.5, "area": 0.9, "examples": 1000, "hours": 0.5}
+    trained = {"mine": "convex-hull 10-10", "theirs": "convex-hull 50-50"}
+    figures = {"rows": [{**row, "model": name, "trained": trained[name], "n": 10} for name in trained]}
+    last, before = reversed(doc_tables.pointer_quality(figures).splitlines()[-2:])
+    assert before.startswith("| convex-hull 50-50 | lstm | 10 |")
+    assert last == "| convex-hull 10-10 | lstm | 10 | - | 50.0%, 90.0% | 1,000 | 30 min |"
