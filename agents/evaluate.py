@@ -50,6 +50,7 @@ from routing_gym.rollout import Rollout
 from routing_gym.solvers import SOLVERS, Solution, make_solver
 
 TRAINED = "trained"
+SEARCHES = {"beam": "expansion", "active": "embeddings"}  # settings that name a search, and what may stand beside each
 Method = Callable[[AnyProblem, Any], Solution]
 
 
@@ -152,7 +153,7 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model = load(path)
     model.check(problem)
-    searches = settings.keys() == {"active"} or ("beam" in settings and settings.keys() <= {"beam", "expansion"})
+    searches = any(key in settings and settings.keys() <= {key, option} for key, option in SEARCHES.items())
     return (make_search if searches else make_decoder)(text, settings, model, args, problem)
 
 
@@ -160,8 +161,11 @@ def make_search(text: str, settings: dict[str, Any], model: TrainedModel, args: 
     """Build active search or a beam search.
 
     Raises:
-        ValueError: A setting is no positive integer, or the model or the problem does not allow the search.
+        ValueError: A setting is of a wrong kind, or the model or the problem does not allow the search.
     """
+    embeddings = settings.pop("embeddings", False)
+    if not isinstance(embeddings, bool):
+        raise ValueError(f"{text!r}: embeddings must be true or false, got {embeddings!r}")
     for key, value in settings.items():
         if type(value) is not int or value < 1:
             raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
@@ -176,7 +180,8 @@ def make_search(text: str, settings: dict[str, Any], model: TrainedModel, args: 
     decode: Callable[..., Rollout]
     if completing == "active":
         generator = torch.Generator().manual_seed(args.seed)
-        decode = partial(active_search, model.network, iterations=settings["active"], generator=generator)
+        search = {"iterations": settings["active"], "generator": generator, "embeddings": embeddings}
+        decode = partial(active_search, model.network, **search)
     elif completing == "expansion":
         width, expansion = settings["beam"], settings["expansion"]
         decode = partial(simulation_guided_search, model.network, width=width, expansion=expansion)
@@ -195,7 +200,7 @@ def make_decoder(text: str, settings: dict[str, Any], model: TrainedModel, args:
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(
             f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion; "
-            "or active"
+            "or active, and embeddings"
         )
     try:
         decoding = Decoding(**settings)

@@ -245,17 +245,20 @@ def test_simulation_guided_search_is_refused():
         simulation_guided_search(model, problem, instance, 2, 0)
 
 
+@pytest.mark.parametrize("embeddings", [False, True])
 @pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if name != "SPCTSP"])
-def test_active_search(name):
-    """Never worse than greedy, better somewhere, and as often as asked the same."""
+def test_active_search(name, embeddings):
+    """Never worse than greedy, better somewhere, and as often as asked the same; the weights stay."""
     problem, instance, model = small(name, num_nodes=5)
-    greedy = solve(model, problem, instance)
-    found = eas.active_search(model, problem, instance, 4, generator(), batch_size=300)
+    greedy, weights = solve(model, problem, instance), copy.deepcopy(model.state_dict())
+    found = eas.active_search(model, problem, instance, 4, generator(), embeddings, batch_size=300)
     np.testing.assert_allclose(problem.objective(instance, found.actions), found.cost, atol=1e-5)
     assert (found.cost <= greedy.cost + 1e-6).all()
     assert (found.cost < greedy.cost - 1e-3).any()
-    again = eas.active_search(model, problem, instance, 4, generator(), batch_size=300)
+    again = eas.active_search(model, problem, instance, 4, generator(), embeddings, batch_size=300)
     assert torch.equal(again.actions, found.actions)
+    assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
 
 
 def test_table_of_active_search_by_hand(monkeypatch):
@@ -281,6 +284,25 @@ def test_tours_of_active_search_follow_the_table():
     first, log_q = play(torch.zeros(6, 7, 7), greedy_choice, 1)
     found, _ = play(200 * eas.log_table(problem, first.actions, log_q), sampling_choice(generator()), 3)
     assert torch.equal(found.actions, first.actions)
+
+
+def test_embeddings_learn_the_best_tours(monkeypatch):
+    """Sampled tours of an untrained model get shorter on average; with steps of size 0 they do not."""
+    problem, instance, model = small("CVRP", num_nodes=10, batch_size=8)
+    means = {}
+    for rate in (0.0, 0.05):
+        costs = []
+
+        def recorded(*args, costs=costs, **settings):
+            costs.append((played := decode(*args, **settings)).cost.mean().item())
+            return played
+
+        monkeypatch.setattr(eas, "LEARNING_RATE", rate)
+        monkeypatch.setattr(eas, "decode", recorded)
+        eas.active_search(model, problem, instance, 30, generator(), embeddings=True)
+        means[rate] = np.mean(costs[1:6]), np.mean(costs[-5:])  # the greedy tours come first
+    assert means[0.05][1] < 0.9 * means[0.05][0]
+    assert means[0.0][1] > 0.97 * means[0.0][0]
 
 
 def test_active_search_is_refused():

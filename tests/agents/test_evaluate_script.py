@@ -135,6 +135,8 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("{model}:sample=true,temperature=warm",)}, "temperature must be a number, got 'warm'"),
         ({"methods": ("{model}:beam=1.5",)}, "beam must be an integer of at least 1, got 1.5"),
         ({"methods": ("{model}:active=0",)}, "active must be an integer of at least 1, got 0"),
+        ({"methods": ("{model}:active=2,embeddings=3",)}, "embeddings must be true or false, got 3"),
+        ({"methods": ("{model}:beam=2,embeddings=true",)}, "no setting beam, embeddings; a model has num_tours"),
         ({"instances": "random/SPCTSP-8", "methods": ("trained:active=2",)}, "shows prizes early; take beam alone"),
         ({"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")}, "9 starts asked of 8 nodes"),
         (

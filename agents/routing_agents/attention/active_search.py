@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,10 @@ from torch import Tensor
 from routing_agents.attention.decoding import (
     Choice,
     better_of,
+    cheapest,
+    decode,
     greedy_choice,
+    log_probability,
     num_symmetries,
     sampling_choice,
     symmetric_views,
@@ -24,10 +28,11 @@ from routing_agents.attention.search import in_chunks
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
-from routing_gym.rollout import Rollout, rollout
+from routing_gym.rollout import Policy, Rollout, rollout
 
 TOURS = 128  # sampled per instance and iteration, under all symmetries together
 ALPHA, SIGMA = 0.7, 4.0  # the paper's names: how much the policy's probabilities count, and the best tour's steps
+LEARNING_RATE, IMITATION = 0.0041, 0.013  # of the embeddings, with Adam; weight of the best tour so far
 # These were tried on ten random CVRP-50, beside 0.5, 10; 1, 10; and 1, 40. One symmetry an iteration, in turn, was no
 # better than sampling.
 
@@ -39,15 +44,19 @@ def active_search(
     instance: Any,
     iterations: int,
     generator: torch.Generator,
+    embeddings: bool = False,
     batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Rollout:
-    """Search as Hottung et al. (2022), "Efficient active search for combinatorial optimization problems", EAS-Tab.
+    """Search as Hottung et al. (2022), "Efficient active search for combinatorial optimization problems".
 
     Every iteration samples 128 tours of each instance, where there are coordinates 16 under each symmetry of the
-    square. A step from node to node is drawn with probability proportional to q^alpha Q, where q is the
-    policy's and Q stands in a table of the instance: sigma / q^alpha for the steps of the best tour so far, with the
-    q they were taken with, else 1. The greedy tours come first, so that the answer is never worse.
+    square. The greedy tours come first, so that the answer is never worse.
+
+    With a table (EAS-Tab), a step from node to node is drawn with probability proportional to q^alpha Q, where q is
+    the policy's and Q is the instance's own: sigma / q^alpha for the steps of the best tour so far, with the q they
+    were taken with, else 1. With embeddings (EAS-Emb), the keys of the logits of each instance and symmetry learn by
+    gradient descent to make short tours, and the best so far, more probable.
 
     Args:
         model: The network; its training mode is restored.
@@ -55,6 +64,7 @@ def active_search(
         instance: Any number of instances, on the model's device.
         iterations: After the greedy tours.
         generator: Of the sampled actions. One for all instances: what it draws for one depends on the others.
+        embeddings: Adapt embeddings, not a table. Slower, and better where there is time for many iterations.
         batch_size: Tours at a time, but never fewer than those of one instance; as that of `beam_search`.
         progress: Called with the number of instances done after each chunk.
 
@@ -67,8 +77,9 @@ def active_search(
         raise ValueError(f"iterations must be at least 1, got {iterations}")
     if problem.stochastic:
         raise ValueError(f"{problem.name}: completing tours shows what is known only on the way; decode greedily")
-    search, views = partial(search_by_table, iterations=iterations, generator=generator), num_symmetries(problem)
-    return in_chunks(search, model, problem, instance, TOURS // views, batch_size, progress, views)
+    chunk_search = search_by_embeddings if embeddings else search_by_table
+    search, views = partial(chunk_search, iterations=iterations, generator=generator), num_symmetries(problem)
+    return in_chunks(search, model, problem, instance, TOURS // views, batch_size, progress, views, embeddings)
 
 
 def search_by_table(
@@ -135,3 +146,36 @@ def log_table(problem: AnyProblem, actions: Tensor, log_q: Tensor) -> Tensor:
     table = torch.zeros(len(actions), num_nodes**2, device=actions.device)
     table = table.scatter_reduce(1, node * num_nodes + actions, log_factor, "amax")
     return table.unflatten(1, (num_nodes, num_nodes))
+
+
+def search_by_embeddings(
+    model: AttentionModel, problem: AnyProblem, instance: Any, iterations: int, generator: torch.Generator
+) -> Rollout:
+    """Search one chunk of B instances, whose rows lie as those of `search_by_table`."""
+    batch_size, symmetries = arrays.batch_size(instance), num_symmetries(problem)
+    views, observation = symmetric_views(problem, instance, symmetries)
+    encoding, draw = model.encode(observation), sampling_choice(generator)
+    keys = encoding.logit_keys.clone().requires_grad_()
+    optimizer = torch.optim.Adam([keys], lr=LEARNING_RATE)
+    played = decode(model, problem, views, encoding, greedy_choice)
+    best = cheapest(played.actions, played.cost, batch_size)
+    for _ in range(iterations):
+        encoding = replace(encoding, logit_keys=keys)
+        played = decode(model, problem, views, encoding.detach(), draw, TOURS // symmetries, record=True)
+        best = better_of([best, cheapest(played.actions, played.cost, batch_size)])
+        incumbent = rollout(problem, views, follow(best.actions.repeat_interleave(symmetries, dim=0)), record=True)
+        with torch.enable_grad():
+            log_p = log_probability(model, encoding, played)
+            cost = played.cost.view_as(log_p)
+            advantage = cost - cost.mean(dim=1, keepdim=True)
+            # Summed: every view has embeddings of its own.
+            loss = (advantage * log_p).mean(dim=1).sum() - IMITATION * log_probability(model, encoding, incumbent).sum()
+            (keys.grad,) = torch.autograd.grad(loss, [keys])
+        optimizer.step()
+    return best
+
+
+def follow(actions: Tensor) -> Policy:
+    """Return a policy that takes the steps of given tours (B, T), whatever it sees."""
+    steps = iter(actions.T)
+    return lambda observation: next(steps)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,7 @@ def chunk_size(
     batch_size: int | None,
     together: bool = False,
     views: int = 1,
+    scored: bool = False,
 ) -> tuple[int, int]:
     """Choose how many instances, and how many tours of each, to decode at a time.
 
@@ -108,6 +109,7 @@ def chunk_size(
             free memory.
         together: Whether the tours of an instance cannot be decoded apart.
         views: Encodings of each instance, which count as instances here.
+        scored: Whether all steps of all tours are then scored at the same time, with gradients.
 
     Returns:
         Instances and tours of each, both at least 1; several instances only with all their tours.
@@ -124,6 +126,8 @@ def chunk_size(
     if batch_size is not None:
         return instances, tours
     need, device = footprint(model, problem, instance), arrays.device_of(instance)
+    if scored:
+        need = replace(need, tour=need.tour * problem.horizon)
     if need.peak(instances, tours) <= SHARE * free_memory(device):
         return instances, tours
     return_freed_memory()

@@ -97,9 +97,11 @@ def in_chunks(
     batch_size: int | None,
     progress: Callable[[int], None] | None,
     views: int = 1,
+    scored: bool = False,
 ) -> Rollout:
     """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours of each of their views."""
-    chunk = max(1, chunk_size(model, problem, instance, num_tours, batch_size, together=True, views=views)[0] // views)
+    fit, _ = chunk_size(model, problem, instance, num_tours, batch_size, together=True, views=views, scored=scored)
+    chunk = max(1, fit // views)
     parts = []
     with evaluation_mode(model):
         for start in range(0, arrays.batch_size(instance), chunk):
