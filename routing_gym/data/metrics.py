@@ -93,6 +93,26 @@ def geographic(coords: FloatArray) -> FloatArray:
     return np.asarray(GEO_PI * (degrees + 5.0 * minutes / 3.0) / 180.0)
 
 
+def planar(coords: FloatArray, metric: str) -> FloatArray:
+    """Return coordinates whose Euclidean lengths are, or resemble, those of the metric: float64 (A, 2), in its unit.
+
+    GEO: the azimuthal equidistant projection in km around the centre of all points, with east to the right and north
+    up (Snyder 1987, "Map Projections: A Working Manual", section 25). Distances from the centre are true; points far
+    from it and from each other lie too far apart. Others: as they are.
+    """
+    if metric != "GEO":
+        return coords
+    latitude, longitude = geographic(coords).T
+    centre = np.mean([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], 1)
+    north, around = np.arctan2(centre[2], np.hypot(centre[0], centre[1])), longitude - np.arctan2(centre[1], centre[0])
+    x = np.cos(latitude) * np.sin(around)
+    y = np.cos(north) * np.sin(latitude) - np.sin(north) * np.cos(latitude) * np.cos(around)
+    cosine = np.sin(north) * np.sin(latitude) + np.cos(north) * np.cos(latitude) * np.cos(around)
+    sine = np.hypot(x, y)  # of the angle between the centre and a point
+    stretch = np.divide(np.arctan2(sine, cosine), sine, out=np.ones_like(sine), where=sine > 0)
+    return GEO_EARTH_RADIUS * np.stack([x * stretch, y * stretch], axis=1)
+
+
 def geo(a: FloatArray, b: FloatArray) -> FloatArray:
     """Length in km on the idealised sphere between points in radians, cut after adding 1."""
     q1 = np.cos(a[..., 1] - b[..., 1])

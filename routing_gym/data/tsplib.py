@@ -29,7 +29,7 @@ from routing_gym.data.matrix import (
     read_fixed_edges,
     read_matrix,
 )
-from routing_gym.data.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances
+from routing_gym.data.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances, planar
 from routing_gym.data.solutions import find_best_known
 from routing_gym.data.vrp_files import (
     backhaul_instance,
@@ -110,7 +110,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
             bytes times the square of the nodes, but for what `max_matrix_nodes` says.
         max_matrix_nodes: Larger instances of the TSP, TSPFE and CVRP come without `distances`, so that memory grows
             with the nodes: to environments, models and solvers, lengths are then Euclidean and not rounded. Costs of
-            the `FileInstance` stay the file's. GEO, whose coordinates are degrees, always has them. None: all have.
+            the `FileInstance` stay the file's. GEO, on a map that is not true, always has them. None: all have.
 
     Raises:
         InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.
@@ -128,7 +128,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
-    coords = matrix = distances = None
+    coords = places = matrix = distances = None
     unit = TENTHS if kind == "VRPTW" else 1
     if metric == EXPLICIT:
         check_display(document, dimension)
@@ -137,7 +137,8 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         distances = scale_distances(matrix, scale)
     else:
         coords = read_coords(document, dimension, metric)[ids - 1]
-        scale = unit_scale(coords)
+        places = planar(coords, metric)
+        scale = unit_scale(places)
         only_cost = kind in LENGTHS_ONLY_COST and metric != "GEO"
         if max_matrix_nodes is None or dimension <= max_matrix_nodes or not only_cost:
             distances = file_distances(coords, metric, unit == TENTHS, scale * unit)[None]
@@ -145,9 +146,9 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     cost_limit = scores = rules = None
     if kind in ROUTE_FILES:
         goods = read_demand(document, ids)
-        problem, instance, rules = ROUTE_FILES[kind](document, ids, coords, distances, *goods)
+        problem, instance, rules = ROUTE_FILES[kind](document, ids, places, distances, *goods)
     else:
-        problem, instance, cost_limit, scores = make_instance(document, kind, ids, coords, distances, scale)
+        problem, instance, cost_limit, scores = make_instance(document, kind, ids, places, distances, scale)
     file_instance = FileInstance(
         name=name,
         path=path,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helpers import ATSP_TEXT, CVRP_TEXT, FIXED_TEXT, OP_TEXT, ROUTES, SEQUENCE, SHARED, TOUR, TSP_TEXT
 from routing_gym import ATSP, TSPFE, data
 from routing_gym.data.matrix import FORMATS
-from routing_gym.data.metrics import file_distances
+from routing_gym.data.metrics import file_distances, planar
 from routing_gym.problem import InfeasibleTour
 from routing_gym.solvers import ExactMIP
 
@@ -158,6 +158,26 @@ def test_geo_distances_as_published():
 def test_metrics_by_hand(metric, point, expected):
     distances = file_distances(np.array([(0.0, 0.0), point]), metric)
     assert distances.tolist() == [[0, expected], [expected, 0]]
+
+
+@pytest.mark.parametrize("longitude", [0.0, 85.0, 180.0])
+def test_points_on_the_globe_become_a_map_by_hand(longitude):
+    """Around a centre on the equator, 9 degrees are 3.141592 / 20 * 6378.388 km each way; east is right, north up."""
+    east, west = ((longitude + step + 180) % 360 - 180 for step in (9, -9))
+    points = np.array([(0, east), (0, west), (9, longitude), (-9, longitude), (0, longitude)])
+    nine = 3.141592 / 20 * 6378.388
+    expected = np.array([(nine, 0), (-nine, 0), (0, nine), (0, -nine), (0, 0)])
+    np.testing.assert_allclose(planar(points, "GEO"), expected, atol=0.01)  # TSPLIB's pi closes no circle
+    assert planar(points, "EUC_2D") is points
+
+
+def test_a_map_of_a_region_keeps_its_lengths():
+    """Within 1,500 km of the centre, at 60 degrees north and across the date line, all but rounding is within 1 %."""
+    rng = np.random.default_rng(1)
+    points = np.stack([np.round(rng.uniform(55, 65, 50)), (np.round(rng.uniform(170, 190, 50)) + 180) % 360 - 180], 1)
+    lengths, places = file_distances(points, "GEO"), planar(points, "GEO")
+    mapped = np.hypot(*(places[:, None] - places).transpose(2, 0, 1))
+    np.testing.assert_allclose(mapped, lengths, rtol=0.01, atol=1.0)
 
 
 @given(st.lists(st.tuples(st.integers(-5000, 5000), st.integers(-5000, 5000)), min_size=2, max_size=8))

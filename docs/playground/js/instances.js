@@ -93,6 +93,26 @@ function instancesCore(rules, randomNumbers) {
     },
   };
 
+  // Coordinates whose Euclidean lengths resemble the metric's: as routing_gym.data.metrics.planar.
+  function planar(points, metric) {
+    if (metric !== "GEO") return points;
+    const { sin, cos, atan2, hypot } = Math;
+    const places = points.map((point) => point.map(radians));
+    const mean = (part) => places.reduce((sum, [latitude, longitude]) => sum + part(latitude, longitude), 0);
+    const centre = [(a, b) => cos(a) * cos(b), (a, b) => cos(a) * sin(b), (a) => sin(a)].map(mean);
+    const north = atan2(centre[2], hypot(centre[0], centre[1])),
+      east = atan2(centre[1], centre[0]);
+    return places.map(([latitude, longitude]) => {
+      const around = longitude - east;
+      const x = cos(latitude) * sin(around),
+        y = cos(north) * sin(latitude) - sin(north) * cos(latitude) * cos(around),
+        cosine = sin(north) * sin(latitude) + cos(north) * cos(latitude) * cos(around);
+      const sine = hypot(x, y),
+        stretch = EARTH * (sine ? atan2(sine, cosine) / sine : 1);
+      return [x * stretch, y * stretch];
+    });
+  }
+
   function parse(text) {
     const values = {},
       sections = {},
@@ -264,9 +284,10 @@ function instancesCore(rules, randomNumbers) {
 
   // Move and scale points into the unit square; distances in the file's metric over the scale.
   function scaled(problem, metric, points, name, ids) {
-    const least = [0, 1].map((axis) => Math.min(...points.map((point) => point[axis])));
-    const scale = Math.max(...[0, 1].map((axis) => Math.max(...points.map((point) => point[axis])) - least[axis])) || 1;
-    const coords = Float32Array.from(points.flatMap(([x, y]) => [(x - least[0]) / scale, (y - least[1]) / scale]));
+    const places = planar(points, metric);
+    const least = [0, 1].map((axis) => Math.min(...places.map((place) => place[axis])));
+    const scale = Math.max(...[0, 1].map((axis) => Math.max(...places.map((place) => place[axis])) - least[axis])) || 1;
+    const coords = Float32Array.from(places.flatMap(([x, y]) => [(x - least[0]) / scale, (y - least[1]) / scale]));
     const distances = points.flatMap((a, i) => points.map((b, j) => (i === j ? 0 : METRICS[metric](a, b))));
     return {
       problem,
