@@ -15,13 +15,16 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
     "CVRP-100": (16.80, 16.23, 15.65),
     "SDVRP-20": (6.39, 6.25, None),
     "SDVRP-50": (10.92, 10.59, None),
+    "SDVRP-100": (16.83, 16.27, None),
     "OP-20": (5.19, 5.30, 5.39),
     "OP-50": (15.64, 16.07, 16.17),
+    "OP-100": (31.62, 32.68, 33.19),
     "PCTSP-20": (3.18, 3.15, 3.13),
     "PCTSP-50": (4.60, 4.52, 4.48),
     "PCTSP-100": (6.25, 6.08, 5.98),
     "SPCTSP-20": (3.26, None, None),
     "SPCTSP-50": (4.65, None, None),
+    "SPCTSP-100": (6.32, None, None),
 }
 OTHERS = (
     "VRPTW-20",
