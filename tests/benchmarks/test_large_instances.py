@@ -123,6 +123,18 @@ def test_as_many_as_fit_into_half_of_what_is_free(free, monkeypatch, num_tours, 
     assert chunk_size(model, problem, instance, num_tours, None) == expected
 
 
+def test_steps_that_are_scored_together_count_each(free, monkeypatch):
+    """With a tour of 1 and 7 steps: 20 + 2 x 2 (4 + 5 x (7 + 1)) = 196 millions of bytes for two instances."""
+    monkeypatch.setattr(memory, "footprint", lambda *args: Footprint(10**7, 4 * 10**6, 10**6, 10**6))
+    problem, instance, model = small("TSP")
+    for budget, expected in ((196, (2, 5)), (195, (1, 5))):
+        free(2 * budget * 10**6)
+        assert chunk_size(model, problem, instance, 5, None, together=True, scored=True) == expected
+    free(107 * 10**6)
+    with pytest.raises(MemoryError, match="TSP with 7 nodes: decoding 5 tours at a time takes about 0.11 GB"):
+        chunk_size(model, problem, instance, 5, None, together=True, scored=True)
+
+
 def test_never_more_than_1024_tours(free):
     free(10**15)
     problem, instance, model = small("TSP", batch_size=2000)

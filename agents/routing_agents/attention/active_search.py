@@ -32,9 +32,10 @@ from routing_gym.rollout import Policy, Rollout, rollout
 
 TOURS = 128  # sampled per instance and iteration, under all symmetries together
 ALPHA, SIGMA = 0.7, 4.0  # the paper's names: how much the policy's probabilities count, and the best tour's steps
-LEARNING_RATE, IMITATION = 0.0041, 0.013  # of the embeddings, with Adam; weight of the best tour so far
 # These were tried on ten random CVRP-50, beside 0.5, 10; 1, 10; and 1, 40. One symmetry an iteration, in turn, was no
 # better than sampling.
+LEARNING_RATE, IMITATION = 0.0041, 0.013  # of the embeddings, with Adam; weight of the best tour so far
+# On 16 CVRP-50, 50 iterations, 0.02 and 0.05 with weights of 0.1 and 0.5 were the same to 0.1 %.
 
 
 @torch.no_grad()
@@ -64,7 +65,7 @@ def active_search(
         instance: Any number of instances, on the model's device.
         iterations: After the greedy tours.
         generator: Of the sampled actions. One for all instances: what it draws for one depends on the others.
-        embeddings: Adapt embeddings, not a table. Slower, and better where there is time for many iterations.
+        embeddings: Adapt embeddings, not a table: slower, and found as good on CVRP-50 after 100 iterations.
         batch_size: Tours at a time, but never fewer than those of one instance; as that of `beam_search`.
         progress: Called with the number of instances done after each chunk.
 
