@@ -180,8 +180,10 @@ def make_search(text: str, settings: dict[str, Any], model: TrainedModel, args: 
     decode: Callable[..., Rollout]
     if completing == "active":
         generator = torch.Generator().manual_seed(args.seed)
-        search = {"iterations": settings["active"], "generator": generator, "embeddings": embeddings}
-        decode = partial(active_search, model.network, **search)
+        iterations = settings["active"]
+        decode = partial(
+            active_search, model.network, iterations=iterations, generator=generator, embeddings=embeddings
+        )
     elif completing == "expansion":
         width, expansion = settings["beam"], settings["expansion"]
         decode = partial(simulation_guided_search, model.network, width=width, expansion=expansion)
