@@ -3,6 +3,7 @@ r"""Train a Pointer Network (Vinyals, Fortunato and Jaitly 2015) on solved examp
     python agents/pointer_network.py                                     # TSP with 5 to 20 cities
     python agents/pointer_network.py --task convex-hull --sizes 5 50
     python agents/pointer_network.py --task tsp --sizes 50 50 --labels a3
+    python agents/pointer_network.py --task delaunay --sizes 50 50 --init-from runs/NAME     # of 10 points, say
     python agents/pointer_network.py --encoder lstm --units 256 --optimizer sgd --initial paper --order given \
         --no-mask-chosen                                                 # as in the paper
     python agents/pointer_network.py --resume runs/NAME                  # go on exactly where it stopped
@@ -32,7 +33,7 @@ import torch
 import tyro
 from torch import Tensor
 
-from routing_agents import runs, training
+from routing_agents import checkpoint, runs, training
 from routing_agents.optimizers import make_optimizers
 from routing_agents.pointer import pictures
 from routing_agents.pointer.decoding import evaluate, predict
@@ -74,7 +75,7 @@ SHOWN = 3  # instances in a picture
 class Args(RunArgs):
     """Arguments of a run; the defaults train TSP with 5 to 20 cities in 13 minutes on one core."""
 
-    local = ("examples", "workers", "runs", "resume")
+    local = ("examples", "workers", "runs", "init_from", "resume")
     beside_resume = ("examples",)
 
     task: Literal["tsp", "convex-hull", "delaunay"] = "tsp"
@@ -121,6 +122,8 @@ class Args(RunArgs):
     """Where run folders are made."""
     name: str = ""
     """Of the run's folder; by default the task, the sizes, the seed and the time."""
+    init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Begin with the weights of a run or checkpoint, of any task and size, wherever they fit."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Go on with a run's folder, with the arguments it was started with."""
 
@@ -172,8 +175,11 @@ class Trainer(training.Trainer):
         low, high = args.sizes
         generator = torch.Generator().manual_seed(args.seed)
         fixed_size = high if low == high else None
-        self.model = PointerNetwork(args.model, self.task.holds, fixed_size, generator).to(self.device)
-        self.model.multiply_in(getattr(torch, args.precision))
+        self.model = PointerNetwork(args.model, self.task.holds, fixed_size, generator)
+        self.history: list[dict[str, Any]] = []
+        if args.init_from is not None:
+            self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
+        self.model.to(self.device).multiply_in(getattr(torch, args.precision))
         if args.optimizer == "sgd":
             self.optimizers = {"optimizer": torch.optim.SGD(self.model.parameters(), args.learning_rate)}
         else:
@@ -242,13 +248,14 @@ class Trainer(training.Trainer):
         }
 
     def describe(self) -> dict[str, Any]:
-        return {**describe(self.model, self.task, self.args.order), **super().describe()}
+        return {**describe(self.model, self.task, self.args.order), "history": self.history, **super().describe()}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"sums": self.sums}, {"best": self.best}
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         self.sums, self.best = tensors["sums"].to(self.device), header["best"]
+        self.history = header.get("history", [])  # which runs of before had not
 
     def train(self, folder: Path) -> None:
         args = self.args

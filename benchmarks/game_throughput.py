@@ -1,18 +1,25 @@
 """Agent-steps per second of the game: the batched environment against a loop over PettingZoo environments.
 
     python benchmarks/game_throughput.py                       # writes benchmarks/results/game_throughput.json
+    python3 -m venv .venv-vmas && .venv-vmas/bin/pip install -r benchmarks/peers/requirements-vmas.txt
+    python benchmarks/game_throughput.py --vmas-python .venv-vmas/bin/python    # VMAS beside it
 
 Both play the same game through the same rules with the same seeds, in one process on one thread, in turn,
 several times; medians count. Lanes start anew by themselves, or are reset as soon as they end, so that
 drawing instances counts. Every step returns observations, masks and rewards of all agents. Actions are
 drawn beforehand, among all, so that their time does not count. One step of one lane is m agent-steps.
+
+VMAS has no such game: beside ours runs its `simple_spread`, as many vehicles that drive to as many places, under the
+same conditions in a process of its own. What it simulates is physics, with collisions.
 """
 
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +31,7 @@ from output import Figures, finish
 from routing_gym import CompetitiveOP
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.integrations.pettingzoo import GameParallelEnv
+from worker_process import WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,6 +52,8 @@ class Args:
     """Whole games in a run of the batched environment."""
     seed: int = 0
     """Of instances and actions."""
+    vmas_python: Path | None = None
+    """Python of a virtual environment with VMAS, to measure it too."""
     out: Path = ROOT / "benchmarks" / "results" / "game_throughput.json"
     """Where the figures go."""
 
@@ -83,13 +93,27 @@ def loop_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], floa
     return run
 
 
-def measure(args: Args, num_agents: int) -> list[Figures]:
+def vmas_run(worker: WorkerProcess, num_agents: int, lanes: int, seed: int) -> Callable[[int], float]:
+    """As `batched_run`, for VMAS in its own process."""
+    settings = {"problem": "simple_spread", "num_nodes": num_agents, "lanes": lanes, "seed": seed, "seconds": 0.5}
+
+    def run(num_steps: int) -> float:
+        worker.do({"prepare": settings}, "ways")
+        played = worker.do({"time": "games"}, "steps", "seconds")
+        return num_steps * num_agents * lanes / float(played["steps"]) * float(played["seconds"])
+
+    return run
+
+
+def measure(args: Args, num_agents: int, vmas: WorkerProcess | None) -> list[Figures]:
     """Measure all configurations of one number of agents, in turn."""
     game = CompetitiveOP(num_agents)
     kinds = [("loop", args.loop_lanes), *(("batched", lanes) for lanes in args.lanes)]
     runs = {
         (kind, lanes): (loop_run if kind == "loop" else batched_run)(game, lanes, args.seed) for kind, lanes in kinds
     }
+    if vmas is not None:
+        runs |= {("VMAS", lanes): vmas_run(vmas, num_agents, lanes, args.seed) for lanes in args.lanes}
     steps = {key: game.num_ticks if key[0] == "loop" else game.num_ticks * args.games for key in runs}
     for key, run in runs.items():
         run(2 if key[0] == "loop" else steps[key])  # not timed
@@ -114,13 +138,19 @@ def measure(args: Args, num_agents: int) -> list[Figures]:
 
 def main(args: Args) -> Figures:
     """Measure, print a table, and write the figures."""
-    rows = [row for num_agents in args.agents for row in measure(args, num_agents)]
+    beside = nullcontext() if args.vmas_python is None else start("vmas", "vmas_worker.py", args.vmas_python)
+    with beside as vmas:
+        rows = [row for num_agents in args.agents for row in measure(args, num_agents, vmas)]
+        about = {} if vmas is None else {"peers": {"vmas": vmas.versions}}
     table = Table("agents", "lanes", "what", "million agent-steps/s", "x loop", title="Agent-steps per second")
     for row in rows:
         rate = f"{row['agent_steps_per_second'] / 1e6:.4f}"
         table.add_row(str(row["agents"]), str(row["lanes"]), row["kind"], rate, f"{row['times_loop']:.1f}")
-    return finish(args, {"rows": rows}, table)
+    return finish(args, {"rows": rows}, table, about=about)
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except (WorkerError, OSError) as error:
+        sys.exit(f"game_throughput: {error}")

@@ -22,7 +22,7 @@ def game_throughput(figures: Figures) -> str:
         cells = [f"{row['agent_steps_per_second'] / 1e6:.3f}" for row in found[:1]]
         cells += [f"{row['agent_steps_per_second'] / 1e6:.2f} ({row['times_loop']:.0f} x)" for row in found[1:]]
         lines.append((str(agents), *cells))
-    header = (f"{'batched' if kind == 'batched' else 'PettingZoo loop'}, {lanes:,} games" for kind, lanes in kinds)
+    header = (f"{'PettingZoo loop' if kind == 'loop' else kind}, {lanes:,} games" for kind, lanes in kinds)
     return markdown(("million agent-steps/s, m", *header), lines)
 
 

@@ -8,17 +8,17 @@ benchmarks/results/training. Weights that answer worse after rounding to half pr
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
 from hardware import describe_machine
 from pointer_network import BEST_IS
 from pointer_network import Args as TrainingArgs
-from publish_weights import check_ended, halve, install, words
+from publish_weights import check_ended, commands, halve, install, words
 from routing_agents import checkpoint
 from routing_agents.pointer.decoding import evaluate
 from routing_agents.pointer.labels import labelled
@@ -53,6 +53,11 @@ def metrics(path: Path, args: Args) -> dict[str, float]:
     return evaluate(model, task, points, right, order=header["order"])
 
 
+def command(values: dict[str, Any]) -> list[str]:
+    """Return the words of the command that started a run."""
+    return words("pointer_network.py", TrainingArgs.from_json(values), TrainingArgs())
+
+
 def main(args: Args) -> Path:
     """Write weights, card, log and curve; return the path of the weights.
 
@@ -62,6 +67,7 @@ def main(args: Args) -> Path:
     """
     best = args.run / BEST
     tensors, header = checkpoint.load(best)
+    runs = [*header.get("history", []), header]
     check_ended(args.run)
     args.out.mkdir(parents=True, exist_ok=True)
     args.logs.mkdir(parents=True, exist_ok=True)
@@ -75,10 +81,10 @@ def main(args: Args) -> Path:
         candidate.unlink()
         raise ValueError(f"{best}: half precision moves {name} from {before[name]:.4f} to {after[name]:.4f}")
     card = {
-        "command": shlex.join(words("pointer_network.py", TrainingArgs.from_json(header["args"]), TrainingArgs())),
+        "commands": commands(runs, command),
         "seed": header["args"]["seed"],
-        "examples": header["metrics"]["instances"],
-        "hours": round(header["seconds"] / 3600, 2),
+        "examples": sum(run["metrics"]["instances"] for run in runs),
+        "hours": round(sum(run["seconds"] for run in runs) / 3600, 2),
         "held_out": {"instances": args.size, **after},
         "held_out_in_float32": before,
         "arguments": header["args"],

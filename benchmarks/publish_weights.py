@@ -13,6 +13,7 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class Args:
     """Folder of the logs and learning curves."""
 
 
-def commands(runs: list[dict[str, Any]]) -> list[str]:
+def commands(runs: list[dict[str, Any]], command: Callable[[dict[str, Any]], list[str]]) -> list[str]:
     """Write the commands that make the weights, each of which starts from the weights of the one before."""
     lines = []
     for step, run in enumerate(runs, 1):
@@ -162,7 +163,7 @@ def main(args: Args) -> Path:
         candidate.unlink()
         raise ValueError(f"{best}: half precision moves the mean greedy cost from {before:.4f} to {after:.4f}")
     card = {
-        "commands": commands(runs),
+        "commands": commands(runs, command),
         "seed": header["args"]["seed"],
         "instances": sum(run["metrics"]["instances"] for run in runs),
         "hours": round(sum(run["seconds"] for run in runs) / 3600, 2),

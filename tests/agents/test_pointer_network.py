@@ -103,6 +103,18 @@ def test_an_overfitted_network_knows_its_examples(tiny):
     assert logged(pointer_network.main(args))[-1]["loss"] < 0.3
 
 
+def test_warm_start_keeps_what_fits(tiny):
+    """Weights that know hulls begin to learn triangulations; an LSTM's are no transformer's."""
+    hulls = pointer_network.main(replace(tiny, task="convex-hull", sizes=(5, 5), epochs=1))
+    trainer = Trainer(replace(tiny, task="delaunay", sizes=(6, 6), init_from=hulls))
+    assert trainer.started_from.endswith("of the task convex-hull; new: none")
+    known = load_network(hulls)[0].state_dict()
+    assert all(torch.equal(value, known[name]) for name, value in trainer.model.state_dict().items())
+    assert trainer.history[0]["metrics"]["instances"] == 24
+    with pytest.raises(CheckpointError, match=r"a network of .*'transformer'.* asked for is .*'lstm'"):
+        Trainer(replace(tiny, init_from=hulls, model=replace(tiny.model, encoder="lstm")))
+
+
 def test_a_kill_changes_nothing(tmp_path):
     """A process is killed by SIGKILL in mid-epoch; the resumed run ends as an undisturbed one."""
     where = ["--runs", str(tmp_path), "--examples", str(tmp_path / "examples"), "--epochs", "10"]

@@ -39,7 +39,7 @@ def test_nearest_size_by_ratio(tmp_path):
 def test_command_of_the_card():
     args = replace(TINY, env_kwargs={"prize": "uniform"}, sizes=(5, 9), force_starts=True)
     run = {"args": args.to_json()}
-    command, second = publish_weights.commands([run, run])
+    command, second = publish_weights.commands([run, run], publish_weights.command)
     assert command.endswith(" --name step-1")
     assert second == command.replace("--name step-1", "--init-from runs/step-1 --name step-2")
     assert "--env-kwargs prize uniform " in command

@@ -12,6 +12,7 @@ import doc_tables
 import pointer_network
 import pointer_tables
 import publish_pointer
+from routing_agents import checkpoint
 from routing_agents.pointer import labels
 from routing_agents.pointer.model import PointerConfig
 from routing_agents.pointer.saved import load_network
@@ -44,8 +45,9 @@ def test_published_weights_are_those_of_the_run_in_half_precision(run, tmp_path)
     path = publish_pointer.main(args)
     card = json.loads(path.with_suffix(".json").read_text())
     assert card["examples"] == 8
-    assert card["command"].startswith("python agents/pointer_network.py --task convex-hull --sizes 5 6 --solved 10")
-    assert "--units 16" in card["command"]
+    (command,) = card["commands"]
+    assert command.startswith("python agents/pointer_network.py --task convex-hull --sizes 5 6 --solved 10")
+    assert "--units 16" in command
     published, best = load_network(path)[0].state_dict(), load_network(run)[0].state_dict()
     assert all(
         torch.equal(published[key], value.half().to(published[key].dtype))
@@ -53,6 +55,18 @@ def test_published_weights_are_those_of_the_run_in_half_precision(run, tmp_path)
         if value.is_floating_point()
     )
     assert (tmp_path / "logs" / "pointer-hull.jsonl").exists()
+
+
+def test_a_card_tells_of_the_runs_before(run, tmp_path):
+    """A run of 4 examples that began with the weights of one of 8."""
+    header = checkpoint.load(run / "best.safetensors")[1]
+    sizes = {"model": PointerConfig(**header["model"]), "sizes": (7, 7), "steps_per_epoch": 1}
+    args = replace(pointer_network.Args.from_json(header["args"]), **sizes, init_from=run, name="larger")
+    larger = pointer_network.main(replace(args, runs=tmp_path, examples=tmp_path / "examples", workers=1))
+    paths = (tmp_path / "examples", tmp_path / "weights", tmp_path / "logs")
+    card = json.loads(publish_pointer.main(publish_pointer.Args(larger, 10, *paths)).with_suffix(".json").read_text())
+    assert card["examples"] == 12
+    assert "--init-from runs/step-1 --name step-2" in card["commands"][1]
 
 
 def test_figures_are_measured_kept_and_shown(run, tmp_path, monkeypatch):
