@@ -46,7 +46,7 @@ from rich.table import Table
 from arguments import check_counts, check_problems
 from output import Figures, finish
 from routing_agents.runs import check_positive
-from worker_process import OURS, WorkerError, WorkerProcess, start
+from worker_process import ONE_THREAD, OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
 OURS_COMPILED = f"{OURS}-jax"
@@ -54,12 +54,6 @@ PEERS = ("rl4co", "jumanji")
 LOOPS = {"rl4co": "rollout", "jumanji": "vector env, copy=False"}  # our counterpart of each
 SHIPPED = {"rl4co": "loop, its own policy", "jumanji": "call per step, its own policy"}
 ALONE = "transitions alone"
-ONE_THREAD = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-    "JAX_PLATFORMS": "cpu",
-    "CUDA_VISIBLE_DEVICES": "",
-}
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """Agent-steps per second of the game: the batched environment against a loop over PettingZoo environments.
 
     python benchmarks/game_throughput.py                       # writes benchmarks/results/game_throughput.json
+    python benchmarks/game_throughput.py --peers vmas jaxmarl  # from environments of their own:
     python3 -m venv .venv-vmas && .venv-vmas/bin/pip install -r benchmarks/peers/requirements-vmas.txt
-    python benchmarks/game_throughput.py --vmas-python .venv-vmas/bin/python    # VMAS beside it
+    python3 -m venv .venv-jaxmarl && .venv-jaxmarl/bin/pip install -r benchmarks/peers/requirements-jaxmarl.txt
 
 Both play the same game through the same rules with the same seeds, in one process on one thread, in turn,
 several times; medians count. Lanes start anew by themselves, or are reset as soon as they end, so that
 drawing instances counts. Every step returns observations, masks and rewards of all agents. Actions are
 drawn beforehand, among all, so that their time does not count. One step of one lane is m agent-steps.
 
-VMAS has no such game: beside ours runs its `simple_spread`, as many vehicles that drive to as many places, under the
-same conditions in a process of its own. What it simulates is physics, with collisions.
+VMAS and JaxMARL have no such game. Beside ours runs their `simple_spread`, as many vehicles that drive to as many
+places, under the same conditions in processes of their own. It is physics, with collisions; and all steps of a game in
+JaxMARL are one compiled call, which only a policy written in JAX can use.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tyro
@@ -31,7 +35,7 @@ from output import Figures, finish
 from routing_gym import CompetitiveOP
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.integrations.pettingzoo import GameParallelEnv
-from worker_process import WorkerError, WorkerProcess, start
+from worker_process import ONE_THREAD, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,8 +56,12 @@ class Args:
     """Whole games in a run of the batched environment."""
     seed: int = 0
     """Of instances and actions."""
-    vmas_python: Path | None = None
-    """Python of a virtual environment with VMAS, to measure it too."""
+    peers: tuple[Literal["vmas", "jaxmarl"], ...] = ()
+    """Whom to measure beside ours."""
+    vmas_python: Path = ROOT / ".venv-vmas" / "bin" / "python"
+    """Python of the virtual environment with VMAS."""
+    jaxmarl_python: Path = ROOT / ".venv-jaxmarl" / "bin" / "python"
+    """Python of the virtual environment with JaxMARL."""
     out: Path = ROOT / "benchmarks" / "results" / "game_throughput.json"
     """Where the figures go."""
 
@@ -93,8 +101,8 @@ def loop_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], floa
     return run
 
 
-def vmas_run(worker: WorkerProcess, num_agents: int, lanes: int, seed: int) -> Callable[[int], float]:
-    """As `batched_run`, for VMAS in its own process."""
+def peer_run(worker: WorkerProcess, num_agents: int, lanes: int, seed: int) -> Callable[[int], float]:
+    """As `batched_run`, for another library in its own process."""
     settings = {"problem": "simple_spread", "num_nodes": num_agents, "lanes": lanes, "seed": seed, "seconds": 0.5}
 
     def run(num_steps: int) -> float:
@@ -105,15 +113,15 @@ def vmas_run(worker: WorkerProcess, num_agents: int, lanes: int, seed: int) -> C
     return run
 
 
-def measure(args: Args, num_agents: int, vmas: WorkerProcess | None) -> list[Figures]:
+def measure(args: Args, num_agents: int, workers: list[WorkerProcess]) -> list[Figures]:
     """Measure all configurations of one number of agents, in turn."""
     game = CompetitiveOP(num_agents)
     kinds = [("loop", args.loop_lanes), *(("batched", lanes) for lanes in args.lanes)]
     runs = {
         (kind, lanes): (loop_run if kind == "loop" else batched_run)(game, lanes, args.seed) for kind, lanes in kinds
     }
-    if vmas is not None:
-        runs |= {("VMAS", lanes): vmas_run(vmas, num_agents, lanes, args.seed) for lanes in args.lanes}
+    for worker, lanes in product(workers, args.lanes):
+        runs[worker.name, lanes] = peer_run(worker, num_agents, lanes, args.seed)
     steps = {key: game.num_ticks if key[0] == "loop" else game.num_ticks * args.games for key in runs}
     for key, run in runs.items():
         run(2 if key[0] == "loop" else steps[key])  # not timed
@@ -138,15 +146,18 @@ def measure(args: Args, num_agents: int, vmas: WorkerProcess | None) -> list[Fig
 
 def main(args: Args) -> Figures:
     """Measure, print a table, and write the figures."""
-    beside = nullcontext() if args.vmas_python is None else start("vmas", "vmas_worker.py", args.vmas_python)
-    with beside as vmas:
-        rows = [row for num_agents in args.agents for row in measure(args, num_agents, vmas)]
-        about = {} if vmas is None else {"peers": {"vmas": vmas.versions}}
+    with ExitStack() as resources:
+        workers = [
+            resources.enter_context(start(name, f"{name}_worker.py", getattr(args, f"{name}_python"), **ONE_THREAD))
+            for name in args.peers
+        ]
+        rows = [row for num_agents in args.agents for row in measure(args, num_agents, workers)]
+        peers = {worker.name: worker.versions for worker in workers}
     table = Table("agents", "lanes", "what", "million agent-steps/s", "x loop", title="Agent-steps per second")
     for row in rows:
         rate = f"{row['agent_steps_per_second'] / 1e6:.4f}"
         table.add_row(str(row["agents"]), str(row["lanes"]), row["kind"], rate, f"{row['times_loop']:.1f}")
-    return finish(args, {"rows": rows}, table, about=about)
+    return finish(args, {"rows": rows}, table, about={"peers": peers})
 
 
 if __name__ == "__main__":

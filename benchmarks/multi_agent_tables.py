@@ -13,16 +13,17 @@ Figures = Any  # what a file in benchmarks/results holds
 
 
 def game_throughput(figures: Figures) -> str:
-    """Million agent-steps per second, batched and in a loop."""
+    """Million agent-steps per second, batched and in a loop; and in the other libraries, whose games are others."""
     rows = {(row["agents"], row["kind"], row["lanes"]): row for row in figures["rows"]}
     kinds = list(dict.fromkeys(key[1:] for key in rows))
     lines = []
     for agents in dict.fromkeys(key[0] for key in rows):
         found = [rows[agents, *kind] for kind in kinds]
-        cells = [f"{row['agent_steps_per_second'] / 1e6:.3f}" for row in found[:1]]
-        cells += [f"{row['agent_steps_per_second'] / 1e6:.2f} ({row['times_loop']:.0f} x)" for row in found[1:]]
-        lines.append((str(agents), *cells))
-    header = (f"{'PettingZoo loop' if kind == 'loop' else kind}, {lanes:,} games" for kind, lanes in kinds)
+        cells = [f"{row['agent_steps_per_second'] / 1e6:.{3 if row['kind'] == 'loop' else 2}f}" for row in found]
+        times = [f" ({row['times_loop']:.0f} x)" if row["kind"] == "batched" else "" for row in found]
+        lines.append((str(agents), *map(str.__add__, cells, times)))
+    titles = {"loop": "PettingZoo loop", "vmas": "VMAS", "jaxmarl": "JaxMARL"}
+    header = (f"{titles.get(kind, kind)}, {lanes:,} games" for kind, lanes in kinds)
     return markdown(("million agent-steps/s, m", *header), lines)
 
 

@@ -14,6 +14,12 @@ from typing import Any, TextIO
 
 PEERS = Path(__file__).parent / "peers"
 OURS = "routing-gym"
+ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_PLATFORMS": "cpu",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 Message = dict[str, Any]
 
 

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
 
+import worker_process
 from am_reinforce import Args
 from routing_agents.attention.model import ModelConfig
 from routing_agents.pointer.model import PointerConfig
@@ -111,3 +114,30 @@ def stop_after(monkeypatch, trainer_type: type, steps: int) -> None:
 def logged(folder: Path) -> list[dict]:
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [{key: value for key, value in json.loads(line).items() if key not in TIMING} for line in lines]
+
+
+FAKE_PEER = """
+    import time
+    from playing import playing
+    from worker import serve
+
+    def prepare(problem, num_nodes, lanes, seed):
+        def way(rate):
+            def play(rounds):
+                return rounds * 1000 * lanes, rounds * 1000 * lanes / rate
+            return play
+        return {ways}
+
+    serve(("numpy",), playing(prepare))
+"""
+
+
+def fake_peers(folder, monkeypatch, rates):
+    """Make workers that say they play in certain ways, at certain rates; and let benchmarks find them in a folder."""
+    for name in ("worker.py", "playing.py"):
+        shutil.copy(BENCHMARKS / "peers" / name, folder)
+    for peer, ways in rates.items():
+        made = ", ".join(f"{way!r}: way({rate})" for way, rate in ways.items())
+        code = textwrap.dedent(FAKE_PEER).replace("{ways}", f"{{{made}}}")
+        (folder / f"{peer.replace('-', '_')}_worker.py").write_text(code)
+    monkeypatch.setattr(worker_process, "PEERS", folder)

@@ -4,7 +4,6 @@ import importlib
 import json
 import shutil
 import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,22 +12,8 @@ import pytest
 
 import env_peers
 import worker_process
-from helpers import BENCHMARKS
+from helpers import BENCHMARKS, fake_peers
 
-FAKE_PEER = """
-    import time
-    from playing import playing
-    from worker import serve
-
-    def prepare(problem, num_nodes, lanes, seed):
-        def way(rate):
-            def play(rounds):
-                return rounds * 1000 * lanes, rounds * 1000 * lanes / rate
-            return play
-        return {ways}
-
-    serve(("numpy",), playing(prepare))
-"""
 WAYS = {
     "routing-gym-jax": {"scan": 120.0, "call per step": 60.0, "transitions alone, scan": 240.0},
     "rl4co": {"loop, its own policy": 10.0, "loop, ranked policy": 20.0, "transitions alone": 40.0},
@@ -46,13 +31,8 @@ def args(monkeypatch, tmp_path):
     """Arguments for a tiny run with two fake peers and our own side, all run by this Python."""
     if shutil.which("taskset") is None:
         pytest.skip("needs taskset")
-    for name in ("worker.py", "playing.py", "routing_gym_worker.py"):
-        shutil.copy(BENCHMARKS / "peers" / name, tmp_path)
-    for peer, rates in WAYS.items():
-        ways = ", ".join(f"{way!r}: way({rate})" for way, rate in rates.items())
-        code = textwrap.dedent(FAKE_PEER).replace("{ways}", f"{{{ways}}}")
-        (tmp_path / f"{peer.replace('-', '_')}_worker.py").write_text(code)
-    monkeypatch.setattr(worker_process, "PEERS", tmp_path)
+    shutil.copy(BENCHMARKS / "peers" / "routing_gym_worker.py", tmp_path)
+    fake_peers(tmp_path, monkeypatch, WAYS)
     monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS.parent))
     here = Path(sys.executable)
     tiny = {"problems": ("CVRP-10",), "lanes": (2,), "repeats": 1, "seconds": 0.001}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import mappo
 import multi_agent_learning as learning
 import multi_agent_tables
 import multi_agent_values as values
+from helpers import fake_peers
 from routing_agents import checkpoint
 from routing_agents.multi_agent.networks import NetworkConfig
 from routing_agents.runs import LAST
@@ -167,3 +170,15 @@ def test_throughput_is_written_and_shown(tmp_path):
     game_throughput.main(args)
     table = multi_agent_tables.game_throughput(json.loads(args.out.read_text()))
     assert table.splitlines()[0] == "| million agent-steps/s, m | PettingZoo loop, 2 games | batched, 2 games |"
+
+
+def test_other_libraries_play_beside_ours(tmp_path, monkeypatch):
+    """A fake one that says it makes 5 million agent-steps a second, whatever it is asked for."""
+    fake_peers(tmp_path, monkeypatch, {"vmas": {"games": 5e6}})
+    here = Path(sys.executable)
+    tiny = {"agents": (2,), "lanes": (2,), "loop_lanes": 2, "repeats": 1, "games": 1, "out": tmp_path / "out.json"}
+    figures = game_throughput.main(game_throughput.Args(peers=("vmas",), vmas_python=here, **tiny))
+    assert figures["machine"]["peers"] == {"vmas": {"numpy": np.__version__}}
+    table = multi_agent_tables.game_throughput(figures).splitlines()
+    assert table[0].endswith("| VMAS, 2 games |")
+    assert table[2].endswith("| 5.00 |")
