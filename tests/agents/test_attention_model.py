@@ -21,7 +21,7 @@ from routing_agents.attention.decoding import (
     sampling_choice,
     solve,
 )
-from routing_agents.attention.encoder import fixed_edges, node_codes, partners
+from routing_agents.attention.encoder import FEW_NODES, attend, fixed_edges, node_codes, partners
 from routing_agents.attention.features import CODE_SIZE, FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.attention.search import beam_search, branch, simulation_guided_search
@@ -124,6 +124,21 @@ def test_decoder_equals_the_paper_equations(name, options):
         ours = model.logits(model.encode(static), queries)[:, 0]
         torch.testing.assert_close(ours, original_logits(model, observation, context, embeddings))
         state, _ = problem.step(instance, state, ours.argmax(-1))
+
+
+@pytest.mark.parametrize("num_nodes", [FEW_NODES, FEW_NODES + 1])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_attention_with_few_nodes_is_torchs_own(num_nodes, shifted):
+    """Values and gradients, on either side of where the way to compute them changes."""
+    tensors = torch.randn(3, 2, 4, num_nodes, 8, generator=generator()).unbind()
+    shift = torch.randn(2, 4, num_nodes, num_nodes, generator=generator()) if shifted else None
+    results = []
+    for attention in (attend, torch.nn.functional.scaled_dot_product_attention):
+        query, key, value = (tensor.clone().requires_grad_() for tensor in tensors)
+        out = attention(query, key, value, shift)
+        results.append((out, *torch.autograd.grad(out.square().sum(), (query, key, value))))
+    for ours, torchs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)

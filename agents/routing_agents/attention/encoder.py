@@ -18,6 +18,7 @@ from routing_agents.attention.features import CODE_SIZE, Features
 
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 DECLINE = 3.0  # of nearness with length; a node at the mean distance counts e^-3
+FEW_NODES = 32  # see `attend`
 EDGE_DIM = 16  # hidden size of the network of edges, as MatNet's
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
 OPTIONS = ("normalization", "nearness", "glimpse_layer")  # they leave the sizes of the paper's layers as they are
@@ -106,7 +107,7 @@ class EncoderLayer(nn.Module):
         with products(x, self.bfloat16):
             projected = self.project_qkv(x)
         query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
-        attended = merge_heads(F.scaled_dot_product_attention(query, key, value, attn_mask=shift))
+        attended = merge_heads(attend(query, key, value, shift))
         with products(x, self.bfloat16):
             attended = self.project_out(attended)
         x = self.attention_norm(x + attended)
@@ -270,6 +271,17 @@ def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
 def products(x: Tensor, bfloat16: bool) -> AbstractContextManager[None]:
     """Return the context in which matrix products take the chosen precision."""
     return torch.autocast(x.device.type, torch.bfloat16) if bfloat16 else nullcontext()
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = None) -> Tensor:
+    """Return softmax(query key' / sqrt(d_k) + shift) value, for (B, H, Q, d_k) and twice (B, H, A, d_k).
+
+    With gradients and few nodes, products one after the other take 0.6 of the time of torch's fused attention on a CPU.
+    """
+    if key.shape[2] > FEW_NODES or not (key.requires_grad and key.is_cpu):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=shift)
+    scores = (query / math.sqrt(query.shape[3])) @ key.transpose(2, 3)
+    return (scores if shift is None else scores + shift).softmax(dim=-1) @ value
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
