@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.error import InvalidAction
 
-from routing_gym import render
+from routing_gym import render, trips
 from routing_gym.arrays import Array, gather, map_arrays, select, to_numpy
 from routing_gym.lanes import LaneArrays, Lanes, write
 from routing_gym.problem import AnyProblem
@@ -258,7 +258,7 @@ class Episodes(LaneArrays):
         self.require_start("render()")
         draw: dict[str, Callable[..., Any]] = {
             "rgb_array": render.to_rgb_array,
-            "ansi": render.to_text,
+            "ansi": trips.to_text,
             "human": render.show,
         }
         instance, cost = map_arrays(to_numpy, self.instance), to_numpy(self.cost)

@@ -27,6 +27,7 @@ LAYERS = (  # each may import from itself and from those before it
         "vector_envs",
         "data",
         "render",
+        "trips",
         "solvers",
         "lanes",
         "game_envs",
