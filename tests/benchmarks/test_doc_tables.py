@@ -8,6 +8,7 @@ import re
 import pytest
 
 import doc_tables
+import speed_tables
 
 
 def test_pages_show_what_was_measured():
@@ -19,14 +20,14 @@ def test_pages_show_what_was_measured():
 
 
 def test_rates_and_ratios():
-    assert [doc_tables.rate(value) for value in (900, 12_345, 999_499, 999_500, 1_234_567)] == [
+    assert [speed_tables.rate(value) for value in (900, 12_345, 999_499, 999_500, 1_234_567)] == [
         "1 k",
         "12 k",
         "999 k",
         "1.00 M",
         "1.23 M",
     ]
-    assert [doc_tables.times(value) for value in (0.94, 19.9, 20.4)] == ["0.9 x", "19.9 x", "20 x"]
+    assert [speed_tables.times(value) for value in (0.94, 19.9, 20.4)] == ["0.9 x", "19.9 x", "20 x"]
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_compiled_loops_beside_jumanjis_fastest(tmp_path):
         for (name, way), (rate, seconds) in rates.items()
     ]
     line = "| CVRP-50 | 1,024 | 120 k | 40 k (3.0 x) | 30 k | 20 k (1.5 x) | 500 k | 1.00 M (0.5 x) | 2.0 | 4.0 |"
-    assert doc_tables.jax_peers({"rows": rows}).splitlines()[-1] == line
+    assert speed_tables.jax_peers({"rows": rows}).splitlines()[-1] == line
 
 
 def test_unknown_table():
