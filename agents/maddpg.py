@@ -54,11 +54,11 @@ class Args(GameArgs):
     """Games per step."""
     steps_per_epoch: int = 50
     """Steps per epoch, each with fresh games."""
-    policy_learning_rate: float = 1e-3
+    policy_learning_rate: float = 3e-4
     """Of the policies' Adam at the start; it falls linearly to 2 %."""
     critic_learning_rate: float = 1e-3
     """Of the action values' Adam, likewise."""
-    buffer: int = 64
+    buffer: int = 256
     """Steps whose games the replay buffer holds."""
     updates: int = 8
     """Steps of the optimisers in each step."""
@@ -66,7 +66,7 @@ class Args(GameArgs):
     """Ticks that they are made from, each of all vehicles in a game."""
     n_steps: int = 4
     """Ticks whose rewards count before the action values stand in for the rest."""
-    tau: float = 0.05
+    tau: float = 0.02
     """Share of the way that the target networks follow in each of them."""
     noise: float = 0.3
     """Standard deviation of the exploration at the start, in steps; it falls as the learning rates do."""

@@ -60,7 +60,7 @@ TITLES: dict[Group, str] = {
     "policies": "MAPPO: the central policies' network",
     "steering": "MADDPG: the action values' network",
 }
-EPOCHS: dict[Group, int] = {"values": 20, "policies": 20, "steering": 10}  # of 10 steps each
+EPOCHS: dict[Group, int] = {"values": 20, "policies": 20, "steering": 40}  # of 10 steps each
 HELD_OUT_SEED = 10**6
 SAME_GAMES = 1024  # agent-games in a step of MAPPO, whatever m is
 
