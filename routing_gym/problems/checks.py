@@ -18,6 +18,7 @@ from routing_gym.problems.geometry import MAX_FLOAT
 IntArray = npt.NDArray[np.int64]
 
 TOLERANCE = 1e-6  # on limits of lengths and prizes, which are sums of float32: of masks, `objective` and solvers
+MOST = 2**31 - 1  # of any count, so that sums of them fit into int64
 
 
 def check_size(problem: AnyProblem) -> None:
@@ -39,10 +40,12 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
     """Return an argument as Python's integer.
 
     Raises:
-        ValueError: It is no integer, or less than the minimum.
+        ValueError: It is no integer, less than the minimum, or larger than any use for it.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+    if value > MOST:
+        raise ValueError(f"{name} must be at most {MOST}, got {value}")
     return int(value)
 
 

@@ -89,10 +89,10 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
     def __post_init__(self) -> None:
         check_size(self)
         capacity = default_capacity(self.num_nodes) if self.capacity is None else self.capacity
-        if not isinstance(capacity, int | np.integer) or capacity < MAX_DEMAND:
+        if not isinstance(capacity, int | np.integer) or not MAX_DEMAND <= capacity <= MAX_CAPACITY:
             raise ValueError(
                 f"{self.name}: capacity must be an integer of at least {MAX_DEMAND}, "
-                f"the largest demand drawn, got {capacity!r}"
+                f"the largest demand drawn, and at most {MAX_CAPACITY}, got {capacity!r}"
             )
         object.__setattr__(self, "capacity", int(capacity))
 

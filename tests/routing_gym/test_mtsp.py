@@ -65,6 +65,8 @@ def test_too_many_tours(instance):
 
 
 def test_bad_input():
+    with pytest.raises(ValueError, match="MTSP: num_salesmen must be at most 2147483647, got 1000000000000"):
+        MTSP(3, num_salesmen=10**12)
     with pytest.raises(ValueError, match="MTSP: num_salesmen must be an integer of at least 1, got 0"):
         MTSP(3, num_salesmen=0)
     with pytest.raises(InvalidInstance, match="num_salesmen: row 0 is 0, expected in"):

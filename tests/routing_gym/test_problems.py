@@ -471,6 +471,7 @@ def test_bad_sizes(name, num_nodes, message):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
+        ("CVRP", {"capacity": 10**30}, "CVRP: capacity must be .* and at most [0-9]+, got 1000"),
         ("CVRP", {"capacity": 8}, "CVRP: capacity must be an integer of at least 9.* got 8"),
         ("SDVRP", {"capacity": 20.5}, "SDVRP: capacity must be an integer of at least 9.* got 20.5"),
         ("OP", {"prize": "unit"}, "OP: prize must be one of constant, uniform, distance; got 'unit'"),
