@@ -3,7 +3,7 @@
     python agents/mappo.py                                      # 8 vehicles
     python agents/mappo.py --num-agents 16 --critic.mixing mean
     python agents/mappo.py --central-policy --rivals-seen 0     # policies that hear of all vehicles
-    python agents/mappo.py --respond-to runs/NAME --heuristics 0.875      # one vehicle learns to exploit the others
+    python agents/mappo.py --respond-to runs/NAME               # one vehicle learns to exploit the others
     python agents/mappo.py --resume runs/NAME                   # go on exactly where it stopped
 
 After Yu et al. (2022), "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", for vehicles that each
@@ -21,7 +21,8 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ from torch import Tensor, nn
 from routing_agents.attention.decoding import sampling_choice
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork
-from routing_agents.multi_agent.players import Player, greedy, heuristic, masked_logits
+from routing_agents.multi_agent.players import greedy, heuristic, masked_logits
 from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policy_gradient import clipped_losses, gae
@@ -52,8 +53,8 @@ class Args(GameArgs):
     """Share of vehicles, drawn for each game, that the rival-aware heuristic plays, so that policies learn to play
     among others than themselves; 0 is self-play."""
     respond_to: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
-    """Learn a best response to the policy of another run: it plays in the heuristic's place, and learning begins
-    with its weights."""
+    """Learn a best response to the policy of another run: in each game it plays all vehicles but one, drawn at random,
+    and no heuristic does. Learning begins with its weights."""
     learning_rate: float = 2e-3
     """Of Adam at the start; it falls linearly to 2 %."""
     gae_lambda: float = 0.95
@@ -73,8 +74,10 @@ class Args(GameArgs):
         check_positive(self, "learning_rate", "clip_coef")
         if not 0 <= self.heuristics < 1:
             raise ValueError(f"--heuristics must be in [0, 1), got {self.heuristics}")
-        if self.respond_to and not self.heuristics:
-            raise ValueError("--respond-to needs --heuristics above 0: how many vehicles the other policy plays")
+        if not 0 <= self.gae_lambda <= 1:
+            raise ValueError(f"--gae-lambda must be in [0, 1], got {self.gae_lambda}")
+        if not 0 <= self.ent_coef < math.inf:
+            raise ValueError(f"--ent-coef must be a number of at least 0, got {self.ent_coef}")
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Rollout:
     log_p: Tensor  # (S, m), of the actions when they were taken
     advantages: Tensor  # (S, m)
     returns: Tensor  # (S, m), what the values are fitted to
-    learns: Tensor  # bool (S, m), whether the policy has played it, and not a heuristic
+    learns: Tensor  # bool (S, m), whether the policy that learns has played it
     gain: float  # mean over games and the vehicles that learn
     explained_variance: float
 
@@ -103,6 +106,8 @@ class Trainer(GameTrainer):
     )
 
     def __init__(self, args: Args) -> None:
+        if args.respond_to:
+            args = replace(args, respond_to=str(Path(args.respond_to).resolve()))
         game = CompetitiveOP(
             args.num_agents, args.num_customers, rivals_seen=args.rivals_seen, cooperation=args.cooperation
         )
@@ -110,15 +115,17 @@ class Trainer(GameTrainer):
         generator = torch.Generator().manual_seed(args.seed)
         policy = self.make_policy("choice", generator)
         critic = AgentNetwork(Layout.of(game), args.critic, args.num_agents, "value", generator=generator)
-        self.model = nn.ModuleDict({"policy": policy, "critic": critic}).to(self.device)
-        self.optimizers = {
-            name: torch.optim.Adam(network.parameters(), eps=1e-5) for name, network in self.model.items()
-        }
-        self.rivals = self.begin_with(Path(args.respond_to)) if args.respond_to else heuristic(rival_aware)
+        learning = {"policy": policy, "critic": critic}
+        self.model = nn.ModuleDict(learning).to(self.device)
+        self.optimizers = {name: torch.optim.Adam(network.parameters(), eps=1e-5) for name, network in learning.items()}
+        self.rivals = heuristic(rival_aware)
+        if args.respond_to:
+            self.model["rival"] = self.begin_with(Path(args.respond_to))  # a resumed run finds it in its checkpoint
+            self.rivals = greedy(self.model["rival"])
         self.envs = GameVectorEnv(game, args.games, autoreset_mode="Disabled", backend="torch", device=self.device)
 
-    def begin_with(self, path: Path) -> Player:
-        """Take up the weights of another run, and return its policy as a player.
+    def begin_with(self, path: Path) -> AgentNetwork:
+        """Take up the weights of another run, and return its policy.
 
         Raises:
             ValueError: It played another game, or its networks are of another kind.
@@ -134,21 +141,28 @@ class Trainer(GameTrainer):
                 raise ValueError(f"--respond-to {path}: its {name} is {theirs}, and this run's {ours}")
         self.policy.load_state_dict(policy.state_dict())
         self.model["critic"].load_state_dict(critic.state_dict())
-        return greedy(policy)
+        return policy.requires_grad_(False)
+
+    def draw_learners(self, generator: torch.Generator) -> Tensor:
+        """Draw who plays, and learns: bool (G, m). At least one vehicle does; one in each game of a best response."""
+        drawn = torch.rand(self.args.games, self.game.num_agents, generator=generator, device=self.device)
+        if self.args.respond_to:
+            return nn.functional.one_hot(drawn.argmax(dim=1), self.game.num_agents).bool()
+        learns = drawn >= self.args.heuristics
+        return learns | ~learns.any()
 
     @torch.no_grad()
     def play(self, instance: Any, generator: torch.Generator) -> Rollout:
         """Play G games to their end, and look back on them."""
         choose = sampling_choice(generator)
         observation, info = self.envs.reset(options={"instance": instance})
-        drawn = torch.rand(self.args.games, self.game.num_agents, generator=generator, device=self.device)
-        learns = drawn >= self.args.heuristics
+        learns = self.draw_learners(generator)
         steps: list[tuple[Tensor, ...]] = []
         for _ in range(self.game.num_ticks):
             seen, mask = flatten(observation), observation["action_mask"].bool()
             log_p = masked_logits(self.policy, seen, mask).log_softmax(dim=-1)
             action = choose(log_p)
-            if self.args.heuristics:
+            if self.args.heuristics or self.args.respond_to:
                 action = torch.where(learns, action, self.rivals(self.envs, observation))
             observation, reward, _, _, info = self.envs.step(action)
             steps.append((seen, mask, action, log_p.gather(-1, action[..., None]).squeeze(-1), reward.float()))

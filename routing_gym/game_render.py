@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.game import AnyGame
+from routing_gym.games.competitive_op import MARGIN
 from routing_gym.optional import require
 from routing_gym.render import AXES_BOX, COLOURS, DARK, GREY, frame, new_figure
 
@@ -49,7 +50,7 @@ def draw(
         axes.plot(*trail[:, agent].T, color=colour, lw=1.5, zorder=2)
         x, y = trail[-1, agent]
         axes.plot(x, y, "s", ms=7, color=colour, mec=DARK, zorder=4)
-    draw_customers(axes, instance, collectors(instance, states), colours)
+    draw_customers(axes, instance, collectors(game, instance, states), colours)
     axes.set_title(headline(game, instance, states) if title is None else title)
     frame(axes, instance.coords[0])
     figure = axes.get_figure(root=True)
@@ -79,7 +80,7 @@ def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
 
 def to_text(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
     """Describe a game in a few lines: where each vehicle is, and what it has collected; takes `draw`'s arguments."""
-    collected_by = collectors(instance, states)
+    collected_by = collectors(game, instance, states)
     lines = [headline(game, instance, states)]
     for agent, (x, y) in enumerate(states[-1].position[0]):
         customers = [str(customer) for customer, agents in collected_by.items() if agent in agents]
@@ -94,15 +95,16 @@ def headline(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
     return f"{game.name}, {game.num_agents} vehicles: tick {tick}, prize {everything - left:.2f} of {everything:.2f}"
 
 
-def collectors(instance: Any, states: Sequence[Any]) -> dict[int, list[int]]:
+def collectors(game: AnyGame, instance: Any, states: Sequence[Any]) -> dict[int, list[int]]:
     """Say who has collected each customer, in the order in which they went.
 
-    They are the vehicles nearest to it in the tick that it went: all that landed on it, or, with velocities,
-    the nearest of those within the radius.
+    They are the vehicles nearest to it in the tick that it went: all that landed on it; with velocities, all within
+    the radius.
     """
     found = {}
+    radius = getattr(game, "radius", 0.0) * (1 + MARGIN) if getattr(game, "control", "") == "velocity" else 0.0
     for before, after in pairwise(states):
         for customer in np.flatnonzero(before.available[0] & ~after.available[0]):
             distance = np.linalg.norm(after.position[0] - instance.coords[0, customer], axis=-1)
-            found[int(customer)] = np.flatnonzero(distance <= distance.min() + 1e-9).tolist()
+            found[int(customer)] = np.flatnonzero(distance <= max(radius, distance.min() + 1e-9)).tolist()
     return found

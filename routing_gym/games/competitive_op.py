@@ -188,7 +188,8 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         xp = array_namespace(state.distance)
         ticks_left = xp.astype(self.num_ticks - state.tick, xp.float64)
         reach = xp.where(ticks_left > 0, self.step_length * (ticks_left + MARGIN), -xp.ones_like(ticks_left))
-        reachable = pad(state.distance <= reach[:, None, None], self.num_listed, axis=2)
+        there = state.distance < FAR
+        reachable = pad(there & (state.distance <= reach[:, None, None]), self.num_listed, axis=2)
         return xp.concat([xp.ones_like(reachable[..., :1]), reachable], axis=-1)
 
     def step(
@@ -242,6 +243,8 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         """Move by the velocities, cut to the unit disc and to the square; rows that are done stay."""
         xp = array_namespace(state.position)
         velocity = xp.astype(action, xp.float64)
+        largest = xp.max(xp.abs(velocity), axis=-1, keepdims=True)
+        velocity = velocity / xp.clip(largest, 1.0, None)  # whose squares are finite
         speed = xp.sqrt(xp.sum(velocity * velocity, axis=-1, keepdims=True))
         velocity = velocity / xp.clip(speed, 1.0, None)
         moved = xp.clip(state.position + self.step_length * velocity, 0.0, 1.0)

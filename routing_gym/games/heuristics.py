@@ -13,7 +13,7 @@ from array_api_compat import array_namespace
 
 from routing_gym.arrays import Array
 from routing_gym.games.competitive_op import MARGIN, CompetitiveOP, CompetitiveOPInstance, CompetitiveOPState
-from routing_gym.games.rows import pick_last, pick_rows, to_customers
+from routing_gym.games.rows import FAR, pick_last, pick_rows, to_customers
 
 Heuristic = Callable[[CompetitiveOP, CompetitiveOPInstance, CompetitiveOPState], Array]
 
@@ -65,7 +65,7 @@ def choose(game: CompetitiveOP, instance: CompetitiveOPInstance, state: Competit
     """
     xp = array_namespace(value)
     ticks_left = xp.astype(game.num_ticks - state.tick, xp.float64)[:, None, None]
-    legal = state.distance <= game.step_length * (ticks_left + MARGIN)
+    legal = (state.distance < FAR) & (state.distance <= game.step_length * (ticks_left + MARGIN))
     best = xp.argmax(xp.where(legal, value, xp.full_like(value, -math.inf)), axis=-1)
     going = xp.any(legal, axis=-1)
     if game.control == "target":

@@ -100,9 +100,11 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
             Observations and infos, one of each per agent.
 
         Raises:
-            TypeError: The instance is not of the game's instance class.
+            TypeError: Options are no dict, or the instance is not of the game's instance class.
             ValueError: An invalid instance, or several.
         """
+        if not isinstance(options, dict | None):
+            raise TypeError(f"options: expected a dict or None, got {type(options).__name__}")
         if seed is not None or self._rng is None:
             self._rng, _ = seeding.np_random(seed)
         if options and "instance" in options:
@@ -130,6 +132,8 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         """
         if not self.agents:
             raise ResetNeeded("the game has ended or not begun, and no agent is left to act: call reset() first")
+        if not isinstance(actions, dict):
+            raise InvalidAction(f"actions: expected a dict, one for each agent; got {type(actions).__name__}")
         if set(actions) != set(self.agents):
             missing, unknown = (
                 sorted(set(self.agents) - set(actions)),

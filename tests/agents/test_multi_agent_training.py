@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 
@@ -106,15 +107,17 @@ def test_what_heuristics_play_is_not_learnt(tmp_path):
 
 
 def test_a_best_response_begins_with_what_it_responds_to(tmp_path):
-    """Policy and values are the other run's; its greedy policy plays the vehicles that do not learn, and stays."""
+    """Policy and values are the other run's; its greedy policy plays all vehicles but one, and stays what it was."""
     args = replace(TINY[mappo], runs=tmp_path, epochs=1)
     hosts = mappo.main(replace(args, name="hosts"))
-    answer = replace(args, heuristics=0.6, respond_to=str(hosts / LAST), name="answer")
+    answer = replace(args, respond_to=str(hosts / LAST), name="answer")
     trainer = mappo.Trainer(answer)
     theirs = checkpoint.group(checkpoint.load(hosts / LAST)[0], "model")
+    theirs |= {name.replace("policy.", "rival."): weight for name, weight in theirs.items()}
     assert all(torch.equal(weight, theirs[name]) for name, weight in trainer.model.state_dict().items())
     instance, generator = trainer.draw(0)
     rollout = trainer.play(instance, generator)
+    assert (rollout.learns.sum(dim=1) == 1).all()
     first, env = rollout.learns.view(16, 4, 3)[0], GameVectorEnv(trainer.game, 4, backend="torch")
     observation, _ = env.reset(options={"instance": instance})
     expected = greedy(load_policy(hosts / LAST)[0])(env, observation)
@@ -127,8 +130,21 @@ def test_a_best_response_begins_with_what_it_responds_to(tmp_path):
         mappo.Trainer(replace(answer, respond_to=str(hosts), num_agents=4))
     with pytest.raises(ValueError, match=r"--respond-to .*hosts: its critic is NetworkConfig\(.*, and this run"):
         mappo.Trainer(replace(answer, respond_to=str(hosts), critic=replace(CRITIC, mixing="mean")))
-    with pytest.raises(ValueError, match="--respond-to needs --heuristics above 0"):
-        replace(answer, heuristics=0.0)
+
+
+def test_a_best_response_goes_on_against_the_rival_that_it_began_with(tmp_path, monkeypatch):
+    """Stopped, and the other run's file is another's by the time that it goes on: as if nothing had happened."""
+    args = replace(TINY[mappo], runs=tmp_path, epochs=1)
+    hosts, others = (mappo.main(replace(args, name=f"hosts-{seed}", seed=seed)) for seed in (1, 2))
+    answer = replace(args, respond_to=str(hosts / LAST))
+    whole = mappo.main(replace(answer, name="whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, mappo.Trainer, 1)
+        parts = mappo.main(replace(answer, name="parts"))
+    shutil.copy(others / LAST, hosts / LAST)
+    mappo.main(mappo.Args(resume=parts))
+    expected, found = (checkpoint.load(folder / LAST)[0] for folder in (whole, parts))
+    assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
 
 
 @pytest.mark.parametrize("central", [False, True])
@@ -264,6 +280,8 @@ def test_attention_is_drawn(tmp_path):
         (mappo, {"clip_coef": 0.0}, "--clip-coef must be a positive number, got 0.0"),
         (mappo, {"rivals_seen": -1}, "--rivals-seen must be an integer of at least 0, got -1"),
         (mappo, {"heuristics": 1.0}, r"--heuristics must be in \[0, 1\), got 1.0"),
+        (mappo, {"gae_lambda": 5.0}, r"--gae-lambda must be in \[0, 1\], got 5.0"),
+        (mappo, {"ent_coef": float("nan")}, "--ent-coef must be a number of at least 0, got nan"),
         (maddpg, {"explore": 2.0}, r"--explore must be in \[0, 1\], got 2.0"),
         (maddpg, {"tau": 1.5}, r"--tau must be in \(0, 1\], got 1.5"),
         (maddpg, {"buffer": 0}, "--buffer must be an integer of at least 1, got 0"),

@@ -123,6 +123,24 @@ def test_velocity_is_cut_to_the_disc_and_the_square(backend):
     assert to_numpy(states[1].position)[0] == pytest.approx(np.array([[0.56, 0.58], [1.0, 0.5]]), abs=1e-7)
 
 
+def test_any_finite_velocity_counts(backend):
+    """Squares of 1e200 overflow; it moves as (1, 0) does."""
+    game = CompetitiveOP(1, 1, num_ticks=1, step_length=0.1, control="velocity")
+    instance = make(game, [[0.6, 0.5]], [[0.5, 0.5]], [50], backend)
+    for velocity in ([1.0, 0.0], [1e200, 0.0]):
+        assert play(game, instance, np.array([[[velocity]]]))[1].ravel().tolist() == [0.5]
+
+
+def test_what_is_gone_is_gone_however_far_one_drives():
+    """A step as long as the mark of customers that are not there."""
+    check_game(CompetitiveOP(2, step_length=1e6))
+    game = CompetitiveOP(1, 1, step_length=2e6)
+    instance = make(game, [[0.6, 0.5]], [[0.5, 0.5]], [80])
+    states, gains = play(game, instance, np.ones((1, 3, 1), int))
+    assert gains.sum() == pytest.approx(0.8)
+    assert heuristics.rival_aware(game, instance, states[-1]).tolist() == [[0]]
+
+
 def test_velocity_collects_within_the_radius(backend):
     """From 0.5625 by 0.125 to 0.6875, then by 0.03125 to 0.71875: 0.03125 from both, the radius exactly."""
     game = CompetitiveOP(1, 2, num_ticks=2, step_length=0.125, radius=0.03125, control="velocity")

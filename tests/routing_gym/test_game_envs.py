@@ -190,3 +190,14 @@ def test_text_says_who_shared_what():
         "vehicle 1 at (0.500, 0.500): customers 0",
     ]
     assert select(env.state, [0]).position.tolist() == [[[0.5, 0.5], [0.5, 0.5]]]
+
+
+def test_text_says_who_was_within_the_radius():
+    """0.02 and 0.03 away with a radius of 0.05: they share the customer."""
+    game = CompetitiveOP(2, 1, num_ticks=2, step_length=0.1, radius=0.05, control="velocity")
+    env = GameVectorEnv(game, 1, autoreset_mode="Disabled", render_mode="ansi")
+    instance = game.generate(np.random.default_rng(0), 1)
+    instance.coords[:], instance.start[:] = 0.5, [[0.48, 0.5], [0.53, 0.5]]
+    env.reset(options={"instance": instance})
+    env.step(np.zeros((1, 2, 2), np.float32))
+    assert [line.endswith("customers 0") for line in env.render()[0].splitlines()[1:]] == [True, True]

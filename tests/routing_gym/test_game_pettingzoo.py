@@ -146,6 +146,10 @@ def test_bad_input():
     with pytest.raises(ResetNeeded, match="ended or not begun"):
         env.step({})
     env.reset(seed=0)
+    with pytest.raises(InvalidAction, match="actions: expected a dict, one for each agent; got NoneType"):
+        env.step(None)
+    with pytest.raises(TypeError, match="options: expected a dict or None, got int"):
+        env.reset(options=3)
     with pytest.raises(InvalidAction, match=r"missing \['vehicle_2'\], unknown \['vehicle_7'\]"):
         env.step({"vehicle_0": 0, "vehicle_1": 0, "vehicle_7": 0})
     with pytest.raises(InvalidAction, match="agent 1: action 9 does not exist; actions are 0 to 8"):
