@@ -123,7 +123,8 @@ def trained_on(task: Task, header: Figures) -> tuple[str, int]:
     """Name what a network was trained on, as in `PAPER`; and the most points that it saw."""
     args = header["args"]
     if "settings" in header:  # by am_reinforce.py
-        return f"{task.name} {header['settings']['num_nodes']}, reinforcement", header["settings"]["num_nodes"]
+        before = " after examples" if header.get("history") else ""
+        return f"{task.name} {header['settings']['num_nodes']}, reinforcement{before}", header["settings"]["num_nodes"]
     low, high = args["sizes"]
     labels = "" if args["labels"] == "optimal" else f", labels {args['labels']}"
     answer = "" if header["model"]["answer"] == "pointer" else f", answer {header['model']['answer']}"

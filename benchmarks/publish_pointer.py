@@ -67,6 +67,8 @@ def main(args: Args) -> Path:
     """
     best = args.run / BEST
     tensors, header = checkpoint.load(best)
+    if "settings" in header:
+        raise ValueError(f"{best}: a run of am_reinforce.py; expected one of pointer_network.py")
     runs = [*header.get("history", []), header]
     check_ended(args.run)
     args.out.mkdir(parents=True, exist_ok=True)

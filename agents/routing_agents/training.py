@@ -119,7 +119,7 @@ class Trainer(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return what every checkpoint says of the run; a script adds what its model is."""
-        return {"args": self.args.to_json(), "seconds": round(self.seconds, 3)}
+        return {"script": self.script, "args": self.args.to_json(), "seconds": round(self.seconds, 3)}
 
     def save(self, path: Path) -> None:
         """Write everything that an exact resume needs. To be called in all processes; the first one writes."""

@@ -12,8 +12,11 @@ import pytest
 import torch
 import tyro
 
+import am_reinforce
 import evaluate
+import helpers
 import pointer_network
+import publish_pointer
 import routing_agents
 import solve
 from helpers import AGENTS, SQUARE, start, stop_after, wait_for_epoch
@@ -218,6 +221,26 @@ def test_a_network_for_another_task_solves_no_tours(tiny, tmp_path):
     file.write_text(SQUARE)
     with pytest.raises(ValueError, match="convex-hull, which is no routing problem; tsp is needed"):
         solve.main(solve.Args((file,), folder, out=tmp_path))
+
+
+def test_a_network_of_one_size_is_asked_for_no_other(tiny, tmp_path):
+    """Before any file is solved; the file that fits is."""
+    model = replace(tiny.model, answer="attention")
+    folder = pointer_network.main(replace(tiny, sizes=(4, 4), epochs=1, model=model, name="four"))
+    four, five = tmp_path / "four.tsp", tmp_path / "five.csv"
+    four.write_text(SQUARE)
+    five.write_text("x,y\n0,0\n0,1\n1,1\n1,0\n2,2\n")
+    with pytest.raises(ValueError, match=r"four.*takes 4 cities, .*five.csv is a TSP with 5; networks trained with"):
+        solve.main(solve.Args((four, five), folder, out=tmp_path / "tours"))
+    assert (tmp_path / "tours" / "four.tour").exists()
+
+
+def test_runs_of_other_scripts_are_named(tiny):
+    run = am_reinforce.main(replace(helpers.TINY, model="pointer", runs=tiny.runs, name="reinforced", epochs=1))
+    with pytest.raises(ValueError, match=r"not a run of pointer_network.py; its checkpoint names am_reinforce.py"):
+        pointer_network.main(Args(resume=run))
+    with pytest.raises(ValueError, match=r"a run of am_reinforce.py; expected one of pointer_network.py"):
+        publish_pointer.main(publish_pointer.Args(run))
 
 
 @pytest.mark.parametrize(

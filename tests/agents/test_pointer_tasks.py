@@ -17,7 +17,7 @@ from routing_agents.pointer.sequences import (
     stack,
     triangle_order,
 )
-from routing_agents.pointer.tasks import TASKS, is_simple, solve_tours, tour_lengths
+from routing_agents.pointer.tasks import TASKS, is_simple, solve_tours, tour_lengths, triangles
 
 TSP, HULL, DELAUNAY = (TASKS[name] for name in ("tsp", "convex-hull", "delaunay"))
 SQUARE = np.array([[[0.0, 0.0], [0.5, 0.4], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]], dtype=np.float32)  # 1 is inside
@@ -80,8 +80,26 @@ def test_points_on_a_line_are_refused(task):
 
 
 def test_duplicates_have_no_triangulation():
-    with pytest.raises(ValueError, match="row 0: point . repeats another one; remove it first"):
+    with pytest.raises(ValueError, match=r"row 0: points that repeat others: . \(of .\); remove them first"):
         DELAUNAY.solve(np.concatenate([SQUARE, SQUARE[:, :1]], axis=1), "optimal")
+
+
+def test_where_points_lie_does_not_matter():
+    """Fifty points a few metres apart, in coordinates of a map: the triangles of the same points at the origin."""
+    points = np.random.default_rng(0).random((1, 50, 2)) * 10
+    there = DELAUNAY.solve(points + np.array([5e5, 5.5e6]), "optimal")
+    assert triangles(there[0]) == triangles(DELAUNAY.solve(points, "optimal")[0])
+
+
+@pytest.mark.parametrize("task", [HULL, DELAUNAY], ids=lambda task: task.name)
+def test_points_that_are_none_are_refused(task):
+    points = np.concatenate([SQUARE, SQUARE])
+    for value in (np.nan, np.inf):
+        points[1, 2, 0] = value
+        with pytest.raises(ValueError, match=rf"row 1: point 2 is at \[ *{value} .*; expected finite numbers"):
+            task.solve(points, "optimal")
+    with pytest.raises(ValueError, match="row 0: 2 points; expected at least 3"):
+        task.solve(SQUARE[:, :2], "optimal")
 
 
 def test_hulls_equal_brute_force():
@@ -117,8 +135,8 @@ def test_triangulations_equal_brute_force():
     """A triangle belongs to it if no other point lies inside the circle round it."""
     points = draw(6, 30)
     found = DELAUNAY.solve(points, "optimal").reshape(30, -1, 3)
-    for one, triangles in zip(points.astype(float), found, strict=True):
-        ours = {tuple(sorted(t)) for t in triangles.tolist() if t[0] != PADDING}
+    for one, answer in zip(points.astype(float), found, strict=True):
+        ours = {tuple(sorted(t)) for t in answer.tolist() if t[0] != PADDING}
         outside = {
             corners
             for corners in itertools.combinations(range(6), 3)
@@ -236,13 +254,23 @@ def test_damaged_and_foreign_examples(tmp_path, monkeypatch):
     path.write_bytes(whole[:-100])
     with pytest.raises(ValueError, match=f"{path}: no solved instances, or damaged"):
         block.read(tmp_path)
+    sealed = bytearray(whole)
+    sealed[sealed.rfind(b"PK\1\2") + 8] |= 1  # the flag of encrypted files
+    path.write_bytes(sealed)
+    with pytest.raises(ValueError, match=f"{path}: no solved instances, or damaged"):
+        block.read(tmp_path)
     Block("convex-hull", "optimal", 6, 1, 0).make(tmp_path)
     path.write_bytes(Block("convex-hull", "optimal", 6, 1, 0).path(tmp_path).read_bytes())
     with pytest.raises(ValueError, match='holds .*"num_points": 6.* expected .*"num_points": 5.* delete it'):
         block.read(tmp_path)
     about = json.dumps({**json.loads(json.dumps(block.__dict__))})
-    np.savez(path, about=about, points=np.zeros((10, 5, 2)), answers=np.full((10, 5), 5))
-    with pytest.raises(ValueError, match=r"answers \(10, 5\), 5 to 5 do not fit 10 instances of 5; delete it"):
+    points = np.zeros((10, 5, 2), np.float32)
+    for answers in (np.full((10, 5), 5, np.int16), np.full((10, 5), -1, np.int16), np.zeros((10, 0), np.int16)):
+        np.savez(path, about=about, points=points, answers=answers)
+        with pytest.raises(ValueError, match=r"answers int16 \(10, .\) do not fit 10 instances of 5; delete it"):
+            block.read(tmp_path)
+    np.savez(path, about=about, points=points, answers=np.zeros((10, 5)))
+    with pytest.raises(ValueError, match=r"answers float64 \(10, 5\) do not fit"):
         block.read(tmp_path)
 
 

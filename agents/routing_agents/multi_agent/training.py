@@ -195,7 +195,7 @@ class GameTrainer(training.Trainer):
         return {"epoch": self.epoch, "instances": self.step * self.args.games, **means, **results}
 
     def describe(self) -> dict[str, Any]:
-        return {**describe(self.game, self.policy), "script": self.script, **super().describe()}
+        return {**describe(self.game, self.policy), **super().describe()}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {}, {"best": self.best, "sums": self.sums}

@@ -69,17 +69,25 @@ class Block:
         try:
             with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
                 about, points, answers = (file[name] for name in ("about", "points", "answers"))
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path}: no solved instances, or damaged ({error}); delete it to solve again") from error
         if str(about) != (expected := json.dumps(asdict(self))):
             raise ValueError(f"{path}: holds {about}, expected {expected}; delete it to solve again")
+        kinds = (points.dtype, answers.dtype) == (np.float32, np.int16)
         fits = points.shape == (SIZE, self.num_points, 2) and answers.shape[:1] == (SIZE,) and answers.ndim == 2
-        if not fits or not np.isfinite(points).all() or answers.min() < PADDING or answers.max() >= self.num_points:
-            found = f"points {points.shape} and answers {answers.shape}, {answers.min()} to {answers.max()}"
+        if not (
+            kinds and fits and answers.size and np.isfinite(points).all() and answers_fit(answers, self.num_points)
+        ):
+            found = f"points {points.dtype} {points.shape} and answers {answers.dtype} {answers.shape}"
             raise ValueError(
                 f"{path}: {found} do not fit {SIZE} instances of {self.num_points}; delete it to solve again"
             )
         return points, answers.astype(np.int64)
+
+
+def answers_fit(answers: Answers, num_points: int) -> bool:
+    """Say whether answers are indices of points and padding, and none is empty."""
+    return bool(answers.min() >= PADDING and answers.max() < num_points and (answers != PADDING).any(axis=1).all())
 
 
 def labelled(

@@ -101,8 +101,23 @@ def tour_lengths(points: Points, tours: Answers) -> npt.NDArray[np.float64]:
     return np.asarray(TSP(points.shape[1]).objective(instance, tours), dtype=np.float64)
 
 
+def check_points(points: Points, fewest: int) -> None:
+    """Refuse instances with too few points, or with coordinates that are no numbers.
+
+    Raises:
+        ValueError: With the row.
+    """
+    if points.shape[1] < fewest:
+        raise ValueError(f"row 0: {points.shape[1]} points; expected at least {fewest}")
+    bad = np.argwhere(~np.isfinite(points))
+    if len(bad):
+        row, point, _ = bad[0]
+        raise ValueError(f"row {row}: point {point} is at {points[row, point]}; expected finite numbers")
+
+
 def solve_hulls(points: Points, labels: str) -> Answers:
     """Corners of convex hulls; points on an edge, and all but one of several at a corner, are none."""
+    check_points(points, 3)
     answers = []
     for row, one in enumerate(points):
         try:
@@ -164,15 +179,16 @@ def cross(a: Points, b: Points) -> Points:
 
 def solve_triangulations(points: Points, labels: str) -> Answers:
     """Delaunay triangulations: no point lies inside the circle round a triangle."""
+    check_points(points, 3)
     answers = []
     for row, one in enumerate(points):
         try:
-            found = Delaunay(one)
+            found = Delaunay(one - one.min(axis=0))  # far from the origin, points that differ would seem the same
         except QhullError as error:
             raise ValueError(f"row {row}: the {len(one)} points lie on a line and have no triangulation") from error
         if len(found.coplanar):
-            left_out = ", ".join(str(point) for point in sorted(found.coplanar[:, 0]))
-            raise ValueError(f"row {row}: point {left_out} repeats another one; remove it first")
+            pairs = ", ".join(f"{point} (of {other})" for point, _, other in sorted(found.coplanar.tolist()))
+            raise ValueError(f"row {row}: points that repeat others: {pairs}; remove them first")
         answers.append(found.simplices.ravel().tolist())
     return stack(answers, longest_triangulation(points.shape[1]))
 

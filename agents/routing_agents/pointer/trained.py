@@ -29,6 +29,16 @@ class TrainedPointer(TrainedModel):
 
     order: Order = "sorted"
 
+    def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
+        """As `TrainedModel.check`; a network that answers from a dictionary also takes one number of cities only."""
+        super().check(problem, found)
+        size = self.network.fixed_size
+        if size not in (None, problem.num_nodes):
+            raise ValueError(
+                f"{self.path} takes {size} cities, {found} {problem.name} with {problem.num_nodes}; networks trained "
+                "with --answer pointer take any number"
+            )
+
     def solve_batch(
         self,
         problem: AnyProblem,
