@@ -103,7 +103,8 @@ def pointer_quality(figures: Figures) -> str:
         beam = [one for one in figures["rows"] if one["width"] > 1 and same_test(one, row)]
         published = PAPER_POINTER.get(row["trained"], {}).get(row["n"], {})
         if "length" in row:
-            ours = f"{beam[0]['length']:.3f} ({row['length']:.3f})" if beam else f"({row['length']:.3f})"
+            found = f"{beam[0]['length']:.3f}, {beam[0]['gap']:.1%} " if beam else ""
+            ours = f"{found}({row['length']:.3f})"
             theirs = f"{published['length']:.2f}" if published else "-"
         else:
             second = "area" if "area" in row else "coverage"
@@ -195,6 +196,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "multi-agent-interaction": (multi_agent_tables.interaction, ("multi_agent_values",)),
     "multi-agent-listening": (multi_agent_tables.listening, ("multi_agent_values",)),
     "multi-agent-learning": (multi_agent_tables.learning, ("multi_agent_learning",)),
+    "multi-agent-learning-interaction": (multi_agent_tables.learning_interaction, ("multi_agent_learning",)),
     "multi-agent-cross-play": (multi_agent_tables.cross_play, ("multi_agent_learning",)),
 }
 

@@ -12,7 +12,8 @@ Three groups of runs, which differ in one network only:
 Policies are those of the last epoch. Each plays the held-out games in all seats, in one seat among rival-aware
 heuristics, and in one seat among the policies of each other kind (cross-play); and the first two once more with another
 number of vehicles, if its network runs with any number. With `--response-epochs`, MAPPO's policies are also left to
-be exploited: one vehicle learns on from their weights, among such as do not learn.
+be exploited: one vehicle learns on from their weights, among such as do not learn. How the lead of attention changes
+with m has a bootstrap interval where there are several seeds.
 
 Writes benchmarks/results/multi_agent_learning.json and docs/multi_agent_learning.png, with all complete runs that
 `--folder` holds, and what was measured of other groups and m before; a run that was cut off goes on where it stopped.
@@ -39,11 +40,11 @@ from torch import Tensor
 import maddpg
 import mappo
 from arguments import check_counts
-from multi_agent_values import ARMS, listened
+from multi_agent_values import ARMS, interaction, listened
 from output import Figures, finish
 from routing_agents import checkpoint
 from routing_agents.multi_agent.extractor import flatten
-from routing_agents.multi_agent.networks import Mixing, NetworkConfig
+from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
 from routing_agents.multi_agent.players import Player, collected, greedy, heuristic, seated, seats
 from routing_agents.multi_agent.training import GameTrainer
 from routing_agents.runs import LAST
@@ -62,6 +63,7 @@ TITLES: dict[Group, str] = {
 }
 EPOCHS: dict[Group, int] = {"values": 20, "policies": 20, "steering": 40}  # of 10 steps each
 HELD_OUT_SEED = 10**6
+GENTLE = {"learning_rate": 5e-4, "ent_coef": 0.01}  # for a response, which begins with weights that can play
 SAME_GAMES = 1024  # agent-games in a step of MAPPO, whatever m is
 
 
@@ -120,8 +122,18 @@ def complete(folder: Path) -> bool:
 
 
 def train(script: Any, given: Any) -> Path:
-    """Train a run to its end, if it has not come to it; return its folder."""
+    """Train a run to its end, if it has not come to it; return its folder.
+
+    Raises:
+        ValueError: The folder holds a run with other arguments.
+    """
     folder: Path = given.runs / given.name
+    if (folder / LAST).exists():
+        there, wanted = checkpoint.load(folder / LAST)[1]["args"], json.loads(json.dumps(given.to_json()))
+        if others := [key for key, value in wanted.items() if there.get(key) != value and key != "threads"]:
+            raise ValueError(
+                f"{folder}: a run with another {', '.join(others)}; move it away, or name another --folder"
+            )
     if not complete(folder):
         script.main(type(given)(resume=folder) if (folder / LAST).exists() else given)
     return folder
@@ -143,18 +155,28 @@ def ratio(gained: Tensor, reference: Tensor) -> Figures:
     return {"mean": float(share), "standard_error": float(error)}
 
 
-def attention_share(trainer: GameTrainer, games: int) -> Figures | None:
-    """Return what `listened` says of the network with attention, in self-play; None where there is none."""
-    network = trainer.attentive
-    if network is None:
-        return None
+def attention_shares(trainer: GameTrainer, games: int) -> dict[str, Figures]:
+    """Return what `listened` says of each network with attention, by its name in the run, in self-play.
+
+    Nothing for two vehicles, where nobody can be chosen among.
+    """
+    if trainer.game.num_agents < 3:
+        return {}
+    networks = {name: trainer.model[name] for name in ("policy", "critic")}
+    listening = {
+        name: network
+        for name, network in networks.items()
+        if isinstance(network, AgentNetwork)
+        and network.config.mixing.startswith("attention")
+        and not network.action_size
+    }
     env = GameVectorEnv(trainer.game, games, autoreset_mode="Disabled", backend="torch")
     observation, _ = env.reset(seed=HELD_OUT_SEED)
     seen, play = [], greedy(trainer.policy)
     for _ in range(trainer.game.num_ticks):
         seen.append(flatten(observation))
         observation, *_ = env.step(play(env, observation))
-    return listened(network, torch.cat(seen))
+    return {name: listened(network, torch.cat(seen)) for name, network in listening.items()}
 
 
 def against_heuristics(game: CompetitiveOP, player: Player, held_out: int) -> Figures:
@@ -183,13 +205,14 @@ def intruders(game: CompetitiveOP, players: dict[str, Player], name: str, held_o
 def best_response(host: GameTrainer, folder: Path, args: Args) -> Figures | None:
     """Return what a best response to a run's policies collects in one seat among them, over what these do in it.
 
-    None where none is asked for, and for MADDPG.
+    None where none is asked for and none has been learnt, and for MADDPG.
     """
-    if args.response_epochs == 0 or host.script != "mappo.py":
+    response = args.folder / "responses" / folder.name
+    if args.response_epochs and host.script == "mappo.py":
+        where = {"runs": response.parent, "name": response.name, "respond_to": str((folder / LAST).resolve())}
+        train(mappo, replace(host.args, epochs=args.response_epochs, **GENTLE, **where))
+    if not complete(response):
         return None
-    learners = 1 / host.game.num_agents
-    where = {"runs": args.folder / "responses", "name": folder.name, "respond_to": str(folder / LAST)}
-    response = train(mappo, replace(host.args, epochs=args.response_epochs, heuristics=1 - learners, **where))
     players = {"host": greedy(host.policy), "response": greedy(restore(response).policy)}
     return intruders(host.game, players, "host", args.held_out)["response"]
 
@@ -215,11 +238,30 @@ def measure(folders: list[Path], args: Args) -> list[Figures]:
                 "intruders": intruders(game, players, name, args.held_out),
                 "best_response": best_response(trainer, folder, args),
                 "transfer": {m: against_heuristics(other, players[name], args.held_out) for m, other in games.items()},
-                "attention": attention_share(trainer, 256),
+                "attention": attention_shares(trainer, 256),
                 "curve": curve,
             }
         )
     return rows
+
+
+def interactions(rows: list[Figures]) -> list[Figures]:
+    """Say how the lead of attention over each other kind, with the same seed, grows when m doubles."""
+    found: dict[tuple[Group, Mixing, str], dict[tuple[int], list[float]]] = {}
+    of = {(row["group"], row["agents"], row["seed"], row["mixing"]): row for row in rows}
+    for (group, agents, seed, mixing), row in of.items():
+        attention = of.get((group, agents, seed, "attention-own"))
+        if mixing == "attention-own" or attention is None:
+            continue
+        for key in ("self_play", "among"):
+            leads = found.setdefault((group, mixing, key), {})
+            leads.setdefault((agents,), []).append(attention[key]["mean"] - row[key]["mean"])
+    rng = np.random.default_rng(0)
+    return [
+        {"group": group, "other": mixing, "measure": key, **interaction(leads, rng)}
+        for (group, mixing, key), leads in found.items()
+        if len(leads) > 1
+    ]
 
 
 def describe(name: str) -> Figures:
@@ -237,14 +279,19 @@ def describe(name: str) -> Figures:
 def draw(rows: list[Figures], path: Path) -> None:
     """Plot what one learner collects among heuristics, and dotted what all do in self-play, over the games seen."""
     panels = sorted({(row["group"], row["agents"]) for row in rows})
-    figure = Figure(figsize=(3.7 * len(panels), 3.9), layout="constrained")
+    columns = min(4, len(panels))
+    height = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.7 * columns, 3.7 * height), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (group, agents) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    for place, (group, agents) in enumerate(panels):
+        axes = figure.add_subplot(height, columns, place + 1)
+        labels = dict(ARMS)  # one for all seeds
         for row in rows:
             if (row["group"], row["agents"]) == (group, agents):
                 seen = [point["instances"] for point in row["curve"]]
                 style = {"color": f"C{list(ARMS).index(row['mixing'])}"}
-                axes.plot(seen, [point["among"] for point in row["curve"]], **style, label=ARMS[row["mixing"]])
+                label = labels.pop(row["mixing"], None)
+                axes.plot(seen, [point["among"] for point in row["curve"]], **style, label=label)
                 axes.plot(seen, [point["self_play"] for point in row["curve"]], **style, linestyle=":")
         axes.axhline(1.0, color="black", lw=0.8)
         axes.set(xlabel="games", title=f"{TITLES[group]}, m = {agents}")
@@ -252,8 +299,9 @@ def draw(rows: list[Figures], path: Path) -> None:
         axes.locator_params(axis="x", nbins=4)
         axes.legend(fontsize="x-small")
         axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("return over the rival-aware heuristic's")
-    figure.savefig(path, dpi=90)
+        if place % columns == 0:
+            axes.set_ylabel("return over the rival-aware heuristic's")
+    figure.savefig(path, dpi=80)
 
 
 def main(args: Args) -> Figures:
@@ -277,7 +325,7 @@ def main(args: Args) -> Figures:
     for row in rows:
         cells = (f"{row[key]['mean']:.3f} +- {row[key]['standard_error']:.3f}" for key in ("self_play", "among"))
         table.add_row(row["name"], *cells)
-    return finish(args, {"rows": rows}, table)
+    return finish(args, {"rows": rows, "interaction": interactions(rows)}, table)
 
 
 if __name__ == "__main__":

@@ -39,14 +39,29 @@ def values(figures: Figures) -> str:
     return markdown(("n / m", "m", "seeds", *ARMS.values()), lines)
 
 
+def growth(row: Figures) -> tuple[str, str]:
+    """Show by how much something grows, and the interval."""
+    interval = "one seed" if row["interval"] is None else "{:+.3f} to {:+.3f}".format(*row["interval"])
+    return f"{row['per_doubling']:+.3f}", interval
+
+
 def interaction(figures: Figures) -> str:
     """How leads grow when m doubles."""
     lines = []
     for pair, row in figures["interaction"].items():
-        interval = "one seed" if row["interval"] is None else "{:+.3f} to {:+.3f}".format(*row["interval"])
         arm, other = (ARMS[name] for name in pair.split(" over "))
-        lines.append((f"{arm} over {other}", f"{row['per_doubling']:+.3f}", interval))
+        lines.append((f"{arm} over {other}", *growth(row)))
     return markdown(("lead in explained variance", "per doubling of m", "95 % interval"), lines)
+
+
+def learning_interaction(figures: Figures) -> str:
+    """How leads of attention among learners grow when m doubles."""
+    titles = {"self_play": "self-play", "among": "one among heuristics"}
+    lines = []
+    for row in figures["interaction"]:
+        lead = f"own and attention over {ARMS[row['other']]}"
+        lines.append((NAMES[row["group"]], lead, titles[row["measure"]], *growth(row)))
+    return markdown(("network of", "lead", "in", "per doubling of m", "95 % interval"), lines)
 
 
 def listening(figures: Figures) -> str:
@@ -61,32 +76,38 @@ def listening(figures: Figures) -> str:
     return markdown(("n / m", "m", "attention", "own and attention", "by chance"), lines)
 
 
-def plus_minus(row: Figures) -> str:
-    """Show a ratio and its standard error."""
-    return f"{row['mean']:.3f} ± {row['standard_error']:.3f}"
+def by_seed(rows: list[Figures | None]) -> str:
+    """Show the ratios of several seeds side by side; "-" where there is none."""
+    return " / ".join(f"{row['mean']:.3f}" for row in rows if row) or "-"
 
 
 NAMES = {"values": "values", "policies": "central policies", "steering": "action values (MADDPG)"}
 
 
 def learning(figures: Figures) -> str:
-    """What each run came to, against heuristics, with as many vehicles as it was trained with and with others."""
-    lines = []
+    """What runs came to, by seed: against heuristics, with as many vehicles as in training and with others."""
+    kinds: dict[tuple[str, int, str], list[Figures]] = {}
     for row in figures["rows"]:
-        kind = (NAMES[row["group"]], ARMS[row["mixing"]], str(row["agents"]), str(row["seed"]))
-        reached = "-" if row["games_to_heuristic"] is None else f"{row['games_to_heuristic']:,}"
-        other = next(iter(row["transfer"].values()), None)
-        transfer = ", ".join(plus_minus(other[key]) for key in ("self_play", "among")) if other else "-"
-        response = plus_minus(row["best_response"]) if row.get("best_response") else "-"
-        lines.append((*kind, plus_minus(row["self_play"]), plus_minus(row["among"]), reached, transfer, response))
+        kinds.setdefault((row["group"], row["agents"], row["mixing"]), []).append(row)
     sizes = sorted({m for row in figures["rows"] for m in row["transfer"]}, key=int)
-    header = ("network of", "kind", "m", "seed", "self-play", "one among heuristics", "games until 1")
-    return markdown((*header, f"both, with {', '.join(sizes)} vehicles", "best response"), lines)
-
-
-def over_seeds(results: list[Figures]) -> str:
-    """Show a ratio and its standard error, or the mean over several seeds."""
-    return plus_minus(results[0]) if len(results) == 1 else f"{np.mean([row['mean'] for row in results]):.3f}"
+    lines = []
+    for (group, agents, mixing), rows in sorted(kinds.items()):
+        others = [row["transfer"].get(sizes[0]) for row in rows]
+        transfer = [by_seed([other and other[key] for other in others]) for key in ("self_play", "among")]
+        reached = (row["games_to_heuristic"] for row in rows)
+        lines.append(
+            (
+                NAMES[group],
+                str(agents),
+                ARMS[mixing],
+                *(by_seed([row[key] for row in rows]) for key in ("self_play", "among")),
+                " / ".join("-" if games is None else f"{games:,}" for games in reached),
+                "-" if transfer == ["-", "-"] else f"{transfer[0]}; {transfer[1]}",
+                by_seed([row.get("best_response") for row in rows]),
+            )
+        )
+    header = ("network of", "m", "kind", "self-play", "one among heuristics", "games until 1")
+    return markdown((*header, f"the first two, with {', '.join(sizes)} vehicles", "best response"), lines)
 
 
 def cross_play(figures: Figures) -> str:
@@ -101,6 +122,6 @@ def cross_play(figures: Figures) -> str:
                 hosts.setdefault(host["mixing"], []).append(result)
     lines = []
     for (group, agents, guest), hosts in sorted(found.items()):
-        cells = (f"{ARMS[host]}: {over_seeds(results)}" for host, results in hosts.items())
+        cells = (f"{ARMS[host]}: {np.mean([row['mean'] for row in results]):.3f}" for host, results in hosts.items())
         lines.append((f"{NAMES[group]}, m = {agents}", ARMS[guest], "; ".join(cells)))
     return markdown(("network of", "one policy trained with", "in one seat among those trained with"), lines)

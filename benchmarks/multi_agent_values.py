@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -33,6 +34,7 @@ from arguments import check_counts
 from output import Figures, finish
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
+from routing_agents.runs import check_positive
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import CompetitiveOP
 from routing_gym.files import write_atomically
@@ -82,6 +84,14 @@ class Args:
 
     def __post_init__(self) -> None:
         check_counts(self, "agents", "customers", "seeds", "steps", "games", "ticks", "held_out", "threads")
+        check_positive(self, "learning_rate")
+        if self.ticks > (most := CompetitiveOP(2).num_ticks):
+            raise ValueError(f"--ticks must be at most {most}, of which a game has no more, got {self.ticks}")
+
+    @property
+    def settings(self) -> Figures:
+        """What all cells of a folder have in common."""
+        return {key: getattr(self, key) for key in ("steps", "games", "ticks", "held_out", "learning_rate")}
 
 
 def play(game: CompetitiveOP, rng: np.random.Generator, games: int) -> tuple[Tensor, Tensor]:
@@ -164,25 +174,34 @@ def mean_explained(cells: list[Figures], num_agents: int, customers: int, arm: s
     return [cell["arms"][arm]["explained"] for cell in found]
 
 
-def interaction(cells: list[Figures], arm: str, other: str, rng: np.random.Generator) -> Figures:
-    """How much the lead of one arm over another grows when m doubles, with a 95 % bootstrap interval.
-
-    The slope of the difference in explained variance over log2 m, over cells of all n / m; cells are drawn with
-    replacement within each (m, n / m), whose number of seeds they keep. No interval where one has a single seed.
-    """
-    groups: dict[tuple[int, int], list[float]] = {}
+def leads(cells: list[Figures], arm: str, other: str) -> dict[tuple[int, int], list[float]]:
+    """List by how much one arm explains more than another, by m and n / m, a number for each seed."""
+    found: dict[tuple[int, int], list[float]] = {}
     for cell in cells:
         lead = cell["arms"][arm]["explained"] - cell["arms"][other]["explained"]
-        groups.setdefault((cell["agents"], cell["customers"]), []).append(lead)
-    doublings = np.log2([agents for agents, _ in groups])
+        found.setdefault((cell["agents"], cell["customers"]), []).append(lead)
+    return found
 
-    def slope(means: np.ndarray) -> float:
+
+def interaction(leads: Mapping[tuple[int, ...], list[float]], rng: np.random.Generator) -> Figures:
+    """How much a lead grows when m doubles, with a 95 % bootstrap interval.
+
+    The slope of the mean lead over log2 m. Leads are drawn with replacement within each group, whose number of seeds
+    they keep. No interval where a group has a single seed.
+
+    Args:
+        leads: By m, and what else may set groups apart: the leads of all seeds.
+        rng: Draws them.
+    """
+    doublings = np.log2([agents for agents, *_ in leads])
+
+    def slope(means: list[float]) -> float:
         return float(np.polyfit(doublings, means, 1)[0])
 
-    per_doubling = slope(np.array([np.mean(leads) for leads in groups.values()]))
-    if min(map(len, groups.values())) < 2:
+    per_doubling = slope([float(np.mean(seeds)) for seeds in leads.values()])
+    if min(map(len, leads.values())) < 2:
         return {"per_doubling": per_doubling, "interval": None}
-    drawn = [slope(np.array([rng.choice(leads, len(leads)).mean() for leads in groups.values()])) for _ in range(2000)]
+    drawn = [slope([rng.choice(seeds, len(seeds)).mean() for seeds in leads.values()]) for _ in range(2000)]
     low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
     return {"per_doubling": per_doubling, "interval": [low, high]}
 
@@ -216,8 +235,11 @@ def main(args: Args) -> Figures:
     for seed, customers, num_agents in product(args.seeds, args.customers, args.agents):  # seed by seed
         path = args.folder / f"{num_agents}-agents-{customers}-customers-seed{seed}.json"
         if not path.exists():
-            write_atomically(path, json.dumps(measure(num_agents, customers, seed, args)).encode())
+            cell = {**measure(num_agents, customers, seed, args), "settings": args.settings}
+            write_atomically(path, json.dumps(cell).encode())
     cells = [json.loads(path.read_text()) for path in sorted(args.folder.glob("*.json"))]
+    if others := [made for cell in cells if (made := cell.get("settings")) != args.settings]:
+        raise ValueError(f"{args.folder}: holds cells made with {others[0]}; move them away, or name another --folder")
     draw(cells, args.picture)
     table = Table("m", "n / m", "seeds", *ARMS.values(), title="Explained variance, held out")
     for num_agents, customers in sorted({(cell["agents"], cell["customers"]) for cell in cells}):
@@ -225,8 +247,8 @@ def main(args: Args) -> Figures:
         table.add_row(str(num_agents), str(customers), str(len(found[0])), *(f"{np.mean(x):.3f}" for x in found))
     pairs = [(arm, other) for arm in ("attention", "attention-own") for other in ("concatenation", "mean", "own")]
     rng = np.random.default_rng(0)
-    leads = {f"{arm} over {other}": interaction(cells, arm, other, rng) for arm, other in pairs}
-    return finish(args, {"cells": cells, "interaction": leads}, table)
+    grown = {f"{arm} over {other}": interaction(leads(cells, arm, other), rng) for arm, other in pairs}
+    return finish(args, {"cells": cells, "interaction": grown}, table)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ def test_cells_are_measured_once(args, monkeypatch):
     assert [[int(cell) for cell in row] for row in rows] == [[1, 2, 1], [1, 4, 1], [2, 2, 1], [2, 4, 2]]
     assert len(multi_agent_tables.interaction(figures).splitlines()) == 2 + 6
     assert len(multi_agent_tables.listening(figures).splitlines()) == 2 + 2  # of m = 4, for each n / m
+    with pytest.raises(ValueError, match="cells: holds cells made with {'steps': 2, .*; move them away"):
+        values.main(replace(args, steps=3))
 
 
 def test_returns_are_what_is_still_collected():
@@ -61,24 +63,24 @@ def test_returns_are_what_is_still_collected():
     assert (by_tick[0].sum(dim=1) <= 6.0).all()  # of six customers, at most 1 each
 
 
-def cells(leads, arm="attention", other="mean"):
-    """Cells where `arm` explains so much more than `other`, by number of agents."""
-    return [
-        {"agents": m, "customers": 1, "arms": {arm: {"explained": 0.5 + lead}, other: {"explained": 0.5}}}
-        for m, found in leads.items()
-        for lead in found
+def test_leads_by_hand():
+    """One arm explains 0.1 and 0.2 more than another at m = 2 with two seeds, 0.3 at m = 4 with one."""
+    cells = [
+        {"agents": m, "customers": 1, "arms": {"attention": {"explained": 0.5 + lead}, "mean": {"explained": 0.5}}}
+        for m, lead in ((2, 0.1), (2, 0.2), (4, 0.3))
     ]
+    found = values.leads(cells, "attention", "mean")
+    assert found == {(2, 1): pytest.approx([0.1, 0.2]), (4, 1): pytest.approx([0.3])}
 
 
 def test_interaction_by_hand():
     """Leads of 0.1 log2 m have the slope 0.1, whatever is drawn; those of 0.2, 0.2, 0.2 have 0."""
     rng = np.random.default_rng(0)
-    found = values.interaction(cells({2: [0.1] * 2, 4: [0.2] * 2, 8: [0.3] * 2}), "attention", "mean", rng)
+    found = values.interaction({(2,): [0.1] * 2, (4,): [0.2] * 2, (8,): [0.3] * 2}, rng)
     assert [found["per_doubling"], *found["interval"]] == pytest.approx([0.1] * 3)
-    found = values.interaction(cells({2: [0.1], 4: [0.2] * 2, 8: [0.3] * 2}), "attention", "mean", rng)
+    found = values.interaction({(2,): [0.1], (4,): [0.2] * 2, (8,): [0.3] * 2}, rng)
     assert (found["per_doubling"], found["interval"]) == (pytest.approx(0.1), None)
-    flat = cells({2: [0.1, 0.3], 4: [0.0, 0.4], 8: [0.2, 0.2]})
-    found = values.interaction(flat, "attention", "mean", rng)
+    found = values.interaction({(2,): [0.1, 0.3], (4,): [0.0, 0.4], (8,): [0.2, 0.2]}, rng)
     assert found["per_doubling"] == pytest.approx(0.0)
     assert found["interval"][0] < -0.03 < 0.03 < found["interval"][1]
 
@@ -129,15 +131,34 @@ def test_learners_are_run_once_and_compared(tmp_path, monkeypatch):
     assert list(attention["transfer"]) == [4]
     assert concatenation["transfer"] == {}  # made for three vehicles
     assert list(attention["intruders"]) == [concatenation["name"]]
-    assert attention["attention"]["by_chance"] == 1.0  # two of two rivals
+    assert {name: row["by_chance"] for name, row in attention["attention"].items()} == {"policy": 1, "critic": 1}
+    assert list(concatenation["attention"]) == ["critic"]
     assert attention["best_response"]["mean"] > 0
-    assert checkpoint.load(args.folder / "responses" / given.name / LAST)[1]["args"]["heuristics"] == 1 - 1 / 3
+    assert checkpoint.load(args.folder / "responses" / given.name / LAST)[1]["args"]["learning_rate"] == 5e-4
     monkeypatch.setattr(mappo, "main", None)
-    again = learning.main(replace(args, transfer=(4,), response_epochs=1))
+    again = learning.main(replace(args, transfer=(4,)))  # finds the best responses that were learnt
     assert again["rows"] == figures["rows"]
     written = json.loads(args.out.read_text())
     assert len(multi_agent_tables.learning(written).splitlines()) == 2 + 2
     assert len(multi_agent_tables.cross_play(written).splitlines()) == 2 + 2
+    monkeypatch.setitem(learning.EPOCHS, "policies", 2)
+    with pytest.raises(ValueError, match="policies-m3-attention-own-seed1: a run with another epochs; move it away"):
+        learning.main(args)
+
+
+def test_interaction_among_learners_by_hand():
+    """With attention 0.2 more than with the mean at m = 2, 0.3 at m = 4: 0.1 per doubling; seeds without a peer out."""
+
+    def row(mixing, agents, value, seed=1):
+        measured = {key: {"mean": value, "standard_error": 0.0} for key in ("self_play", "among")}
+        return {"group": "values", "agents": agents, "mixing": mixing, "seed": seed, **measured}
+
+    rows = [row("attention-own", 2, 1.2), row("mean", 2, 1.0), row("attention-own", 4, 1.3), row("mean", 4, 1.0)]
+    found = learning.interactions([*rows, row("mean", 4, 0.0, seed=2), row("concatenation", 4, 1.0)])
+    assert [(one["other"], one["measure"]) for one in found] == [("mean", "self_play"), ("mean", "among")]
+    assert [one["per_doubling"] for one in found] == pytest.approx([0.1, 0.1])
+    shown = multi_agent_tables.learning_interaction({"interaction": found}).splitlines()[2]
+    assert shown == "| values | own and attention over own and mean | self-play | +0.100 | one seed |"
 
 
 def test_figures_of_other_groups_are_kept(tmp_path):
