@@ -24,7 +24,7 @@ import am_reinforce
 import pointer_network
 import routing_agents
 from am_reinforce import Args, Trainer, TrainingDivergedError
-from helpers import AGENTS, SMALL, TINY, logged, start, stop_after, wait_for_epoch
+from helpers import AGENTS, BENCHMARKS, ROOT, SMALL, TINY, logged, start, stop_after, wait_for_epoch
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
@@ -263,9 +263,7 @@ def test_fifty_kills_change_nothing(tiny):
     seconds = (time.perf_counter() - started) / 6
     call = "from helpers import *; from test_am_reinforce import *; from pathlib import *; "
     call += f"kill_fifty_times({replace(args, name='killed')}, {seconds})"
-    paths = os.pathsep.join(
-        [str(AGENTS), str(AGENTS.parent), str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    )
+    paths = os.pathsep.join(map(str, (AGENTS, BENCHMARKS, ROOT, ROOT / "tests", Path(__file__).parent)))
     killed = subprocess.run(
         [sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
     )

@@ -8,6 +8,7 @@ import pytest
 import torch
 from test_devices import RefusesToMix
 
+from routing_agents.attention import encoder
 from routing_agents.pointer.decoding import beam_search, evaluate, predict
 from routing_agents.pointer.model import PointerConfig, PointerNetwork, chosen_before, log_likelihood
 from routing_agents.pointer.tasks import TASKS, tour_lengths
@@ -208,13 +209,13 @@ def test_headers_without_a_normalization_mean_batch():
 
 def test_attention_of_the_encoder_stays_in_float32(monkeypatch):
     """Its gradient in bfloat16 takes ten times as long on a CPU."""
-    attend, seen = torch.nn.functional.scaled_dot_product_attention, []
+    attend, seen = encoder.attend, []
 
-    def noted(query, *given, **options):
+    def noted(query, *given):
         seen.append(query.dtype)
-        return attend(query, *given, **options)
+        return attend(query, *given)
 
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noted)
+    monkeypatch.setattr(encoder, "attend", noted)
     model = network("every", encoder="transformer")
     model.multiply_in(torch.bfloat16)
     log_likelihood(model, POINTS, torch.tensor([[0, 1, 2, 3, 4]]).expand(4, 5))
