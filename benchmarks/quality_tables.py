@@ -26,14 +26,7 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
     "SPCTSP-50": (4.65, None, None),
     "SPCTSP-100": (6.32, None, None),
 }
-OTHERS = (
-    "VRPTW-20",
-    "VRPTW-50",
-    "PDP-20",
-    "MTSP-20",
-    "ATSP-20",
-    *(f"{name}-50" for name in PRESETS if name != "VRPTW"),
-)
+OTHERS = tuple(f"{name}-{size}" for name in ("PDP", "MTSP", "ATSP", "TSPFE", *PRESETS) for size in (20, 50))
 POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
     "TSP-20": "0.00 %",
     "TSP-50": "0.03 %",

@@ -129,12 +129,12 @@ class TestSet:
 
     @property
     def own(self) -> Path | None:
-        """Our weights for this size: the problem's own, or those of its family."""
+        """Our weights: of the paper's problems for this size, of others the problem's own or its family's, of any."""
         try:
             path = find_weights(self.name, self.num_nodes, self.args.own)
         except ValueError:
             return None
-        return path if path.stem.endswith(f"-{self.num_nodes}") else None
+        return path if not self.in_paper or path.stem.endswith(f"-{self.num_nodes}") else None
 
     @cache  # noqa: B019  (a few test sets live as long as the program)
     def decode(self, weights: Path, decoding: Decoding, size: int) -> tuple[FloatArray, float]:
@@ -197,6 +197,11 @@ class TestSet:
             return Decoding(self.num_nodes, force_starts=True, symmetries=symmetries)
         return Decoding(16, sample=True, symmetries=symmetries)
 
+    def many(self) -> Decoding:
+        """Return 128 samples, as many under each symmetry."""
+        symmetries = num_symmetries(make_problem(self.name, self.num_nodes))
+        return Decoding(OTHER_TOURS // symmetries, sample=True, symmetries=symmetries)
+
     def solver(self) -> Solver:
         """Return the reference solver with its time for this size."""
         name = REFERENCES[self.name]
@@ -225,8 +230,13 @@ class TestSet:
             raise RuntimeError(f"{solver.name} failed on {solution.failed.sum()} instances: {set(solution.status)}")
         weights = self.own or self.original
         assert weights is not None
-        search_all = self.in_paper and self.own and self.of_size(self.args.search_size) >= self.size
-        control, _ = self.decode(weights, self.search() if search_all else Decoding(), self.size)
+        if not self.in_paper:
+            decoding = self.many()
+        elif self.own and self.of_size(self.args.search_size) >= self.size:
+            decoding = self.search()
+        else:
+            decoding = Decoding()
+        control, _ = self.decode(weights, decoding, self.size)
         return self.figures(solution.cost, float(solution.seconds.mean()), control)
 
     def measurements(self) -> Iterator[tuple[str, dict[str, Any], Any]]:
@@ -242,9 +252,7 @@ class TestSet:
             of = {"weights": digest(weights)}
             yield f"{prefix}greedy", size | of, lambda w=weights: self.figures(*self.greedy(w))
             if not self.in_paper:
-                symmetries = num_symmetries(make_problem(self.name, self.num_nodes))
-                many = Decoding(OTHER_TOURS // symmetries, sample=True, symmetries=symmetries)
-                yield "best of 128", size | of, lambda w=weights, d=many: self.best_of_many(w, d, OTHER_SIZE)
+                yield "best of 128", size | of, lambda w=weights: self.best_of_many(w, self.many(), OTHER_SIZE)
                 continue
             if self.args.samples and choice:
                 yield f"{prefix}sampling", samples | of, lambda w=weights: self.sampled(w)
