@@ -182,18 +182,12 @@ def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], trips: list[Tri
 
 
 def draw_pairs(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
-    """Draw an arrow from each pickup to each of its deliveries."""
-    deliveries = np.flatnonzero(instance.pickup[0])
-    start = coords[instance.pickup[0, deliveries]]
-    style: dict[str, Any] = {
-        "angles": "xy",
-        "scale_units": "xy",
-        "scale": 1,
-        "width": 0.003,
-        "headwidth": 6,
-        "color": GREY,
-    }
-    axes.quiver(*start.T, *(coords[deliveries] - start).T, **style, alpha=0.6, zorder=1, label="pickup to delivery")
+    """Draw an arrow from each pickup to each of its deliveries, from marker to marker."""
+    radius = same_size(len(coords)) ** 0.5 / 2 + 1  # points
+    look = {"arrowstyle": "-|>", "color": GREY, "alpha": 0.6, "shrinkA": radius, "shrinkB": radius, "zorder": 1}
+    for delivery in np.flatnonzero(instance.pickup[0]):
+        axes.annotate("", coords[delivery], coords[instance.pickup[0, delivery]], arrowprops=look)
+    axes.plot([], [], "-", color=GREY, alpha=0.6, label="pickup to delivery")
 
 
 def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
@@ -240,9 +234,8 @@ def draw_nodes(
         axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
     sizes = node_sizes(axes, instance, len(coords))
     edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
-    backhaul = getattr(instance, "backhaul", None)
-    fetched = np.zeros(len(coords), dtype=bool) if backhaul is None else backhaul[0]
-    for marker, kind in (("o", ~fetched), ("^", fetched)):
+    other, what = other_kind(instance, len(coords))
+    for marker, kind in (("o", ~other), ("^", other)):
         some = kind[visited]
         x, y = coords[visited[some]].T
         look: dict[str, Any] = {"marker": marker, "linewidths": edge, "zorder": 3}
@@ -252,8 +245,22 @@ def draw_nodes(
             x, y = coords[left].T
             label = "unvisited" if marker == "o" else None
             axes.scatter(x, y, s=sizes[left], c="white", edgecolors=GREY, label=label, **look)
-    if fetched.any():
-        axes.plot([], [], "^", ms=7, color=GREY, ls="none", label="backhaul")
+    if other.any():
+        axes.plot([], [], "^", ms=7, color=GREY, ls="none", label=what)
+
+
+def other_kind(instance: Any, num_nodes: int) -> tuple[npt.NDArray[np.bool_], str]:
+    """Mark the nodes that are drawn as triangles, and say what they are."""
+    if getattr(instance, "backhaul", None) is not None:
+        return instance.backhaul[0], "backhaul"
+    if hasattr(instance, "pickup"):
+        return instance.pickup[0] > 0, "delivery"
+    return np.zeros(num_nodes, dtype=bool), ""
+
+
+def same_size(num_nodes: int) -> float:
+    """Return the area of every marker, where all nodes are alike, in square points."""
+    return 0.35 * largest_marker(num_nodes)
 
 
 def largest_marker(num_nodes: int) -> float:
@@ -266,7 +273,7 @@ def node_sizes(axes: Axes, instance: Any, num_nodes: int) -> npt.NDArray[np.floa
     largest = largest_marker(num_nodes)
     field = next((name for name in NODE_VALUES if hasattr(instance, name)), None)
     if field is None or len(np.unique(getattr(instance, field)[0, 1:])) < 2:
-        return np.full(num_nodes, 0.35 * largest)
+        return np.full(num_nodes, same_size(num_nodes))
     values = getattr(instance, field)[0]
     highest = values.max()
     for share, unit in ((1 / 3, f"{NODE_VALUES[field]} "), (1, "")):

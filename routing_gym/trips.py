@@ -70,7 +70,8 @@ def replay(problem: AnyProblem, instance: Any, tour: Array) -> tuple[list[int], 
 def split_trips(problem: AnyProblem, actions: list[int], done: bool) -> list[Trip]:
     """Cut the actions of an episode where they pass the depot; empty trips are left out."""
     if not problem.has_depot:
-        return [actions + actions[:1] if done else actions] if actions else []
+        closed = done and not is_open(problem)
+        return [actions + actions[:1] if closed else actions] if actions else []
     trips, trip = [], [0]
     for node in actions:
         trip.append(node)
@@ -82,8 +83,14 @@ def split_trips(problem: AnyProblem, actions: list[int], done: bool) -> list[Tri
 
 
 def driven(problem: AnyProblem, trips: list[Trip]) -> list[Trip]:
-    """Leave the way home out of trips, where nobody drives it."""
-    return [trip[:-1] if trip[-1] == 0 else trip for trip in trips] if getattr(problem, "open_routes", False) else trips
+    """Leave the way back to the depot out of trips, where nobody drives it."""
+    cut = problem.has_depot and is_open(problem)
+    return [trip[:-1] if cut and trip[-1] == 0 else trip for trip in trips]
+
+
+def is_open(problem: AnyProblem) -> bool:
+    """Say whether nobody drives home."""
+    return bool(getattr(problem, "open_routes", False))
 
 
 def headline(problem: AnyProblem, cost: float) -> str:

@@ -59,6 +59,18 @@ def test_the_problem_keeps_the_contract(tree):
     assert str(tree) in result.stdout
 
 
+def test_texts_leave_the_way_home_out(tree):
+    """Three cities on a line: 0.5 + 0.25, and nothing from the last to the first."""
+    code = """if True:
+        import numpy as np
+        from routing_gym import TSPInstance, make_problem, trips
+        instance = TSPInstance(np.array([[[0.0, 0.0], [0.5, 0.0], [0.75, 0.0]]], dtype=np.float32))
+        print(trips.to_text(make_problem("OTSP", 3), instance, np.array([2, 1, 0])))
+    """
+    result = run(tree, "-c", code)
+    assert "OTSP-3: cost 0.750, steps 3, complete\ntrip 1: 2 -> 1 -> 0; length 0.750\n" in result.stdout, result.stderr
+
+
 def test_the_tests_over_all_problems_pass(tree):
     """A selection of them, those that stand on lists of problems among them."""
     files = [f"tests/routing_gym/test_{name}.py" for name in TESTS]

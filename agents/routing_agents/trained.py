@@ -191,6 +191,9 @@ class TrainedModel:
             tours_at_once: Tours decoded at a time; by default as many as free memory holds, at most 1,024.
             progress: Called with the number of instances done.
 
+        Returns:
+            Actions (B, T); their costs are those of `problem.familiar(instance)`.
+
         Raises:
             ValueError: Another problem than the network's, or a decoding that the problem does not allow.
             MemoryError: Not even one tour fits.

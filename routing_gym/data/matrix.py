@@ -72,6 +72,9 @@ def read_fixed_edges(document: Document, dimension: int) -> IntArray:
     if len(numbers) % 2:
         node, line = numbers[-1]
         raise InvalidFile(document.path, line, f"fixed edge: found node {node} alone, expected two nodes")
+    for (node, line), (other, _) in zip(numbers[::2], numbers[1::2], strict=True):
+        if node == other:
+            raise InvalidFile(document.path, line, f"fixed edge: joins node {node} with itself; leave it out")
     partner = np.arange(dimension)
     lines: dict[int, int] = {}
     for node, line in numbers:

@@ -149,6 +149,9 @@ def parse_cost(path: Path, line: int, text: str, unit: int) -> float:
         return parse_integer(path, line, text)
     if unit == 10 and len(decimal[2]) == 1:
         return int(decimal[1] + decimal[2]) / unit
+    if unit == 10 and decimal[2].strip("0"):
+        told = "only lengths cut to tenths, as DIMACS counts, are supported: move this file away to solve in these"
+        raise UnsupportedFile(path, line, f"cost {text} is of exact lengths; {told}")
     if decimal[2].strip("0"):
         raise UnsupportedFile(
             path,

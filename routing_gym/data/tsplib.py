@@ -126,7 +126,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     dimension = check_dimension(document, max_nodes)
     ids = np.arange(1, dimension + 1)
     if FILE_TYPES[kind].has_depot:
-        depot = read_depot(document, dimension)
+        depot = read_depot(document, kind, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
     coords = places = matrix = distances = None
     unit = TENTHS if kind == "VRPTW" else 1
@@ -225,6 +225,9 @@ def check_metric(document: Document, kind: str) -> str:
         raise InvalidFile(document.path, line, f"EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE {metric}")
     if metric not in METRICS or kind == "ATSP":
         raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {SUPPORTED}")
+    if kind == "VRPTW" and metric != "EUC_2D":
+        told = "VRPTW counts tenths of Euclidean lengths: expected EUC_2D"
+        raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {told}")
     for keyword, expected in (("EDGE_WEIGHT_FORMAT", "FUNCTION"), ("NODE_COORD_TYPE", "TWOD_COORDS")):
         text, line = document.values.get(keyword, Value(expected, 0))
         if text != expected:
@@ -266,9 +269,9 @@ def check_display(document: Document, dimension: int) -> None:
             [document.parse_coordinate(text, line) for text in texts]
 
 
-def read_depot(document: Document, dimension: int) -> int:
+def read_depot(document: Document, kind: str, dimension: int) -> int:
     """Return the number of the one depot."""
-    closed = document.value("TYPE").text != "VRPB"  # PyVRP's files do without the -1
+    closed = kind != "VRPB"  # PyVRP's files do without the -1
     depots = document.integers("DEPOT_SECTION", closed)
     if not depots:
         raise InvalidFile(document.path, document.section("DEPOT_SECTION").line, "found no depot, expected one")

@@ -131,7 +131,7 @@ def check_reach(document: Document, ids: IntArray, windows: IntArray, legs: IntA
             raise InvalidFile(
                 document.path,
                 line,
-                f"node {ids[node]} cannot be served: a vehicle that goes there at once {what} at "
+                f"this customer cannot be served: a vehicle that goes there at once {what} at "
                 f"{times[node] / TENTHS}, after {limit[node] / TENTHS}",
             )
 

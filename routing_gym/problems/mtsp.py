@@ -179,7 +179,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         check_salesmen(instance, tours, salesman)
         lengths = [  # the others' customers replaced by the depot
             tour_length(instance, np.where(salesman == number, tours, 0), closed_at_depot=True)
-            for number in range(1, salesman.max() + 1)
+            for number in range(1, salesman.max(initial=1) + 1)
         ]
         return like(np.max(lengths, axis=0), instance)
 

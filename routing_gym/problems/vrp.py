@@ -33,7 +33,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, batch_size, double, euclidean, gather, scatter, to_numpy
+from routing_gym.arrays import Array, batch_size, double, euclidean, gather, is_narrow, scatter, to_numpy
 from routing_gym.problem import InvalidInstance
 from routing_gym.problems.checks import (
     TOLERANCE,
@@ -49,7 +49,7 @@ from routing_gym.problems.checks import (
 )
 from routing_gym.problems.cvrp import CVRP, CVRPInstance, CVRPState, check_loads
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from, lengths_to_depot, with_depot
-from routing_gym.problems.routes import check_each_alone, check_limits, check_order
+from routing_gym.problems.routes import MOST_SHRUNK, check_each_alone, check_limits, check_order
 
 CLOSING, SERVICE, NARROWEST, WIDEST = 3.0, 0.2, 0.1, 1.0  # of generated instances; the last two to both sides
 MAX_LENGTH = 3.0
@@ -100,8 +100,8 @@ class VRP(CVRP):
         time_windows: Service has to start within a window.
 
     Raises:
-        ValueError: No customer, a capacity below the largest demand drawn (9), no attribute, or a length with which
-            some drawn customers could not be served (2 sqrt 2 on closed routes, sqrt 2 on open ones).
+        ValueError: No customer, a capacity below the largest demand drawn (9), no attribute, one that is no bool, or a
+            length with which some drawn customers could not be served (2 sqrt 2 on closed routes, sqrt 2 on open ones).
     """
 
     instance_type: ClassVar[type] = VRPInstance
@@ -114,6 +114,11 @@ class VRP(CVRP):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for flag in ("open_routes", "backhauls", "time_windows"):
+            value = getattr(self, flag)
+            if not isinstance(value, bool | np.bool_):
+                raise ValueError(f"VRP: {flag} must be True or False, got {value!r}")
+            object.__setattr__(self, flag, bool(value))
         if not self.attributes:
             known = "open_routes, backhauls, max_length and time_windows"
             raise ValueError(f"VRP: give at least one of {known}; the problem without any is CVRP")
@@ -174,20 +179,33 @@ class VRP(CVRP):
             check_depot_values(instance, "service_time")
         check_each_alone(self, instance)
 
+    def familiar(self, instance: VRPInstance) -> VRPInstance:
+        """Shrink space and time together, by a power of two, where days are longer than those that are drawn."""
+        if not self.time_windows:
+            return instance
+        xp = array_namespace(instance.due_time)
+        longer = xp.clip(xp.max(instance.due_time, axis=1) / CLOSING, 1.0, MOST_SHRUNK)
+        by, changed = 2.0 ** xp.round(xp.log2(longer)), {}
+        for field in ("coords", "distances", "max_length", *FIELDS["TW"]):
+            if (value := getattr(instance, field)) is not None:
+                changed[field] = value / xp.reshape(by, (-1, *(1,) * (value.ndim - 1)))
+        return replace(instance, **changed)
+
     def initial(self, instance: VRPInstance) -> VRPState:
         xp = array_namespace(instance.capacity)
         wide = double(xp)
         back = xp.astype(lengths_to_depot(instance), wide)
         attributes = {}
         if self.max_length is not None:
-            limit = xp.astype(instance.max_length, wide)[:, None] + TOLERANCE / 2
+            limit = xp.astype(instance.max_length, wide)[:, None]
+            limit = limit + slack(xp, limit)
             attributes["longest"] = limit - (0.0 * back if self.open_routes else back)
             attributes["length"] = xp.zeros_like(limit[:, 0])
         if self.time_windows:
             latest = xp.astype(instance.due_time, wide)
             if not self.open_routes:
                 latest = xp.minimum(latest, latest[:, :1] - back - xp.astype(instance.service_time, wide))
-            attributes["latest"] = latest + TOLERANCE / 2
+            attributes["latest"] = latest + slack(xp, latest)
             attributes["time"] = xp.astype(instance.ready_time[:, 0], wide)
         return VRPState(**vars(super().initial(instance)), **attributes)
 
@@ -205,7 +223,7 @@ class VRP(CVRP):
         fits = instance.demand <= (instance.capacity - state.load)[:, None]
         if self.backhauls:
             fetching = gather(instance.backhaul, state.node)[:, None]
-            fits = (fits & (instance.backhaul | ~fetching)) | (instance.backhaul & ~fetching)
+            fits = xp.where(fetching, fits & instance.backhaul, fits | instance.backhaul)  # fetching starts empty
         if self.max_length is not None or self.time_windows:
             legs = lengths_from(instance, state.node)
             if self.max_length is not None:
@@ -296,6 +314,11 @@ class VRP(CVRP):
         visited = check_each_once(tours, self.num_actions, depot=True)
         check_all_visited(visited, first_node=1, num_steps=tours.shape[1])
         return like((legs * (tours != 0)).sum(axis=1) if self.open_routes else legs.sum(axis=1), instance)
+
+
+def slack(xp: Any, limit: Array) -> Array | float:
+    """Return what masks allow beyond a limit; in JAX's 32 bits also what rounding may take from it."""
+    return TOLERANCE / 2 + (4 * xp.finfo(xp.float32).eps * xp.abs(limit) if is_narrow(xp) else 0.0)
 
 
 def preset_name(attributes: str) -> str:

@@ -310,6 +310,11 @@ def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], 
     return Solution.score(problem, instance, actions, seconds, [result.status for result in in_order], is_bound)
 
 
+def unit_of(distances: FloatArray) -> float:
+    """Return the power of two next below the longest distance, for packages that take integers."""
+    return float(2.0 ** np.floor(np.log2(distances.max()))) if distances.any() else 1.0
+
+
 def distance_matrix(instance: Any) -> FloatArray:
     """Distances between all nodes, float32 as legs are in `step`, in the instance's own metric: float64 (B, A, A)."""
     if instance.distances is not None:

@@ -11,9 +11,18 @@ from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.problems.tspfe import from_fixed_edge
-from routing_gym.solvers.base import FEASIBLE, IntArray, RowSolver, TimedOut, distance_matrix, with_fixed_edges
+from routing_gym.solvers.base import (
+    FEASIBLE,
+    IntArray,
+    RowSolver,
+    TimedOut,
+    distance_matrix,
+    unit_of,
+    with_fixed_edges,
+)
+from routing_gym.solvers.nearest_neighbour import NearestNeighbour
 
-SCALE = 1e6  # OR-Tools takes integers
+SCALE = 1e6  # OR-Tools takes integers, lengths in `unit_of` all of them
 PRIZE_SCALE = 1e9  # finer, so that prizes which are just enough still are when rounded down
 LONGEST_WEIGHT = 100  # of MTSP's longest tour beside the sum of all, which leads the search where the longest stays
 
@@ -44,11 +53,12 @@ class ORTools(RowSolver):
         distances = distance_matrix(instance)
         if problem.name == "TSPFE":
             distances = with_fixed_edges(distances, instance.partner)
-        legs = np.rint(distances[0] * SCALE).astype(np.int64)
+        unit = unit_of(distances[0])
+        legs = np.rint(distances[0] / unit * SCALE).astype(np.int64)
         length = routing.RegisterTransitMatrix(legs.tolist())
         routing.SetArcCostEvaluatorOfAllVehicles(length)
         if problem.name == "PCTSP":
-            collect_prizes(routing, manager, instance)
+            collect_prizes(routing, manager, instance, unit)
         elif problem.has_depot:
             routing.AddDimension(length, 0, int(legs.max()) * (problem.num_actions + 1), True, "length")
             travelled = routing.GetDimensionOrDie("length")
@@ -56,7 +66,10 @@ class ORTools(RowSolver):
                 travelled.SetGlobalSpanCostCoefficient(LONGEST_WEIGHT)
             else:
                 deliver(routing, manager, travelled, instance.pickup[0].tolist())
-        found = routing.SolveWithParameters(self.parameters(problem))
+        if problem.name == "PDP" and has_shared_pickups(instance):
+            found = self.solve_from_nearest_neighbour(routing, problem, instance)
+        else:
+            found = routing.SolveWithParameters(self.parameters(problem))
         if found is None:
             raise TimedOut(f"OR-Tools found no tour within {self.time_limit:g} s")
         tours: list[int] = [] if problem.has_depot else [0]
@@ -69,6 +82,15 @@ class ORTools(RowSolver):
         if problem.name == "TSPFE":
             return from_fixed_edge(np.array([tours]), instance.partner)[0], FEASIBLE
         return tours or [0], FEASIBLE
+
+    def solve_from_nearest_neighbour(self, routing: Any, problem: AnyProblem, instance: Any) -> Any:
+        """Begin with PDP's nearest-neighbour tour: no insertion places several deliveries of one pickup."""
+        parameters = self.parameters(problem)
+        routing.CloseModelWithParameters(parameters)
+        tour = NearestNeighbour().tours(problem, instance, np.zeros(1, dtype=np.int64), seed=0)[0, :-1]
+        return routing.SolveFromAssignmentWithParameters(
+            routing.ReadAssignmentFromRoutes([tour.tolist()], True), parameters
+        )
 
     def parameters(self, problem: AnyProblem) -> Any:
         """Guided local search until the time limit: PDP and MTSP from an insertion, others from a cheapest-arc tour."""
@@ -85,10 +107,10 @@ class ORTools(RowSolver):
         return parameters
 
 
-def collect_prizes(routing: Any, manager: Any, instance: Any) -> None:
-    """Tell OR-Tools of PCTSP's prizes and penalties."""
+def collect_prizes(routing: Any, manager: Any, instance: Any, unit: float) -> None:
+    """Tell OR-Tools of PCTSP's prizes and penalties; `unit` is that of the lengths."""
     prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
-    penalty = np.rint(instance.penalty[0].astype(np.float64) * SCALE).astype(np.int64).tolist()
+    penalty = np.rint(instance.penalty[0].astype(np.float64) / unit * SCALE).astype(np.int64).tolist()
     enough = int(np.ceil(ENOUGH_PRIZE * PRIZE_SCALE))
     if sum(prize) < enough:
         return  # everyone must be visited
@@ -98,6 +120,12 @@ def collect_prizes(routing: Any, manager: Any, instance: Any) -> None:
     end.SetMin(enough)
     for node in range(1, len(prize)):
         routing.AddDisjunction([manager.NodeToIndex(node)], penalty[node])
+
+
+def has_shared_pickups(instance: Any) -> bool:
+    """Say whether several of PDP's deliveries come from one pickup."""
+    pickups = instance.pickup[0][instance.pickup[0] > 0]
+    return len(np.unique(pickups)) < len(pickups)
 
 
 def deliver(routing: Any, manager: Any, travelled: Any, pickup: list[int]) -> None:

@@ -12,10 +12,11 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.vrp import PRESETS, VRP
-from routing_gym.solvers.base import FEASIBLE, FloatArray, IntArray, RowSolver, distance_matrix, join_trips
+from routing_gym.solvers.base import FEASIBLE, FloatArray, IntArray, RowSolver, distance_matrix, join_trips, unit_of
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
 TIME_SCALE = 1e6  # rounded up and windows inwards, so that every tour found is in time
+NEVER = 2.0**53  # later than any time
 FORBIDDEN = 10**8  # length of a leg from a backhaul to a linehaul
 PRIZE_SCALE = 1e6  # a prize of 0.01 is worth 1e4, a detour of length 1
 
@@ -24,9 +25,11 @@ PRIZE_SCALE = 1e6  # a prize of 0.01 is worth 1e4, a detour of length 1
 class PyVRP(RowSolver):
     """CVRP and the VRP family; and OP by optional customers with prizes and a limit on the vehicle's way.
 
-    Where there is a limit (OP, VRPL), distances are rounded up and the limit down, so that every tour found is short
-    enough; one that is within n / 10^4 of the limit is not found. Nor are tours within n / 10^6 of a window's end. A
-    prize is declined where its detour is over 100 times as long, whatever length is left.
+    Lengths and times are counted in the power of two next below the longest distance. Where there is a limit (OP,
+    VRPL), distances are rounded up and the limit down, so that every tour found is short enough; one that is within
+    n / 10^4 of the limit is not found. Nor are tours within n / 10^6 of a window's end. Only a customer who is reached
+    just in time, or within the limit, from the depot is still served alone. A prize is declined where its detour is
+    over 100 times as long, whatever length is left.
 
     Attributes:
         time_limit: Seconds per instance; all of it is used.
@@ -41,10 +44,11 @@ class PyVRP(RowSolver):
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
         pyvrp = require("pyvrp", "solvers")
         distances = distance_matrix(instance)[0]
+        unit = unit_of(distances)
         if problem.name == "OP":
-            parts = orienteering(pyvrp, instance, distances)
+            parts = orienteering(pyvrp, instance, distances / unit, unit)
         else:
-            parts = vehicle_routing(pyvrp, problem, instance, distances)
+            parts = vehicle_routing(pyvrp, problem, instance, distances / unit, unit)
         clients, vehicle, legs, durations = parts
         data = pyvrp.ProblemData(
             locations=[pyvrp.Location(float(x), float(y)) for x, y in instance.coords[0] * DISTANCE_SCALE],
@@ -62,17 +66,19 @@ class PyVRP(RowSolver):
         return join_trips(trips), FEASIBLE
 
 
-def orienteering(pyvrp: Any, instance: Any, distances: FloatArray) -> tuple[list[Any], Any, IntArray, IntArray]:
-    """Return OP's clients, its vehicle, the lengths of the legs, and their durations."""
+def orienteering(
+    pyvrp: Any, instance: Any, distances: FloatArray, unit: float
+) -> tuple[list[Any], Any, IntArray, IntArray]:
+    """Return OP's clients, its vehicle, the lengths of the legs, and their durations; `distances` are in the unit."""
     legs = np.ceil(distances * DISTANCE_SCALE).astype(np.int64)
     prize = np.rint(instance.prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
     clients = [pyvrp.Client(node, prize=prize[node], required=False) for node in range(1, len(prize))]
-    limit = int(float(length_limit(instance)[0]) * DISTANCE_SCALE)
-    return clients, pyvrp.VehicleType(max_distance=max(0, limit)), legs, np.zeros_like(legs)
+    limit = float(length_limit(instance)[0]) / unit * DISTANCE_SCALE
+    return clients, pyvrp.VehicleType(max_distance=int(np.clip(limit, 0, NEVER))), legs, np.zeros_like(legs)
 
 
 def vehicle_routing(
-    pyvrp: Any, problem: AnyProblem, instance: Any, distances: FloatArray
+    pyvrp: Any, problem: AnyProblem, instance: Any, distances: FloatArray, unit: float
 ) -> tuple[list[Any], Any, IntArray, IntArray]:
     """Return the same of CVRP and the VRP family."""
     given = {key: value[0] for key, value in vars(instance).items() if value is not None}
@@ -83,16 +89,23 @@ def vehicle_routing(
     durations = np.zeros_like(legs)
     if "max_length" in given:
         legs = np.ceil(distances * DISTANCE_SCALE).astype(np.int64)
-        vehicle["max_distance"] = int((float(given["max_length"]) + TOLERANCE / 2) * DISTANCE_SCALE)
+        limit = min((float(given["max_length"]) + TOLERANCE / 2) / unit * DISTANCE_SCALE, NEVER)
+        alone = legs[0] + (0 if open_routes else legs[:, 0])
+        vehicle["max_distance"] = max(int(limit), int(alone.max()))
     if "ready_time" in given:
         durations = np.ceil(distances * TIME_SCALE).astype(np.int64)
-        opens, service = (
-            np.ceil(given[key] * TIME_SCALE).astype(int).tolist() for key in ("ready_time", "service_time")
+        opens, closes, service = (
+            np.minimum(given[key].astype(np.float64) / unit * TIME_SCALE, NEVER)
+            for key in ("ready_time", "due_time", "service_time")
         )
-        closes = np.floor(given["due_time"] * TIME_SCALE).astype(int).tolist()
+        opens, closes, service = (x.astype(np.int64) for x in (np.ceil(opens), np.floor(closes), np.ceil(service)))
+        arrival = opens[0] + durations[0]  # of vehicles that serve one customer
+        closes = np.maximum(closes, arrival)
+        closes[0] = max(closes[0], (np.maximum(arrival, opens) + service + durations[:, 0]).max())
         for node, client in enumerate(clients, start=1):
-            client |= {"tw_early": opens[node], "tw_late": closes[node], "service_duration": service[node]}
-        vehicle |= {"tw_early": opens[0]} if open_routes else {"tw_early": opens[0], "tw_late": closes[0]}
+            times = {"tw_early": opens[node], "tw_late": closes[node], "service_duration": service[node]}
+            client |= {key: int(time) for key, time in times.items()}
+        vehicle |= {"tw_early": int(opens[0])} | ({} if open_routes else {"tw_late": int(closes[0])})
     if "backhaul" in given:
         for node in np.flatnonzero(given["backhaul"]).tolist():
             clients[node - 1]["pickup"] = clients[node - 1].pop("delivery")

@@ -117,8 +117,8 @@ def test_padding_changes_nothing(encoder):
 
 def test_the_transformer_does_not_see_the_order_and_the_lstm_does():
     turned = POINTS.flip(1)
-    for encoder, same in (("transformer", True), ("lstm", False)):
-        model = network(encoder=encoder)
+    for kind, same in (("transformer", True), ("lstm", False)):
+        model = network(encoder=kind)
         here, there = (model.decode(model.encode(p), torch.zeros(4, 1, dtype=torch.int64)) for p in (POINTS, turned))
         assert torch.allclose(here[..., 1:], there[..., 1:].flip(2), atol=1e-5) == same
 

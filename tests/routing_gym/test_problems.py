@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from problem_names import ONE_OF_EACH
 from routing_gym import (
     CVRP,
     OP,
@@ -812,3 +813,11 @@ def test_symmetries_of_the_square(backend):
     np.testing.assert_allclose(seen, expected, atol=1e-7)
     all_rows = symmetry(move(np.tile(to_numpy(point), (8, 1, 1))), np.arange(8))
     np.testing.assert_array_equal(to_numpy(all_rows)[:, 0], seen)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_no_rows_have_no_objectives(name):
+    """As where a solver failed on all."""
+    problem = make_problem(name, 4)
+    nobody = select(problem.generate(np.random.default_rng(0), 1), slice(0, 0))
+    assert problem.objective(nobody, np.zeros((0, 5), dtype=np.int64)).shape == (0,)

@@ -316,6 +316,50 @@ def test_pyvrp_equals_brute_force_on_the_vrp_family(name):
     np.testing.assert_allclose(solution.cost, brute_force(problem, normalise(instance)), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("solver", "name"),
+    [*((PyVRP(LIMIT), name) for name in ("CVRP", "OP", "VRPB", "VRPL", "VRPTW")), (ORTools(LIMIT), "PCTSP")],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+@pytest.mark.parametrize("unit", [2.0**-13, 2.0**24])
+def test_lengths_in_any_unit(solver, name, unit):
+    """Packages that take integers round as in the unit square, whether ways are counted in miles or in steps."""
+    pytest.importorskip(solver.packages[0])
+    problem, instance = draw(name, 6, 2)
+    instance = normalise(replace(instance, distances=distance_matrix(instance)))
+    fields = ("distances", "max_length", "ready_time", "due_time", "service_time", "penalty")
+    given = {field: value for field in fields if (value := getattr(instance, field, None)) is not None}
+    scaled = replace(instance, **{field: value * np.float32(unit) for field, value in given.items()})
+    costs = [solver.solve(problem, one, num_workers=0).cost for one in (instance, scaled)]
+    np.testing.assert_allclose(costs[1] / (1 if name == "OP" else unit), costs[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["VRPL", "OVRPL", "VRPTW", "OVRPTW"])
+def test_pyvrp_serves_a_customer_who_is_just_reached(name):
+    """Rounded up, the way to the farthest customer is longer than the limit, and one ends after the window."""
+    pytest.importorskip("pyvrp")
+    problem, instance = draw(name, 5, 4)
+    away = distance_matrix(instance)[:, 0]
+    if problem.time_windows:
+        due = np.full_like(instance.due_time, 1e13)
+        due[:, 3] = away[:, 3]
+        instance = replace(instance, ready_time=0 * due, due_time=due, service_time=0 * due)
+    else:
+        limit = (away.max(axis=1) * (1 if problem.open_routes else 2)).astype(np.float32)
+        instance = replace(instance, max_length=limit)
+    problem.validate(instance)
+    assert not PyVRP(LIMIT).solve(problem, instance, num_workers=0).failed.any()
+
+
+def test_ortools_takes_several_deliveries_of_one_pickup():
+    pytest.importorskip("ortools")
+    problem, instance = draw("PDP", 6, 4)
+    pickup = np.array([[0, 0, 1, 1, 0, 4, 4], [0, 2, 0, 2, 2, 2, 2], [0, 0, 0, 0, 3, 3, 1], [0, 6, 6, 6, 6, 6, 0]])
+    instance = replace(instance, pickup=pickup)
+    found = ORTools(LIMIT).solve(problem, instance, num_workers=0)
+    np.testing.assert_allclose(found.cost, brute_force(problem, instance), atol=1e-6)
+
+
 def test_mip_stays_at_home_where_nobody_can_be_reached():
     """The nearest customer is 0.5 away: a way of 1.0, and 0.9 is allowed."""
     pytest.importorskip("scipy")

@@ -235,6 +235,34 @@ def test_the_depot_closes(backend):
     assert float(opened.objective(instance, np.array([[1, 3, 0, 2, 0]]))[0]) == pytest.approx(0.3 + 0.1 + 0.1)
 
 
+@pytest.mark.parametrize("closes", [3.0, 5.0, 12.0, 33.0, 1e13])
+def test_long_days_become_familiar(closes, backend):
+    """3 stays; 12 = 4 x 3 becomes 3; 33 = 11 x 3 is nearer to 8 than to 16 by ratio; at most a sixteenth."""
+    by = {3.0: 1, 5.0: 2, 12.0: 4, 33.0: 8, 1e13: 16}[closes]
+    windows = WINDOWS | {"due_time": np.array([[closes, 0.6, 0.2, 0.35]])}
+    instance = make(LINE, backend, distances=np.ones((1, 4, 4)), **windows)
+    seen = make_problem("VRPTW", 3).familiar(instance)
+    for field in ("coords", "distances", "ready_time", "due_time", "service_time"):
+        np.testing.assert_array_equal(getattr(seen, field) * by, getattr(instance, field))
+    assert seen.capacity is instance.capacity
+
+
+def test_tours_of_familiar_instances_are_tours():
+    """Customer 3 closes 6e-6 before it is reached by way of customer 1: in days of 3 instead of 40 that is nothing."""
+    problem, none = make_problem("OVRPTW", 3), np.zeros((1, 4))
+    instance = make(LINE, demand=1, ready_time=none, service_time=none, due_time=np.array([[40, 40, 40, 0.4 - 6e-6]]))
+    assert 3 in masks(problem, problem.familiar(instance), 1)[0][1]
+    assert 3 not in masks(problem, instance, 1)[0][1]
+    assert problem.objective(instance, np.array([[1, 3, 0, 2, 0]]))[0] == pytest.approx(0.3 + 0.1 + 0.1)
+
+
+@pytest.mark.parametrize("flag", ["open_routes", "backhauls", "time_windows"])
+def test_flags_are_true_or_false(flag):
+    assert VRP(3, **{flag: np.True_}) == VRP(3, **{flag: True})
+    with pytest.raises(ValueError, match=f"VRP: {flag} must be True or False, got 'no'"):
+        VRP(3, **{flag: "no"})
+
+
 def test_a_depot_that_opens_late():
     """Vehicles leave at 0.05: too late for a customer 0.1 away that closes at 0.14, in time until 0.15."""
     late = {key: value.copy() for key, value in WINDOWS.items()}

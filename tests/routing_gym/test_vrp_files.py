@@ -101,7 +101,7 @@ def test_the_number_of_vehicles(tmp_path):
 
 def test_backhauls_by_hand(tmp_path):
     """9 out to node 1 and 9 back from node 2: 4 + 7 + 3."""
-    file = read(tmp_path, VRPB_TEXT)
+    file = read(tmp_path, VRPB_TEXT.replace("VRPB", "VRPB (a remark)"))
     assert (file.problem.name, file.instance.backhaul.tolist()) == ("VRPB", [[False, False, True]])
     assert file.cost([1, 2, 0]) == 14
     with pytest.raises(InfeasibleTour, match="row 0, step 2: the route of node 2 holds backhauls only, which files of"):
@@ -127,8 +127,8 @@ SECTION = "SERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n"
         ),
         (VRPTW_TEXT, "2 0 14", "2 0", ":18: TIME_WINDOW_SECTION: found '2 0', expected 'node opens closes'"),
         (VRPTW_TEXT, "2 0 14", "2 0 1.5", ":18: time: found '1.5', expected an integer of at least 0"),
-        (VRPTW_TEXT, "2 0 14", "2 0 3", ":18: node 2 cannot be served: .* reaches it at 4.0, after 3.0"),
-        (VRPTW_TEXT, "1 0 30", "1 0 9", ":18: node 2 cannot be served: .* is back at 10.0, after 9.0"),
+        (VRPTW_TEXT, "2 0 14", "2 0 3", ":18: this customer cannot be served: .* reaches it at 4.0, after 3.0"),
+        (VRPTW_TEXT, "1 0 30", "1 0 9", ":18: this customer cannot be served: .* is back at 10.0, after 9.0"),
         (VRPTW_TEXT, "2 4\n", "2 10\n", ":14: demand: found 10, expected at most the CAPACITY 9"),
         (VRPTW_TEXT, "SERVICE_TIME : 2\n", "", ":22: the file ends without SERVICE_TIME"),
         (VRPTW_TEXT, "DEPOT_S", SECTION + "DEPOT_S", ":20: found SERVICE_TIME too; expected one of them"),
@@ -159,6 +159,12 @@ def test_bad_files(text, part, replacement, message, tmp_path):
         read(tmp_path, text.replace(part, replacement, 1))
 
 
+@pytest.mark.parametrize("metric", ["CEIL_2D", "ATT", "GEO"])
+def test_windows_are_in_tenths_of_euclidean_lengths(tmp_path, metric):
+    with pytest.raises(data.UnsupportedFile, match=f":7: EDGE_WEIGHT_TYPE '{metric}' .*; VRPTW counts tenths of Eucl"):
+        read(tmp_path, VRPTW_TEXT.replace("EUC_2D", metric))
+
+
 def test_times_that_float32_cannot_tell_apart(tmp_path):
     with pytest.raises(data.UnsupportedFile, match=":17: time 200001 exceeds 200000; choose a larger unit"):
         read(tmp_path, VRPTW_TEXT.replace("1 0 30", "1 0 200001"))
@@ -167,6 +173,9 @@ def test_times_that_float32_cannot_tell_apart(tmp_path):
 def test_solutions_with_another_cost(tmp_path):
     (tmp_path / "file.sol").write_text("Route #1: 2 1\nCost 14.1\n")
     with pytest.raises(data.InvalidFile, match="file.sol:2: found cost 14.1, but the routes cost 14.0 on"):
+        read(tmp_path, VRPTW_TEXT)
+    (tmp_path / "file.sol").write_text("Route #1: 2 1\nCost 14.05\n")
+    with pytest.raises(data.UnsupportedFile, match="file.sol:2: cost 14.05 is of exact lengths; only lengths cut to"):
         read(tmp_path, VRPTW_TEXT)
 
 
