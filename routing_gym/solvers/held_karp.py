@@ -4,23 +4,35 @@ Held and Karp (1962), "A dynamic programming approach to sequencing problems": t
 depot through a set S that ends at j follows from the sets one smaller. That gives the shortest closed
 tour through every set of customers, and with it OP and PCTSP (the best set), CVRP (the best partition
 into sets that fit the vehicle) and MTSP (the fairest partition). PDP allows only sets that hold the
-pickups of all their deliveries; TSPFE makes tours without a fixed edge longer than all with it. Distances may be
-asymmetric.
+pickups of all their deliveries; TSPFE makes tours without a fixed edge longer than all with it. The VRP
+family has shortest routes of its own, `vrp_labels`. Distances may be asymmetric.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.problems.tspfe import from_fixed_edge
-from routing_gym.solvers.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix, with_fixed_edges
+from routing_gym.problems.vrp import PRESETS, VRP
+from routing_gym.solvers.base import (
+    OPTIMAL,
+    BatchSolver,
+    FloatArray,
+    IntArray,
+    distance_matrix,
+    join_trips,
+    with_fixed_edges,
+)
+from routing_gym.solvers.vrp_labels import shortest_routes
 
 MAX_NODES = 12  # 2^12 x 12 entries per instance
 
@@ -30,7 +42,7 @@ class HeldKarp(BatchSolver):
     """Optimal tours by dynamic programming, all rows together. m below is the number of nodes but one."""
 
     name: ClassVar[str] = "held-karp"
-    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", "OP", "PCTSP", "PDP", "MTSP", "TSPFE", "ATSP")
+    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", *PRESETS, "OP", "PCTSP", "PDP", "MTSP", "TSPFE", "ATSP")
 
     @property
     def row_status(self) -> str:
@@ -45,6 +57,9 @@ class HeldKarp(BatchSolver):
         return int(num_actions * 2 ** (num_actions - 1))
 
     def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
+        if isinstance(problem, VRP):
+            routes = [best_routes(problem, select(instance, slice(row, row + 1))) for row in range(len(rows))]
+            return np.array([*zip_longest(*routes, fillvalue=0)], dtype=np.int64).T
         distances = distance_matrix(instance)
         if problem.name == "TSPFE":
             distances = with_fixed_edges(distances, instance.partner)
@@ -156,6 +171,13 @@ def best_partition(length: FloatArray, demand: FloatArray, capacity: IntArray) -
         trips.append(trip[every, rest])
         rest = rest ^ trips[-1]
     return trips
+
+
+def best_routes(problem: VRP, instance: Any) -> list[int]:
+    """Return the actions of the best routes of one row of the VRP family."""
+    lengths, routes = shortest_routes(problem, instance)
+    trips = best_partition(lengths[None], np.zeros((1, len(lengths))), np.zeros(1, dtype=np.int64))
+    return join_trips([routes[int(trip[0])] for trip in trips])
 
 
 def fairest_partition(length: FloatArray, num_salesmen: IntArray) -> list[IntArray]:

@@ -305,14 +305,16 @@ def test_prizes_that_sum_to_one_on_paper_suffice(solver):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_pyvrp_equals_brute_force_on_the_vrp_family(name):
+@pytest.mark.parametrize("solver", [HeldKarp(), PyVRP(LIMIT)], ids=lambda solver: solver.name)
+def test_solvers_equal_brute_force_on_the_vrp_family(solver, name):
     """Five customers; the limit on lengths is a tenth above the way to the farthest customer and back."""
-    pytest.importorskip("pyvrp")
+    for package in solver.packages:
+        pytest.importorskip(package)
     problem, instance = draw(name, 5, 2)
     if problem.max_length is not None:
         alone = distance_matrix(instance)[:, 0].max(axis=1) * (1 if problem.open_routes else 2)
         instance = replace(instance, max_length=1.1 * alone)
-    solution = PyVRP(LIMIT).solve(problem, instance, num_workers=0)
+    solution = solver.solve(problem, instance, num_workers=0)
     np.testing.assert_allclose(solution.cost, brute_force(problem, normalise(instance)), atol=1e-6)
 
 
