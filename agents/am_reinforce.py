@@ -281,7 +281,8 @@ class Trainer(training.Trainer):
         if args.variants and others:
             raise ValueError(f"--variants: all have num_nodes and capacity; leave out {', '.join(sorted(others))}")
         self.generate = GENERATORS[args.generator]
-        self.generate(self.problem, stream(args.seed, runs.TRAINING_STREAM, 0), 1)  # refuses a problem it does not fit
+        for size in args.sizes or (self.problem.num_nodes,):  # refuses a problem it does not fit
+            self.generate(self.variant(size), stream(args.seed, runs.TRAINING_STREAM, 0), 1)
         self.model = make_model(args, self.problem)
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
@@ -315,9 +316,13 @@ class Trainer(training.Trainer):
             return self.problem
         rng = stream(self.args.seed, runs.SIZE_STREAM, self.step)
         low, high = self.args.sizes or (self.problem.num_nodes, self.problem.num_nodes)
-        settings = {**runs.read_settings(self.args.env_kwargs), "num_nodes": int(rng.integers(low, high + 1))}
-        name = str(rng.choice(variants(self.problem))) if self.args.variants else self.problem.name
-        return make_problem(name, **settings)
+        num_nodes = int(rng.integers(low, high + 1))
+        return self.variant(num_nodes, str(rng.choice(variants(self.problem))) if self.args.variants else None)
+
+    def variant(self, num_nodes: int, name: str | None = None) -> AnyProblem:
+        """Return the problem with another size, perhaps under another name of its family."""
+        settings = {**runs.read_settings(self.args.env_kwargs), "num_nodes": num_nodes}
+        return make_problem(name or self.problem.name, **settings)
 
     def draw(self, problem: AnyProblem) -> tuple[Any, Choice]:
         """Return this process's instances of this step, and how to choose its actions."""

@@ -39,6 +39,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from routing_agents import TrainedModel, load
+from routing_agents.attention.decoding import GREEDY
 from routing_agents.repair.search import neighbourhoods_of
 from routing_agents.runs import check_at_least, check_positive
 from routing_agents.trained import choose_decoding, find_weights, load_repair
@@ -65,7 +66,8 @@ class Args:
     nearest size."""
     decoding: Literal["greedy", "starts", "sampling", "heuristic"] = "starts"
     """One greedy tour; greedy tours from many first nodes (sampled tours where the first node matters);
-    or sampled tours. The last two under all eight symmetries of the square; the best tour counts. Or no tour of the
+    or sampled tours. The last two under all eight symmetries of the square; the best tour counts. SPCTSP's tour is
+    always a greedy one: to choose, one would have to know the prizes. Or no tour of the
     model, but a classical one to --improve, of greedy edges (TSP) or nearest neighbours (CVRP): for large files."""
     tours: int = 128
     """Tours per symmetry, but for greedy."""
@@ -96,6 +98,8 @@ class Args:
         check_positive(self, "improve")
         if self.decoding == "heuristic" and self.improve is None:
             raise ValueError("--decoding heuristic is a start for --improve; evaluate.py runs classical solvers alone")
+        if self.repair is not None and self.improve is None:
+            raise ValueError("--repair solves parts of a tour for --improve; give --improve SECONDS, or leave it out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,25 +288,41 @@ def solve(job: Job, args: Args, show: Callable[[str], None]) -> Solved:
     """
     source = job.source
     started = time.perf_counter()
-    tours, interrupted = first_tours(job, args), False
-    if job.repair is not None:
+    tours, interrupted = first_tours(job, args)
+    if job.repair is not None and not interrupted:
         job.write(tours)
         tours, interrupted = improve(job, tours, args, show)
     seconds = time.perf_counter() - started
     job.write(tours)
     cost = job.cost(tours)
     first = select(source.instance, slice(0, 1))
-    render.save(job.picture, source.problem, first, tours[0], title=f"{source.name}: {cost:g}")
+    try:
+        render.save(job.picture, source.problem, first, tours[0], title=f"{source.name}: {cost:g}")
+    except OSError as error:
+        raise OSError(f"{job.picture} cannot be written: {error}; the tour is in {job.tour}") from error
     return Solved(source.name, source.problem, cost, job.best_known, seconds, job.model.path, job.tour, interrupted)
 
 
-def first_tours(job: Job, args: Args) -> np.ndarray:
-    """Return tours (B, T) of a file's instances, by the model or, where asked, a classical heuristic."""
+def first_tours(job: Job, args: Args) -> tuple[np.ndarray, bool]:
+    """Return tours (B, T) of a file's instances, by the model or, where asked, a classical heuristic.
+
+    Greedy ones come first; they stay where Ctrl-C, of which the second number tells, ends the search for better ones.
+    """
     source = job.source
     if args.decoding == "heuristic":
-        return make_solver(HEURISTICS[source.problem.name]).solve(source.problem, source.instance).actions
-    decoding = choose_decoding(args.decoding, source.problem, args.tours)
-    return job.model.solve_batch(source.problem, source.instance, decoding, args.seed, args.batch_size).actions.numpy()
+        return make_solver(HEURISTICS[source.problem.name]).solve(source.problem, source.instance).actions, False
+    tours, interrupted = None, False
+    for decoding in dict.fromkeys((GREEDY, choose_decoding(args.decoding, source.problem, args.tours))):
+        try:
+            found = job.model.solve_batch(source.problem, source.instance, decoding, args.seed, args.batch_size)
+        except KeyboardInterrupt:
+            if tours is None:
+                raise
+            interrupted = True
+        else:
+            tours = found.actions.numpy()
+    assert tours is not None
+    return tours, interrupted
 
 
 def improve(job: Job, start: np.ndarray, args: Args, show: Callable[[str], None]) -> tuple[np.ndarray, bool]:
@@ -366,6 +386,9 @@ def main(args: Args) -> list[Solved]:
             status.update(escape(f"solving {job.source.name} ({number} of {len(jobs)})"))
             try:
                 one = solve(job, args, lambda text: status.update(escape(text)))
+            except (MemoryError, OSError) as error:
+                refused.append(f"{job.path}: {error}")
+                continue
             except InfeasibleTour as error:  # files may ask more of routes than the rules: VEHICLES, say
                 refused.append(f"{job.path}: the tour found is none of the file's: {error}")
                 continue

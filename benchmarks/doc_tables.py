@@ -148,7 +148,9 @@ def pointer_throughput(figures: Figures) -> str:
 
 def search_on_files(figures: Figures) -> str:
     """Mean gaps of files of one problem and of like size."""
-    lines = []
+    lines, shown = [], 0
+    if len({row["settings"]["seconds"] for row in figures.values()}) > 1:
+        raise ValueError("search_on_files.json: files had different seconds; measure all with the same")
     for problem, least, most in (
         ("TSP", 0, 99),
         ("TSP", 100, 199),
@@ -160,11 +162,14 @@ def search_on_files(figures: Figures) -> str:
         rows = [row for row in figures.values() if row["problem"] == problem and least <= row["nodes"] <= most]
         if not rows:
             continue
+        shown += len(rows)
         means = []
         for name in ("greedy", "best of many", "improved"):
             gap, seconds = (sum(row[name][key] for row in rows) / len(rows) for key in ("gap", "seconds"))
             means.append(f"{gap:.2%}, {seconds:.2g} s")
         lines.append((f"{problem}, {least} to {most} nodes", str(len(rows)), *means))
+    if shown < len(figures):
+        raise ValueError(f"search_on_files.json: {len(figures) - shown} files are of no size that the table has")
     return markdown(("", "files", "greedy", "best of many", "and search"), lines)
 
 

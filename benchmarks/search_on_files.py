@@ -68,6 +68,8 @@ def measure(file: data.FileInstance, args: Args) -> dict[str, Any]:
         figures[name] = {"gap": file.cost(actions) / file.best_known - 1, "seconds": seconds}
     repair = load_repair(file.problem)
     improved = repair.improve(file.problem, file.instance, actions, args.seconds, args.seed)
+    if improved.interrupted:  # not a measurement
+        raise KeyboardInterrupt(f"while {file.name} was searched")
     gap = file.cost(improved.actions) / file.best_known - 1
     return {**figures, "repair": repair.path.stem, "improved": {"gap": gap, "seconds": improved.seconds}}
 
@@ -104,3 +106,5 @@ if __name__ == "__main__":
         main(tyro.cli(Args, description=__doc__))
     except (ValueError, OSError, ImportError) as error:
         sys.exit(f"search_on_files: {error}")
+    except KeyboardInterrupt:
+        sys.exit("search_on_files: stopped; the files before are kept")

@@ -81,7 +81,7 @@ def search(file: data.FileInstance, first: str, args: Args) -> Points:
         actions = make_solver(first).solve(problem, instance).actions[0]
     before = time.perf_counter() - started
     points = [(before, gap(file, actions))]
-    repair.improve(
+    improved = repair.improve(
         problem,
         instance,
         actions,
@@ -89,6 +89,8 @@ def search(file: data.FileInstance, first: str, args: Args) -> Points:
         args.seed,
         lambda seconds, best: points.append((before + seconds, gap(file, best))),
     )
+    if improved.interrupted:  # not a measurement
+        raise KeyboardInterrupt
     return points
 
 
@@ -156,3 +158,5 @@ if __name__ == "__main__":
         main(tyro.cli(Args, description=__doc__))
     except (ValueError, RuntimeError, OSError, ImportError) as error:
         sys.exit(f"search_over_time: {error}")
+    except KeyboardInterrupt:
+        sys.exit("search_over_time: stopped; nothing is written")

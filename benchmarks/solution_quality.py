@@ -278,7 +278,9 @@ def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
                 known = {
                     "problem": one.problem.name,
                     "best known": one.best_known,
+                    "nodes": one.problem.num_nodes,
                     "weights": one.weights.stem,
+                    "digest": digest(one.weights),
                 }
                 row = figures.setdefault(one.written.stem, known)
                 row[decoding] = {"cost": int(one.cost), "gap": one.gap, "seconds": one.seconds}

@@ -128,7 +128,7 @@ class TrainedModel:
             required_prize: PCTSP: the least prize to collect.
             decoding: "greedy"; "starts": greedy tours from up to 128 first nodes, or where the first node matters
                 128 sampled tours, under the eight symmetries of the square; "sampling": 128 sampled tours under
-                these; or a `Decoding`. The best tour counts.
+                these; or a `Decoding`. The best tour counts; of stochastic problems the greedy one.
             seed: Of the sampled tours.
 
         Raises:
@@ -251,11 +251,11 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
     """
     kind = neighbourhoods_of(problem)
     try:
-        path = find_weights(kind.repairs_with, kind.effort.size)
+        path = find_weights(kind.repairs_with, kind.trained_size)
     except ValueError:
         raise ValueError(
             f"there are no weights for {kind.repairs_with}, of which parts of {problem.name} are; train some: python "
-            f"agents/am_reinforce.py --env-id routing/{kind.repairs_with}-{kind.effort.size} {kind.trained_with} "
+            f"agents/am_reinforce.py --env-id routing/{kind.repairs_with}-{kind.trained_size} {kind.trained_with} "
             "--name mine, and give --repair runs/mine"
         ) from None
     return load(path)
@@ -264,14 +264,19 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
 def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:
     """Turn a name into a way of decoding that the problem allows.
 
+    That of a stochastic problem is greedy: to choose among tours, one would have to know what shows only on the way.
+
     Raises:
-        ValueError: Unknown name.
+        ValueError: Unknown name, or sampled tours of a stochastic problem.
     """
     if isinstance(decoding, Decoding):
         return decoding
     if decoding not in DECODINGS:
         raise ValueError(f"decoding must be one of {', '.join(DECODINGS)}, or a Decoding; got {decoding!r}")
-    if decoding == "greedy":
+    if problem.stochastic and decoding == "sampling":
+        told = "to choose among its tours, one would have to know what shows only on the way; decode greedily"
+        raise ValueError(f"decoding: {problem.name} is stochastic: {told}")
+    if decoding == "greedy" or problem.stochastic:
         return GREEDY
     symmetries = num_symmetries(problem)
     if decoding == "starts" and problem.any_first_node:

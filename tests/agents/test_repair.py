@@ -87,15 +87,15 @@ def test_windows_put_together(seed):
         windows = contract(search.tour, search.place, chosen)
         fallen = search.fallen_length(windows)
         for window, tour in enumerate(random_part_tours(windows, seed)):
-            before = search.cost()
+            before = search.length()
             cities, after = windows.cities[window], np.roll(tour, -1)
             legs = search.legs(cities[tour], cities[after])
             is_fixed = windows.partner[window][tour] == after
             is_fixed |= windows.partner[window][after] == tour
             new = legs[~is_fixed].sum()
             search.accept(windows, window, tour)
-            problem.objective(search.instance, search.actions()[None])
-            change = search.cost() - before
+            problem.objective(search.instance, search.tour[None])
+            change = search.length() - before
             was_taken = change == pytest.approx(new - fallen[window], abs=1e-9)
             assert was_taken or (window > 0 and change == pytest.approx(0, abs=1e-9))
 
@@ -108,6 +108,36 @@ def test_a_window_may_hold_the_whole_tour():
     for _ in range(30):
         search.round()
     assert search.cost() == pytest.approx(4)
+
+
+def test_kicks_leave_a_tour_that_no_window_improves():
+    """Windows of 3 cities never change a tour; a kick does, and `actions` stays the best."""
+    problem, search = tour_search(num_cities=30)
+    search.repair = lambda: None
+    for _ in range(11):
+        search.round()
+    np.testing.assert_array_equal(search.tour, search.best)
+    search.round()
+    assert sorted(search.tour) == list(range(30))
+    following = [set(zip(tour, np.roll(tour, -1), strict=True)) for tour in (search.best, search.tour)]
+    assert len(following[0] - following[1]) == 3
+    assert problem.objective(search.instance, search.actions()[None])[0] == pytest.approx(search.cost(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("sizes", "groups"), [((100, 140), {2}), ((100, 141), {1}), ((241, 242), set())])
+def test_long_routes_go_together_up_to_a_limit(sizes, groups):
+    """240 customers in two routes may be solved anew together, 241 may not; nor may one route of 241."""
+    problem = make_problem("CVRP", sum(sizes), capacity=sum(sizes))
+    instance = problem.generate(np.random.default_rng(0), 1)
+    first = np.arange(1, sizes[0] + 1)
+    start = np.concatenate([first, [0], np.arange(sizes[0] + 1, sum(sizes) + 1), [0]])
+    instance = replace(instance, demand=np.minimum(instance.demand, 1))
+    search = RouteSearch(untrained("CVRP"), instance, start, 0)
+    chosen = [group for _ in range(20) for group in search.choose_groups()]
+    assert {len(group) for group in chosen} == groups
+    if not groups:
+        search.round()
+        np.testing.assert_array_equal(search.actions(), start)
 
 
 def test_three_routes_are_sorted_out():
@@ -210,7 +240,7 @@ def test_solve_improves_a_file(routes, tmp_path, monkeypatch):
         write_tour(*arguments)
 
     monkeypatch.setattr(data, "write_tour", write)
-    with pytest.raises(OSError, match=r"No space left; the actions are: [0-3 ]+0"):
+    with pytest.raises(ValueError, match=r"not solved: .*No space left; the actions are: [0-3 ]+0"):
         solve_script.main(replace(args, out=tmp_path / "again"))
     assert (tmp_path / "again" / "square.sol").exists()
 

@@ -7,7 +7,9 @@ import pytest
 
 import am_reinforce
 import solve as solve_script
-from helpers import SQUARE, TINY
+from helpers import SQUARE, TINY, TSP_TEXT
+from routing_agents.attention.decoding import GREEDY
+from routing_agents.trained import TrainedModel
 from routing_gym.data import save_npz
 from routing_gym.problems import make_problem
 
@@ -113,3 +115,54 @@ def test_solve_npz(tmp_path):
     written = np.load(tmp_path / "out" / "batch.npz")
     np.testing.assert_allclose(written["cost"], problem.objective(instance, written["actions"]))
     assert solved.cost == pytest.approx(-written["cost"].mean())  # a prize
+
+
+def test_files_after_one_that_does_not_fit_are_solved(square, tmp_path, monkeypatch):
+    other = tmp_path / "other.tsp"
+    other.write_text(TSP_TEXT)
+    solve_batch = TrainedModel.solve_batch
+    room = iter([False, True, True])
+
+    def solve(*arguments):
+        if not next(room):
+            raise MemoryError("takes about 9 GB")
+        return solve_batch(*arguments)
+
+    monkeypatch.setattr(TrainedModel, "solve_batch", solve)
+    with pytest.raises(ValueError, match=r"not solved: .*square.tsp: takes about 9 GB"):
+        solve_script.main(solve_script.Args((square, other), out=tmp_path / "out", tours=4))
+    assert [path.name for path in (tmp_path / "out").glob("*.tour")] == ["other.tour"]
+
+
+def test_the_greedy_tour_stays_after_an_interrupt(square, tmp_path, monkeypatch):
+    solve_batch = TrainedModel.solve_batch
+
+    def solve(model, problem, instance, decoding, *others):
+        if decoding != GREEDY:
+            raise KeyboardInterrupt
+        return solve_batch(model, problem, instance, decoding, *others)
+
+    monkeypatch.setattr(TrainedModel, "solve_batch", solve)
+    (solved,) = solve_script.main(solve_script.Args((square,), out=tmp_path / "out", improve=100.0))
+    assert solved.interrupted
+    assert solved.written.exists()
+
+
+def test_prizes_that_show_on_the_way_choose_no_tour(tmp_path):
+    """The best of many tours of SPCTSP, by their real prizes, would be a bound."""
+    problem = make_problem("SPCTSP", 20)
+    save_npz(tmp_path / "file.npz", problem, problem.generate(np.random.default_rng(0), 20))
+    costs = []
+    for decoding in ("starts", "greedy"):
+        (solved,) = solve_script.main(
+            solve_script.Args((tmp_path / "file.npz",), decoding=decoding, out=tmp_path / decoding)
+        )
+        costs.append(solved.cost)
+    assert costs[0] == costs[1]
+    with pytest.raises(ValueError, match="SPCTSP is stochastic: to choose among its tours, one would have to know"):
+        solve_script.main(solve_script.Args((tmp_path / "file.npz",), decoding="sampling", out=tmp_path / "out"))
+
+
+def test_what_solves_parts_is_for_improving(square):
+    with pytest.raises(ValueError, match="--repair solves parts of a tour for --improve; give --improve SECONDS"):
+        solve_script.Args((square,), repair=square)

@@ -9,6 +9,8 @@ import pytest
 
 import doc_tables
 import speed_tables
+from routing_agents.trained import find_weights
+from solution_quality import digest
 
 
 def test_pages_show_what_was_measured():
@@ -17,6 +19,14 @@ def test_pages_show_what_was_measured():
     assert {name: doc_tables.renewed(text) for name, text in texts.items()} == texts
     found = re.findall(r"<!-- table: (\S+) -->", "".join(texts.values()))
     assert sorted(found) == sorted(doc_tables.WRITERS)
+
+
+def test_files_were_solved_with_the_weights_that_there_are():
+    """Those that `solve.py` would take today."""
+    rows = json.loads((doc_tables.RESULTS / "solution_quality.json").read_text())["files"]
+    for name, row in rows.items():
+        weights = find_weights(row["problem"], row["nodes"])
+        assert (name, row["weights"], row["digest"]) == (name, weights.stem, digest(weights))
 
 
 def test_rates_and_ratios():

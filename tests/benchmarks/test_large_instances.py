@@ -194,6 +194,24 @@ def test_free_memory_in_a_group_of_version_2(tmp_path):
     assert free_memory(CPU, fake_system(tmp_path, files)) == 900_000_000
 
 
+def test_free_memory_under_a_limit_of_the_address_space(tmp_path, monkeypatch):
+    """`ulimit -v` at 2,000 MB, of which 1,024 are taken."""
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (2_000_000_000, resource.RLIM_INFINITY))
+    system = fake_system(tmp_path, {"proc/self/status": "VmPeak: 9 kB\nVmSize:  1000000 kB\n"})
+    assert free_memory(CPU, system) == 2_000_000_000 - 1_024_000_000
+
+
+def test_torch_says_when_memory_is_too_little(monkeypatch):
+    def allocate(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    problem, instance, model = small("TSP")
+    monkeypatch.setattr(decoding, "best_tours", allocate)
+    with pytest.raises(MemoryError, match="tried to allocate 9 bytes; free some memory, or set a smaller batch size"):
+        solve(model, problem, instance)
+
+
 def test_free_memory_elsewhere(tmp_path):
     assert free_memory(CPU, tmp_path) == 4 * 10**9
 

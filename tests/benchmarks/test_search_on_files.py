@@ -7,6 +7,8 @@ import pytest
 import doc_tables
 import search_on_files
 from helpers import SQUARE
+from routing_agents.repair.search import Improved
+from routing_agents.trained import TrainedModel
 
 
 def test_gaps_are_measured_once_and_shown(tmp_path, capsys):
@@ -26,3 +28,25 @@ def test_gaps_are_measured_once_and_shown(tmp_path, capsys):
         replace(args, seconds=0.0)
     with pytest.raises(ValueError, match="name at least one"):
         replace(args, files=())
+
+
+def test_an_interrupted_search_is_no_measurement(tmp_path, monkeypatch):
+    stopped = lambda self, problem, instance, actions, *others: Improved(actions, 1.0, 1, True)  # noqa: E731
+    monkeypatch.setattr(TrainedModel, "improve", stopped)
+    path = tmp_path / "square.tsp"
+    path.write_text(SQUARE)
+    (tmp_path / "solutions").write_text("square : 40\n")
+    args = search_on_files.Args((path,), seconds=0.1, out=tmp_path / "figures.json")
+    with pytest.raises(KeyboardInterrupt, match="while square was searched"):
+        search_on_files.main(args)
+    assert not args.out.exists()
+
+
+def test_the_table_drops_no_file():
+    row = {"problem": "CVRP", "nodes": 150, "settings": {"seconds": 1.0}}
+    row |= {name: {"gap": 0.1, "seconds": 1.0} for name in ("greedy", "best of many", "improved")}
+    assert "| CVRP, 100 to 199 nodes | 1 |" in doc_tables.search_on_files({"a": row})
+    with pytest.raises(ValueError, match="1 files are of no size that the table has"):
+        doc_tables.search_on_files({"a": row, "b": row | {"nodes": 1001}})
+    with pytest.raises(ValueError, match="files had different seconds; measure all with the same"):
+        doc_tables.search_on_files({"a": row, "b": row | {"settings": {"seconds": 2.0}}})

@@ -52,6 +52,15 @@ def test_a_third_of_the_rows_is_uniform_and_the_others_are_clustered():
     assert nearest[still == 0].mean() < 0.035
 
 
+def test_mixed_instances_are_mixed():
+    """By the distance to the nearest city, as above: a third of the rows is uniform, a third clustered."""
+    coords = mixed(make_problem("TSP", 100), np.random.default_rng(5), 300).coords
+    away = np.linalg.norm(coords[:, :, None] - coords[:, None], axis=-1) + 9 * np.eye(100)
+    nearest = away.min(axis=2).mean(axis=1)
+    assert np.mean(nearest > 0.045) > 0.25
+    assert np.mean(nearest < 0.035) > 0.25
+
+
 def test_demands_of_all_kinds():
     """Each row keeps to one of the seven kinds: five ranges, by quadrant, or many small and few large."""
     rng = np.random.default_rng(6)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from routing_agents.attention.memory import chunk_size
+from routing_agents.attention.memory import chunk_size, named_memory_errors
 from routing_agents.attention.model import AttentionModel, Encoding
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select, to_backend
@@ -222,7 +222,7 @@ def solve(
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
     chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
     parts: list[Rollout] = []
-    with evaluation_mode(model):
+    with evaluation_mode(model), named_memory_errors():
         for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
             found = [

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -147,8 +149,8 @@ def chunk_size(
 def free_memory(device: torch.device, root: Path = Path("/")) -> int:
     """Return the bytes that this process can still take.
 
-    On a GPU, what is free there and what torch keeps unused. On Linux, the lesser of what the system has
-    available and what the limits of the control groups leave (containers, batch systems). Elsewhere `UNKNOWN`.
+    On a GPU, what is free there and what torch keeps unused. On Linux, the least of what the system has available, and
+    what the limits of the control groups (containers, batch systems) and `ulimit -v` leave. Elsewhere `UNKNOWN`.
 
     Args:
         device: Where the tensors lie.
@@ -161,7 +163,28 @@ def free_memory(device: torch.device, root: Path = Path("/")) -> int:
     if device.type != "cpu" or not (proc / "meminfo").exists():
         return UNKNOWN
     available = int(value_of("MemAvailable:", proc / "meminfo")) * 1024
-    return max(0, min([available, *left_by_groups(root)]))
+    return max(0, min([available, *left_by_groups(root), *left_by_ulimit(root)]))
+
+
+@contextmanager
+def named_memory_errors() -> Iterator[None]:
+    """Turn torch's own words for too little memory into a MemoryError with a remedy."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise MemoryError(f"{error}; free some memory, or set a smaller batch size") from error
+        raise
+
+
+def left_by_ulimit(root: Path) -> list[int]:
+    """Return what the limit of this process's address space leaves, if it has one."""
+    import resource  # not on Windows
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return []
+    return [limit - 1024 * int(value_of("VmSize:", root / "proc" / "self" / "status"))]
 
 
 def value_of(key: str, file: Path) -> str:

@@ -50,6 +50,7 @@ class Neighbourhoods(ABC):
     """
 
     repairs_with: ClassVar[str]  # the problem that parts are instances of
+    trained_size: ClassVar[int]  # nodes of the instances that its policy was evaluated on
     trained_with: ClassVar[str]  # options of am_reinforce.py for it
     effort: ClassVar[Effort]
 
@@ -81,11 +82,11 @@ class Neighbourhoods(ABC):
 
     @abstractmethod
     def actions(self) -> IntArray:
-        """Return the tour as the environment takes it: int64 (T,)."""
+        """Return the best tour so far as the environment takes it: int64 (T,)."""
 
     @abstractmethod
     def cost(self) -> float:
-        """Return the length of the tour, in sides of the unit square."""
+        """Return the length of that tour, in sides of the unit square."""
 
     def instance_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
         """Return lengths of ways, of any shape, in the metric of the instance."""

@@ -12,6 +12,7 @@ from routing_gym.solvers.base import IntArray, join_trips
 from routing_gym.windows import random_frames
 
 MOST_GROUPS = 16  # of a round
+LARGEST = 240  # customers of a group; routes of more stay as they are
 SMALLEST = 10  # customers that groups of routes may be limited to
 ROUNDING = 1e-12  # of sums: a tour of the same length is taken, for a change
 
@@ -20,7 +21,8 @@ class RouteSearch(Neighbourhoods):
     """Routes, improved group by group."""
 
     repairs_with: ClassVar[str] = "CVRP"
-    trained_with: ClassVar[str] = "--sizes 10 60"
+    trained_size: ClassVar[int] = 100  # from 20 on, and with capacities of all kinds
+    trained_with: ClassVar[str] = "--sizes 20 120 --generator x --nearness"
     effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
 
     def take_up(self, actions: IntArray) -> None:
@@ -61,7 +63,7 @@ class RouteSearch(Neighbourhoods):
     def choose_groups(self) -> list[IntArray]:
         """Put routes into groups: a random customer's route and those that pass near it, up to a random size.
 
-        At least two routes, unless these are twice as long as any group should be.
+        At least two routes, unless these are too large for a group.
         """
         limit = self.rng.integers(SMALLEST, self.effort.size + 1)
         num_routes = len(self.routes)
@@ -80,10 +82,10 @@ class RouteSearch(Neighbourhoods):
             near = by_nearness[np.sort(first)]
             near = near[is_free[near]]
             total = np.cumsum(sizes[near])
-            least = 2 if len(near) > 1 and total[1] <= 2 * self.effort.size else 1
-            group = near[: max(least, int((total <= limit).sum()))]
-            is_free[group] = False
-            groups.append(group)
+            group = near[: max(int((total[:2] <= LARGEST).sum()), int((total <= limit).sum()))]
+            is_free[near[:1]] = is_free[group] = False
+            if len(group):
+                groups.append(group)
             if len(groups) == MOST_GROUPS:
                 break
         return groups

@@ -18,13 +18,20 @@ from routing_gym.solvers.base import FloatArray, IntArray
 from routing_gym.windows import Windows, choose_windows, contract, random_frames
 
 SMALLEST = 10  # cities that windows may have
+PATIENCE = 12  # rounds without a gain before the tour is kicked; half as many after a kick
+KICKED = 50  # cities in a row among which a kick changes edges
 MOST_TOURS = 2048  # in one decode
 
 
 class WindowSearch(Neighbourhoods):
-    """A closed tour, improved window by window."""
+    """A closed tour, improved window by window; where nothing helps any more, from a random change of the best tour.
+
+    Lourenco, Martin and Stützle (2003), "Iterated local search"; the change is Martin, Otto and Felten's (1991) double
+    bridge, within a few cities in a row.
+    """
 
     repairs_with: ClassVar[str] = "TSPFE"
+    trained_size: ClassVar[int] = 30
     trained_with: ClassVar[str] = "--sizes 10 40 --generator windows --force-starts"
     effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
 
@@ -32,6 +39,7 @@ class WindowSearch(Neighbourhoods):
         most = min(self.effort.size, len(self.coords))
         self.near = cKDTree(self.coords).query(self.coords, most)[1].reshape(-1, most)
         self.move_to(actions)
+        self.best, self.shortest, self.idle = self.tour, self.length(), 0
 
     def move_to(self, tour: IntArray) -> None:
         """Make this the tour."""
@@ -40,12 +48,27 @@ class WindowSearch(Neighbourhoods):
         self.place[tour] = np.arange(len(tour))
 
     def actions(self) -> IntArray:
-        return self.tour
+        return self.best
 
     def cost(self) -> float:
+        return self.shortest
+
+    def length(self) -> float:
+        """Return the length of the tour that is being changed."""
         return float(self.legs(self.tour, np.roll(self.tour, -1)).sum())
 
     def round(self) -> None:
+        self.repair()
+        if (length := self.length()) < self.shortest - MIN_GAIN:
+            self.best, self.shortest, self.idle = self.tour, length, 0
+            return
+        self.idle += 1
+        if self.idle == PATIENCE and len(self.best) > 3:
+            self.idle -= PATIENCE // 2
+            self.move_to(double_bridge(self.best, self.rng))
+
+    def repair(self) -> None:
+        """Solve windows anew, and take over those that got shorter."""
         effort = self.effort
         size = min(len(self.coords), int(self.rng.integers(SMALLEST, effort.size + 1)))
         num_tours = min(effort.tours, size)
@@ -115,6 +138,13 @@ class WindowSearch(Neighbourhoods):
         stops[onward], turned[onward] = stops[path], True
         spans = zip(begins[heads].tolist(), stops[heads].tolist(), turned[heads].tolist(), strict=True)
         self.move_to(np.concatenate([whole[a:b][::-1] if back else whole[a:b] for a, b, back in spans]))
+
+
+def double_bridge(tour: IntArray, rng: np.random.Generator) -> IntArray:
+    """Exchange two neighbouring paths of a tour of at least four cities, within `KICKED` cities in a row."""
+    turned = np.roll(tour, -rng.integers(len(tour)))
+    a, b, c = np.sort(rng.choice(np.arange(1, min(KICKED, len(tour)) + 1), 3, replace=False))
+    return np.concatenate([turned[:a], turned[b:c], turned[a:b], turned[c:]])
 
 
 def reconnect(tour: IntArray, planned: IntArray, partner: IntArray) -> IntArray:
