@@ -85,7 +85,7 @@ class Args:
     """Sampled tours per instance; 0 leaves the columns out."""
     sampling_size: int = 10_000
     """Instances to sample for."""
-    search_size: tuple[int, int, int] = (10_000, 1_000, 100)
+    search_size: tuple[int, int, int] = (10_000, 1_000, 250)
     """Instances to search where n = 20, 50 and 100."""
     reference_size: tuple[int, int, int] = (200, 100, 40)
     """Instances for the classical solver where n = 20, 50 and 100; 0 leaves them out."""

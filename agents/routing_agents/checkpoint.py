@@ -253,6 +253,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     else:  # a pointer network that learnt from solved examples
         origin = f"the task {header['task']}"
     last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
+    if "step" in header:  # the latest weights of a run, not the best, have no metrics
+        last.setdefault("metrics", {"instances": header["step"] * header["args"]["batch_size"]})
     history = [*header.get("history", []), last]
     told = f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}"
     return told + (f"; left out: {', '.join(unused)}" if unused else ""), history

@@ -289,6 +289,8 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
     (origin,) = same.history
     assert origin["args"]["env_id"] == tiny.env_id
     assert origin["seconds"] > 0
+    (latest,) = Trainer(replace(tiny, init_from=tsp / "last.safetensors")).history
+    assert latest["metrics"] == {"instances": 3 * 8}  # steps of so many
     am_reinforce.main(replace(small, env_id="routing/SDVRP-10", init_from=cvrp / "best.safetensors", name="sdvrp"))
     assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
     with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
