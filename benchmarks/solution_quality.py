@@ -65,6 +65,7 @@ FOLDERS = {
 TIME_LIMITS = {  # seconds, where not the solver's own for every size
     "hygese": {20: 0.1, 50: 0.3, 100: 1.0},
     "pyvrp": {20: 0.3, 50: 2.0},
+    "ortools": {20: 1.0, 50: 5.0},
 }
 OTHER_SIZE, OTHER_SEED, OTHER_TOURS = 1_000, 4_321, 128  # for problems that the paper has not
 

@@ -1,8 +1,8 @@
 """Shortest routes through every set of customers, with the attributes of the VRP family, for `HeldKarp`.
 
 Desrochers, Desrosiers and Solomon (1992), "A new optimization algorithm for the vehicle routing problem with time
-windows", section 4: where windows make vehicles wait, a longer way may arrive earlier. So a set and the customer at
-which it ends have several labels (length, time), of which none is both longer and later than another.
+windows": where windows make vehicles wait, a longer way may arrive earlier. So a set and the customer at which it ends
+have several labels (length, time), of which none is both longer and later than another.
 """
 
 from __future__ import annotations
