@@ -39,7 +39,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from routing_agents import TrainedModel, load
-from routing_agents.attention.decoding import GREEDY
+from routing_agents.attention.decoding import GREEDY, Decoding
 from routing_agents.repair.search import neighbourhoods_of
 from routing_agents.runs import check_at_least, check_positive
 from routing_agents.trained import choose_decoding, find_weights, load_repair
@@ -144,6 +144,7 @@ class Job:
     path: Path
     source: data.FileInstance | OwnInstance | Instances
     model: TrainedModel
+    decoding: Decoding | None  # None where a classical heuristic makes the first tour
     repair: TrainedModel | None  # where the tour is to be improved
     tour: Path
     picture: Path
@@ -224,13 +225,16 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
                 models[weights] = load(weights)
             model = models[weights]
             model.check(source.problem, f"{path} is a")
+            heuristic = args.decoding == "heuristic"
+            decoding = None if heuristic else choose_decoding(args.decoding, source.problem, args.tours)
             repair = None if args.improve is None else choose_repair(path, source, args)
         except (ValueError, OSError) as error:
             yield str(error)
         else:
             endings = {OwnInstance: ".csv", Instances: ".npz"}
             ending = endings.get(type(source), ".sol" if source.problem.has_depot else ".tour")
-            yield Job(path, source, model, repair, args.out / (path.stem + ending), args.out / (path.stem + ".png"))
+            outputs = (args.out / (path.stem + suffix) for suffix in (ending, ".png"))
+            yield Job(path, source, model, decoding, repair, *outputs)
 
 
 def choose_repair(path: Path, source: data.FileInstance | OwnInstance | Instances, args: Args) -> TrainedModel:
@@ -308,21 +312,17 @@ def first_tours(job: Job, args: Args) -> tuple[np.ndarray, bool]:
 
     Greedy ones come first; they stay where Ctrl-C, of which the second number tells, ends the search for better ones.
     """
-    source = job.source
-    if args.decoding == "heuristic":
-        return make_solver(HEURISTICS[source.problem.name]).solve(source.problem, source.instance).actions, False
-    tours, interrupted = None, False
-    for decoding in dict.fromkeys((GREEDY, choose_decoding(args.decoding, source.problem, args.tours))):
-        try:
-            found = job.model.solve_batch(source.problem, source.instance, decoding, args.seed, args.batch_size)
-        except KeyboardInterrupt:
-            if tours is None:
-                raise
-            interrupted = True
-        else:
-            tours = found.actions.numpy()
-    assert tours is not None
-    return tours, interrupted
+    problem, instance = job.source.problem, job.source.instance
+    if job.decoding is None:
+        return make_solver(HEURISTICS[problem.name]).solve(problem, instance).actions, False
+    found = job.model.solve_batch(problem, instance, GREEDY, args.seed, args.batch_size)
+    interrupted = False
+    try:
+        if job.decoding != GREEDY:
+            found = job.model.solve_batch(problem, instance, job.decoding, args.seed, args.batch_size)
+    except KeyboardInterrupt:
+        interrupted = True
+    return found.actions.numpy(), interrupted
 
 
 def improve(job: Job, start: np.ndarray, args: Args, show: Callable[[str], None]) -> tuple[np.ndarray, bool]:

@@ -130,7 +130,7 @@ class TestSet:
 
     @property
     def own(self) -> Path | None:
-        """Our weights: of the paper's problems for this size, of others the problem's own or its family's, of any."""
+        """Our weights: the problem's own, or those of its family; of the paper's problems only those for this size."""
         try:
             path = find_weights(self.name, self.num_nodes, self.args.own)
         except ValueError:

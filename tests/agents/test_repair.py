@@ -111,7 +111,7 @@ def test_a_window_may_hold_the_whole_tour():
 
 
 def test_kicks_leave_a_tour_that_no_window_improves():
-    """Windows of 3 cities never change a tour; a kick does, and `actions` stays the best."""
+    """The twelfth round without a gain exchanges two paths, by three new edges; `actions` stays the best."""
     problem, search = tour_search(num_cities=30)
     search.repair = lambda: None
     for _ in range(11):

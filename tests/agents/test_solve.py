@@ -148,7 +148,7 @@ def test_the_greedy_tour_stays_after_an_interrupt(square, tmp_path, monkeypatch)
     assert solved.written.exists()
 
 
-def test_prizes_that_show_on_the_way_choose_no_tour(tmp_path):
+def test_prizes_that_show_on_the_way_choose_no_tour(square, tmp_path):
     """The best of many tours of SPCTSP, by their real prizes, would be a bound."""
     problem = make_problem("SPCTSP", 20)
     save_npz(tmp_path / "file.npz", problem, problem.generate(np.random.default_rng(0), 20))
@@ -160,7 +160,8 @@ def test_prizes_that_show_on_the_way_choose_no_tour(tmp_path):
         costs.append(solved.cost)
     assert costs[0] == costs[1]
     with pytest.raises(ValueError, match="SPCTSP is stochastic: to choose among its tours, one would have to know"):
-        solve_script.main(solve_script.Args((tmp_path / "file.npz",), decoding="sampling", out=tmp_path / "out"))
+        solve_script.main(solve_script.Args((tmp_path / "file.npz", square), decoding="sampling", out=tmp_path / "out"))
+    assert (tmp_path / "out" / "square.tour").exists()  # the other file is solved all the same
 
 
 def test_what_solves_parts_is_for_improving(square):

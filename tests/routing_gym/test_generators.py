@@ -37,6 +37,12 @@ def test_environments_take_them():
     assert lanes.reset(seed=3)[0]["coords"].shape == (3, 20, 2)
 
 
+def to_nearest(points):
+    """Mean distance of the points (B, n, 2) of each row to the nearest other one."""
+    away = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1) + 9 * np.eye(points.shape[1])
+    return away.min(axis=2).mean(axis=1)
+
+
 def test_a_third_of_the_rows_is_uniform_and_the_others_are_clustered():
     """The mean distance to the nearest of 100 points is about 0.5 / sqrt(100) = 0.05 where they are uniform."""
     rng = np.random.default_rng(5)
@@ -46,8 +52,7 @@ def test_a_third_of_the_rows_is_uniform_and_the_others_are_clustered():
     assert points.max() < 1
     still = (points == drawn).all(axis=2).sum(axis=1)  # uniform points stay where they were
     assert set(still) == {0, 50, 100}
-    away = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1) + 9 * np.eye(100)
-    nearest = away.min(axis=2).mean(axis=1)
+    nearest = to_nearest(points)
     assert nearest[still == 100].mean() == pytest.approx(0.05, abs=0.005)
     assert nearest[still == 0].mean() < 0.035
 
@@ -55,8 +60,7 @@ def test_a_third_of_the_rows_is_uniform_and_the_others_are_clustered():
 def test_mixed_instances_are_mixed():
     """By the distance to the nearest city, as above: a third of the rows is uniform, a third clustered."""
     coords = mixed(make_problem("TSP", 100), np.random.default_rng(5), 300).coords
-    away = np.linalg.norm(coords[:, :, None] - coords[:, None], axis=-1) + 9 * np.eye(100)
-    nearest = away.min(axis=2).mean(axis=1)
+    nearest = to_nearest(coords)
     assert np.mean(nearest > 0.045) > 0.25
     assert np.mean(nearest < 0.035) > 0.25
 

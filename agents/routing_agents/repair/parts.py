@@ -50,7 +50,7 @@ class Neighbourhoods(ABC):
     """
 
     repairs_with: ClassVar[str]  # the problem that parts are instances of
-    trained_size: ClassVar[int]  # nodes of the instances that its policy was evaluated on
+    trained_size: ClassVar[int]  # the size for which `find_weights` finds its policy
     trained_with: ClassVar[str]  # options of am_reinforce.py for it
     effort: ClassVar[Effort]
 
