@@ -168,7 +168,7 @@ def serve(connection: Connection, solver: RowSolver, problem: AnyProblem) -> Non
     while True:
         try:
             instance, seed = connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):  # reset where the parent went without reading our last answer
             return
         connection.send(attempt(solver, problem, instance, seed))
 

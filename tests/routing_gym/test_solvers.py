@@ -49,7 +49,7 @@ from routing_gym.solvers import local_search as search
 from routing_gym.solvers.base import distance_matrix
 from routing_gym.solvers.milp import relax, solve_integer
 from routing_gym.solvers.milp_program import Program
-from routing_gym.solvers.pool import RowResult, row_seed
+from routing_gym.solvers.pool import RowResult, row_seed, serve
 from routing_gym.solvers.split_delivery import best_replay, merge_copies, replay, unit_copies
 from routing_gym.testing.exhaustive import check_exhaustively
 
@@ -696,6 +696,21 @@ def test_all_rows_may_fail():
     problem, instance = faulty_batch(1, 1)
     solution = Faulty().solve(problem, instance, num_workers=0)
     assert solution.failed.all()
+
+
+@pytest.mark.parametrize("error", [EOFError, ConnectionResetError])
+def test_workers_end_quietly_with_their_parent(error, monkeypatch):
+    """After Ctrl-C the pipe is closed, or reset where an answer was on its way."""
+
+    class Gone:
+        def send(self, ready):
+            assert ready
+
+        def recv(self):
+            raise error
+
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its Ctrl-C
+    serve(Gone(), NearestNeighbour(), make_problem("TSP", 3))
 
 
 def test_workers_that_do_not_start_say_what_to_do():
