@@ -149,7 +149,7 @@ def pointer_throughput(figures: Figures) -> str:
 def search_on_files(figures: Figures) -> str:
     """Mean gaps of files of one problem and of like size."""
     lines, shown = [], 0
-    if len({row["settings"]["seconds"] for row in figures.values()}) > 1:
+    if len({row[part]["settings"]["seconds"] for row in figures.values() for part in ("ours", "solvers")}) > 1:
         raise ValueError("search_on_files.json: files had different seconds; measure all with the same")
     for problem, least, most in (
         ("TSP", 0, 99),
@@ -164,13 +164,15 @@ def search_on_files(figures: Figures) -> str:
             continue
         shown += len(rows)
         means = []
-        for name in ("greedy", "best of many", "improved"):
-            gap, seconds = (sum(row[name][key] for row in rows) / len(rows) for key in ("gap", "seconds"))
-            means.append(f"{gap:.2%}, {seconds:.2g} s")
+        for name in ("greedy", "best of many", "improved", "2-opt+or-opt", "fast-tsp", "pyvrp", "hygese"):
+            found = [part[name] for row in rows for part in (row["ours"], row["solvers"]) if name in part]
+            gap, seconds = (sum(way[key] for way in found) / len(rows) for key in ("gap", "seconds"))
+            means.append(f"{gap:.2%}, {seconds:.2g} s" if found else "-")
         lines.append((f"{problem}, {least} to {most} nodes", str(len(rows)), *means))
     if shown < len(figures):
         raise ValueError(f"search_on_files.json: {len(figures) - shown} files are of no size that the table has")
-    return markdown(("", "files", "greedy", "best of many", "and search"), lines)
+    solvers = ("2-opt, Or-opt", "fast-tsp", "PyVRP", "hygese")
+    return markdown(("", "files", "greedy", "best of many", "and search", *solvers), lines)
 
 
 WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures

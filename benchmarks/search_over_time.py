@@ -3,18 +3,19 @@
     python benchmarks/search_over_time.py rd100.tsp X-n200-k36.vrp dsj1000.tsp     # with their solutions beside them
 
 Our search goes on from the best of many tours, and for the TSP also from greedy edges, as `solve.py --improve` does;
-its first point is that tour. A solver is run anew for each of its time limits. One thread, wall-clock seconds from the
-end of loading; gaps are to the best known cost, in the file's own integers. Writes
-benchmarks/results/search_over_time.json and a plot into docs.
+its first point is that tour. The policy's own searches (beam search, simulation-guided, active) run anew with each
+effort, and a solver with each of its time limits. One thread, wall-clock seconds from the end of loading; gaps are to
+the best known cost, in the file's own integers. Writes benchmarks/results/search_over_time.json and a plot into docs.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +26,26 @@ from rich.table import Table
 
 from output import Figures, finish
 from routing_agents import load
+from routing_agents.attention.active_search import active_search
+from routing_agents.attention.search import beam_search, simulation_guided_search
 from routing_agents.runs import check_positive
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
+from routing_gym.arrays import to_backend
+from routing_gym.rollout import Rollout
 from routing_gym.solvers import make_solver
+from search_on_files import SOLVERS, UNTIMED, gap, solve
 
 ROOT = Path(__file__).parents[1]
-SOLVERS = {"TSP": ("fast-tsp", "2-opt+or-opt"), "CVRP": ("pyvrp", "hygese")}  # beside our search
 FIRST = {"TSP": ("policy", "greedy-edge"), "CVRP": ("policy",)}  # who finds the tour that our search improves
+SEARCHES: dict[str, Callable[..., Rollout]] = {  # of the network, the problem, the instance, a generator; by effort
+    "beam search": lambda *given, generator, effort: beam_search(*given, effort),
+    "simulation-guided": lambda *given, generator, effort: simulation_guided_search(*given, effort, EXPANSION),
+    "active search": lambda *given, generator, effort: active_search(*given, effort, generator),
+}
+EXPANSION = 4  # of simulation-guided search, whose width is the effort
+EFFORTS = (1, 3, 10, 30, 100, 300, 1_000)
+MOST_COMPLETED = 300  # nodes; a simulation-guided search completes tours from each, which takes minutes with 1,000
 EXACT = 0.01  # percent; what is better is drawn here
 Points = list[tuple[float, float]]  # seconds, and the gap
 
@@ -64,12 +77,6 @@ class Args:
         return [*(limit for limit in rising if limit < self.seconds), self.seconds]
 
 
-def gap(file: data.FileInstance, actions: Any) -> float:
-    """Return by how much a tour costs more than the best known one."""
-    assert file.best_known is not None
-    return file.cost(np.asarray(actions)) / file.best_known - 1
-
-
 def search(file: data.FileInstance, first: str, args: Args) -> Points:
     """Run our search from the policy's best of many tours, or from a solver's."""
     problem, instance = file.problem, file.instance
@@ -94,16 +101,34 @@ def search(file: data.FileInstance, first: str, args: Args) -> Points:
     return points
 
 
-def solve(file: data.FileInstance, name: str, args: Args) -> Points:
-    """Run a solver with each time limit, or once if it has none."""
-    settings: list[dict[str, float]] = [{"time_limit": limit} for limit in args.limits]
-    points = []
-    for setting in [{}] if name == "2-opt+or-opt" else settings:
-        solution = make_solver(name, **setting).solve(file.problem, file.instance, seed=args.seed)
-        if solution.failed.any():
-            raise RuntimeError(f"{name} failed on {file.name}: {solution.status[0]}")
-        points.append((float(solution.seconds[0]), gap(file, solution.actions[0])))
+def decode(file: data.FileInstance, name: str, args: Args) -> Points:
+    """Decode tours by one of `SEARCHES`, with rising effort, until one took half the seconds."""
+    problem = file.problem
+    model, points = load(find_weights(problem.name, problem.num_nodes)), list[tuple[float, float]]()
+    instance = to_backend(problem.familiar(file.instance), "torch")
+    for effort in EFFORTS:
+        started = time.perf_counter()
+        generator = torch.Generator().manual_seed(args.seed)
+        found = SEARCHES[name](model.network, problem, instance, generator=generator, effort=effort)
+        points.append((time.perf_counter() - started, gap(file, found.actions[0].numpy())))
+        if points[-1][0] > args.seconds / 2:
+            break
     return points
+
+
+def classical(file: data.FileInstance, name: str, args: Args) -> Points:
+    """Run a solver with each time limit, or once if it has none."""
+    return [solve(file, name, limit, args.seed) for limit in (args.limits[:1] if name in UNTIMED else args.limits)]
+
+
+def methods(file: data.FileInstance, args: Args) -> dict[str, Callable[[], Points]]:
+    """Return what measures each curve of a file."""
+    name, completed = file.problem.name, file.problem.num_nodes <= MOST_COMPLETED
+    return {
+        **{f"search, from {first}": partial(search, file, first, args) for first in FIRST[name]},
+        **{way: partial(decode, file, way, args) for way in SEARCHES if completed or way != "simulation-guided"},
+        **{solver: partial(classical, file, solver, args) for solver in SOLVERS[name]},
+    }
 
 
 def draw(curves: dict[str, dict[str, Points]], path: Path) -> None:
@@ -137,14 +162,10 @@ def main(args: Args) -> Figures:
             raise ValueError(f"{path} is a {file.problem.name}; tours of {' and '.join(SOLVERS)} can be improved")
         if file.best_known is None:
             raise ValueError(f"{path}: no solution lies beside it, to which a gap could be measured")
-    jobs = [
-        *((file, first, True) for file in files for first in FIRST[file.problem.name]),
-        *((file, name, False) for file in files for name in SOLVERS[file.problem.name]),
-    ]
+    jobs = [(file, *method) for file in files for method in methods(file, args).items()]
     curves: dict[str, dict[str, Points]] = {file.name: {} for file in files}
-    for file, name, ours in track(jobs, "Measuring", console=Console(stderr=True)):
-        points = search(file, name, args) if ours else solve(file, name, args)
-        curves[file.name][f"search, from {name}" if ours else name] = points
+    for file, label, measure in track(jobs, "Measuring", console=Console(stderr=True)):
+        curves[file.name][label] = measure()
     draw(curves, args.plot)
     table = Table("file", "method", "first", "last", title="Seconds and gaps")
     for name, of_file in curves.items():

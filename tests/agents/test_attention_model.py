@@ -21,8 +21,9 @@ from routing_agents.attention.decoding import (
     sampling_choice,
     solve,
 )
-from routing_agents.attention.encoder import FEW_NODES, attend, fixed_edges, node_codes, partners
+from routing_agents.attention.encoder import FEW_NODES, attend, fixed_edges, partners
 from routing_agents.attention.features import CODE_SIZE, FEATURES
+from routing_agents.attention.matrices import node_codes, successions
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.attention.search import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
@@ -90,13 +91,15 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
     logits = model.config.tanh_clipping * logits.tanh()
     if model.config.nearness and (model.features.depot or not mask.all()):  # the TSP's first city has none before it
         rows = torch.arange(len(mask))
+        current = observation["current_node"]
         if model.features.per_edge:
-            lengths = observation["distances"] / observation["distances"].mean(dim=(1, 2), keepdim=True)
-            ways = lengths[rows, observation["current_node"]]
+            chances = successions(observation["distances"])
+            to_be_left = mask.scatter(1, current[:, None], True)
+            near = (chances[rows, current] / (chances * to_be_left[:, :, None]).sum(dim=1)).log()
         else:
             coords = observation["coords"]
-            ways = (coords - coords[rows, observation["current_node"]][:, None]).norm(dim=-1)
-        logits = logits - model.nearness_weight * ways.clamp(min=1e-4).log()
+            near = -(coords - coords[rows, current][:, None]).norm(dim=-1).clamp(min=1e-4).log()
+        logits = logits + model.nearness_weight * near
     return logits.masked_fill(~mask, -torch.inf)
 
 
@@ -418,14 +421,24 @@ def test_where_fixed_edges_lead():
     assert seen.tolist() == [[[1, 4, 4], [0, 0, 0], [1, -4, -4], [0, 0, 0]]]
 
 
-def test_codes_show_who_is_near():
-    """From node 1 it is short to 3, to all others long: 3 is in the sum of 1, and 1 in the sum of those near from 3."""
-    lengths = 5 * (torch.ones(1, 6, 6) - torch.eye(6))
-    lengths[0, 1, 3] = 0.1
-    codes, near, near_from = node_codes(lengths)[0].split(CODE_SIZE, dim=-1)
-    assert (codes @ near[1]).argmax() == 3
-    assert (codes @ near_from[3]).argmax() == 1
-    assert (codes @ near[3]).argmax() != 1
+SHORT_ROUND = torch.tensor([[[0.0, 3, 2], [1, 0, 9], [1, 2, 0]]])  # 0 -> 2 -> 1 -> 0 is 5 long, the other way 13
+
+
+def test_chances_of_succession():
+    """Node 2 has 0 nearest, but goes to 1, which has nowhere else to go than 0."""
+    chances = successions(SHORT_ROUND)[0]
+    assert chances.argmax(dim=1).tolist() == [2, 0, 1]
+    assert chances.diagonal().tolist() == [0, 0, 0]
+    torch.testing.assert_close(successions(1e6 * SHORT_ROUND)[0], chances)
+    chances = successions(torch.rand(5, 12, 12, generator=generator()))
+    for dim, off in ((1, 1e-5), (2, 0.1)):  # columns were balanced last
+        torch.testing.assert_close(chances.sum(dim), torch.ones(5, 12), atol=off, rtol=0)
+
+
+def test_codes_show_who_follows():
+    codes, follows, precedes = node_codes(SHORT_ROUND)[0].split(CODE_SIZE, dim=-1)
+    assert (codes @ follows[0]).argmax() == 2
+    assert (codes @ precedes[2]).argmax() == 0
 
 
 def test_the_unit_of_lengths_does_not_matter():

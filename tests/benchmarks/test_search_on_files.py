@@ -20,7 +20,8 @@ def test_gaps_are_measured_once_and_shown(tmp_path, capsys):
     args = search_on_files.Args(files, seconds=0.1, out=tmp_path / "new" / "figures.json")
     results = search_on_files.main(args)
     assert list(results) == ["known"]
-    assert results["known"]["improved"]["gap"] == 0
+    assert results["known"]["ours"]["improved"]["gap"] == 0
+    assert {results["known"]["solvers"][name]["gap"] for name in ("2-opt+or-opt", "fast-tsp")} == {0}
     assert "unknown.tsp: left out" in capsys.readouterr().err
     assert search_on_files.main(args) == results
     assert "| TSP, 0 to 99 nodes | 1 | 0.00%, " in doc_tables.search_on_files(results)
@@ -43,10 +44,11 @@ def test_an_interrupted_search_is_no_measurement(tmp_path, monkeypatch):
 
 
 def test_the_table_drops_no_file():
-    row = {"problem": "CVRP", "nodes": 150, "settings": {"seconds": 1.0}}
-    row |= {name: {"gap": 0.1, "seconds": 1.0} for name in ("greedy", "best of many", "improved")}
+    found, settings = {"gap": 0.1, "seconds": 1.0}, {"settings": {"seconds": 1.0}}
+    ways = dict.fromkeys(("greedy", "best of many", "improved"), found)
+    row = {"problem": "CVRP", "nodes": 150, "ours": ways | settings, "solvers": {"hygese": found} | settings}
     assert "| CVRP, 100 to 199 nodes | 1 |" in doc_tables.search_on_files({"a": row})
     with pytest.raises(ValueError, match="1 files are of no size that the table has"):
         doc_tables.search_on_files({"a": row, "b": row | {"nodes": 1001}})
     with pytest.raises(ValueError, match="files had different seconds; measure all with the same"):
-        doc_tables.search_on_files({"a": row, "b": row | {"settings": {"seconds": 2.0}}})
+        doc_tables.search_on_files({"a": row, "b": row | {"ours": ways | {"settings": {"seconds": 2.0}}}})

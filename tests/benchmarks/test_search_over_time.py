@@ -1,9 +1,12 @@
 """`benchmarks/search_over_time.py`: our search and the solvers, file by file, and the plot."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import search_over_time
 from helpers import SQUARE
+from routing_gym.problems import make_problem
 
 
 def test_curves_of_a_square(tmp_path):
@@ -13,10 +16,17 @@ def test_curves_of_a_square(tmp_path):
     out, plot = tmp_path / "new" / "figures.json", tmp_path / "new" / "plot.png"
     args = search_over_time.Args((tmp_path / "square.tsp",), seconds=0.1, out=out, plot=plot)
     (curves,) = search_over_time.main(args)["curves"].values()
-    assert list(curves) == ["search, from policy", "search, from greedy-edge", "fast-tsp", "2-opt+or-opt"]
+    ours = ["search, from policy", "search, from greedy-edge", "beam search", "simulation-guided", "active search"]
+    assert list(curves) == [*ours, "2-opt+or-opt", "fast-tsp"]
     assert {gap for points in curves.values() for _, gap in points} == {0}
     assert out.exists()
     assert plot.exists()
+
+
+def test_simulation_guided_search_is_left_out_of_large_files():
+    """It would complete tours from each of a thousand nodes."""
+    file = SimpleNamespace(problem=make_problem("TSP", 301))
+    assert "simulation-guided" not in search_over_time.methods(file, search_over_time.Args(("x",)))
 
 
 def test_limits_rise_to_the_last():

@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from routing_agents.attention.features import CODE_SIZE, Features
+from routing_agents.attention.features import Features
+from routing_agents.attention.matrices import node_codes, relative, successions
 
-GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
-DECLINE = 3.0  # of nearness with length; a node at the mean distance counts e^-3
 FEW_NODES = 32  # see `attend`
+EDGE_INPUTS = 4  # see `edge_shifts`
 EDGE_DIM = 16  # hidden size of the network of edges, as MatNet's
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
 OPTIONS = ("normalization", "nearness", "glimpse_layer")  # they leave the sizes of the paper's layers as they are
@@ -135,7 +135,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         if features.per_edge:
             heads = config.num_layers * config.num_heads
-            self.embed_edge = nn.Sequential(nn.Linear(2, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, heads))
+            self.embed_edge = nn.Sequential(nn.Linear(EDGE_INPUTS, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, heads))
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
@@ -189,21 +189,22 @@ class Encoder(nn.Module):
         """Count what is held at the same time per pair of nodes while encoding, for `memory.footprint`."""
         if not self.features.per_edge:
             return 0
-        # Lengths there and back; hidden units before and after the ReLU; shifts; in attention, scores twice.
-        return 2 + 2 * EDGE_DIM + (self.config.num_layers + 2) * self.config.num_heads
+        # What is seen of it; hidden units before and after the ReLU; shifts; in attention, scores twice.
+        return EDGE_INPUTS + 2 * EDGE_DIM + (self.config.num_layers + 2) * self.config.num_heads
 
     def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor | None]:
         """Say by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
 
         Kwon et al. (2021) mix each score with the length by a small network of each head (MatNet's mixed-score
         attention), in two encoders, one for the rows and one for the columns. Here a network turns the lengths there
-        and back into one number for each head, which is added to the score, in one encoder. Lengths are relative to
-        their mean, so that their unit does not matter.
+        and back, relative to their mean so that their unit does not matter, and the chances of succession there and
+        back, into one number for each head, which is added to the score, in one encoder.
         """
         if not self.features.per_edge:
             return [None] * len(self.layers)
-        lengths = relative(observation[self.features.per_edge])
-        shifts = self.embed_edge(torch.stack([lengths, lengths.transpose(1, 2)], dim=-1))
+        lengths = observation[self.features.per_edge]
+        seen = torch.stack([relative(lengths), successions(lengths)], dim=-1)
+        shifts = self.embed_edge(torch.cat([seen, seen.transpose(1, 2)], dim=-1))
         return shifts.permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
 
 
@@ -224,33 +225,6 @@ def partners(coords: Tensor, pickup: Tensor) -> Tensor:
     flags = torch.stack([delivery > 0, pickup > 0], dim=-1).to(coords.dtype)
     place = take_nodes(coords, delivery + pickup) * flags.sum(dim=-1, keepdim=True)
     return torch.cat([flags, place], dim=-1)
-
-
-def node_codes(lengths: Tensor) -> Tensor:
-    """Say of each node which it is, to which it is near, and from which it is near: (B, A, 3 CODE_SIZE).
-
-    Each node has a code, nearly orthogonal to the others'; the nodes near to it are a sum of their codes, which shows
-    whether a node is among them by the product with its code. Kwon et al. (2021) draw one-hot codes, in another order
-    each time, and nothing else. Here a node's place decides: as places in random instances mean nothing, that comes to
-    the same, needs no generator, and bounds no size. Without the sums nothing was learnt within 400 steps.
-
-    Args:
-        lengths: (B, A, A).
-    """
-    place = torch.arange(1, lengths.shape[1] + 1, device=lengths.device, dtype=lengths.dtype)
-    # Quadratic multiples of an irrational number are as good as random, and the same everywhere.
-    waves = lengths.new_tensor([math.tau * (wave * wave * GOLDEN_RATIO % 1) for wave in range(1, CODE_SIZE + 1)])
-    codes = math.sqrt(2) * torch.cos(place[:, None] * waves)
-    others = 1 - torch.eye(len(place), device=lengths.device, dtype=lengths.dtype)
-    nearness = torch.exp(-DECLINE * relative(lengths)) * others
-    near = torch.stack([nearness @ codes, nearness.transpose(1, 2) @ codes], dim=2)
-    near = F.normalize(near, dim=-1) * math.sqrt(CODE_SIZE)  # as long as a code
-    return torch.cat([codes.expand(len(lengths), -1, -1), near.flatten(2)], dim=-1)
-
-
-def relative(lengths: Tensor) -> Tensor:
-    """Divide lengths (B, A, A) by their mean."""
-    return lengths / lengths.mean(dim=(1, 2), keepdim=True).clamp(min=torch.finfo(lengths.dtype).tiny)
 
 
 def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:

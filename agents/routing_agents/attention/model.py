@@ -24,13 +24,14 @@ from routing_agents.attention.encoder import (
     attend,
     merge_heads,
     products,
-    relative,
     split_heads,
     take_nodes,
 )
 from routing_agents.attention.features import Features
+from routing_agents.attention.matrices import successions
 
 SHORTEST = 1e-4  # shorter ways count as this long in `nearness`, which has no logarithm of 0
+RAREST = 1e-9  # smaller chances count as this
 LOOPED = 400  # products; torch multiplies a batch of smaller matrices on a CPU in a loop, not through MKL
 
 
@@ -43,7 +44,9 @@ class Encoding:
     keys: Tensor  # (B, H, A, d/H), of the glimpse
     values: Tensor  # (B, H, A, d/H), of the glimpse
     logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
-    places: tuple[Tensor, ...] = ()  # where logits depend on nearness: coordinates (B, A, 2), or lengths (B, A, A)
+    places: tuple[
+        Tensor, ...
+    ] = ()  # where logits depend on nearness: coordinates (B, A, 2), or `successions` (B, A, A)
 
     def map(self, function) -> Encoding:
         """Apply a function to every tensor."""
@@ -102,7 +105,7 @@ class AttentionModel(Encoder):
         if not self.features.depot:  # node A stands for the placeholder
             placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
             node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
-        places = relative(observation[self.features.per_edge]) if self.features.per_edge else observation["coords"]
+        places = successions(observation[self.features.per_edge]) if self.features.per_edge else observation["coords"]
         return Encoding(
             fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
             node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),
@@ -167,11 +170,16 @@ class AttentionModel(Encoder):
         return x + self.contract_glimpse(F.relu(self.expand_glimpse(x)))
 
     def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Return -log of each node's distance from the current one, 0 before a tour has begun: (B, Q, A)."""
+        """Return -log of each node's distance from the current one, 0 before a tour has begun: (B, Q, A).
+
+        With a matrix of lengths, the logarithm of the chance that the node follows the current one, rather than another
+        that is still to be left.
+        """
         (places,) = encoding.places
         here = take_nodes(places, observation["current_node"])
         if self.features.per_edge:
-            near = here.clamp(min=SHORTEST).log_().neg_()
+            still = observation["action_mask"].to(here.dtype) @ places + here  # of the nodes that are still to be left
+            near = here.clamp(min=RAREST).log_().sub_(still.clamp(min=RAREST).log_())
         else:
             x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
             near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
