@@ -129,7 +129,7 @@ def main(args: Args) -> dict[str, Any]:
                 write_atomically(args.out, (json.dumps(results, indent=2, sort_keys=True) + "\n").encode())
         measured = {name: found for part in ("ours", "solvers") for name, found in figures[part].items()}
         gaps = (f"{name} {measured[name]['gap']:.2%}" for name in (*WAYS, *SOLVERS[file.problem.name]))
-        console.print(path.stem, *gaps, markup=False)
+        console.print(path.stem, *gaps, markup=False, soft_wrap=True)
     return results
 
 

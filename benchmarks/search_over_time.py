@@ -136,11 +136,13 @@ def draw(curves: dict[str, dict[str, Points]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4 * len(curves), 3.6), layout="constrained")
+    colors = {label: f"C{k}" for k, label in enumerate(dict.fromkeys(label for of in curves.values() for label in of))}
     for axes, (name, of_file) in zip(np.atleast_1d(figure.subplots(1, len(curves))), curves.items(), strict=True):
         for label, points in of_file.items():
             seconds, gaps = zip(*points, strict=True)
             style = "-" if label.startswith("search") else "o:"
-            axes.plot(seconds, [max(100 * value, EXACT) for value in gaps], style, markersize=4, label=label)
+            shown = [max(100 * value, EXACT) for value in gaps]
+            axes.plot(seconds, shown, style, color=colors[label], markersize=4, label=label)
         axes.set(title=name, xlabel="seconds", xscale="log", yscale="log", ylim=(0.8 * EXACT, None))
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
