@@ -44,9 +44,7 @@ class Encoding:
     keys: Tensor  # (B, H, A, d/H), of the glimpse
     values: Tensor  # (B, H, A, d/H), of the glimpse
     logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
-    places: tuple[
-        Tensor, ...
-    ] = ()  # where logits depend on nearness: coordinates (B, A, 2), or `successions` (B, A, A)
+    places: tuple[Tensor, ...] = ()  # what nearness is of: coordinates (B, A, 2), or `successions` (B, A, A)
 
     def map(self, function) -> Encoding:
         """Apply a function to every tensor."""
