@@ -126,7 +126,7 @@ def test_load(tmp_path):
     assert repr(routing_agents.load(str(model.path))) == repr(model)
     for name in ("TSP", "VRP-20", "TSP-0", "runs/none", "../TSP-20"):
         with pytest.raises(
-            ValueError, match="neither a run or checkpoint, nor among the published weights: ATSP-20, CVRP-100"
+            ValueError, match="neither a run or checkpoint, nor among the published weights: ATSP-20, ATSP-50, CVRP-100"
         ):
             routing_agents.load(name)
     for device, message in (
