@@ -45,7 +45,7 @@ SEARCHES: dict[str, Callable[..., Rollout]] = {  # of the network, the problem, 
 }
 EXPANSION = 4  # of simulation-guided search, whose width is the effort
 EFFORTS = (1, 3, 10, 30, 100, 300, 1_000)
-MOST_COMPLETED = 300  # nodes; a simulation-guided search completes tours from each, which takes minutes with 1,000
+MOST_COMPLETED = 300  # nodes; a simulation-guided search completes tours from each: 19 s with 200 and width 1
 EXACT = 0.01  # percent; what is better is drawn here
 Points = list[tuple[float, float]]  # seconds, and the gap
 

@@ -205,7 +205,7 @@ class TestSet:
 
     def solver(self) -> Solver:
         """Return the reference solver with its time for this size."""
-        name = "pyvrp" if self.name == "OP" and self.num_nodes > 20 else REFERENCES[self.name]  # milp takes minutes
+        name = "pyvrp" if self.name == "OP" and self.num_nodes > 20 else REFERENCES[self.name]  # milp: not with more
         limits = TIME_LIMITS.get(name)
         return make_solver(name, **({"time_limit": limits[self.num_nodes]} if limits else {}))
 

@@ -45,7 +45,7 @@ def node_codes(lengths: Tensor) -> Tensor:
     Each node has a code, nearly orthogonal to the others'; sums of codes, weighted by `successions`, show whether a
     node is among them by the product with its code. Kwon et al. (2021) draw one-hot codes, in another order each time,
     and nothing else. Here a node's place decides: as places in random instances mean nothing, that comes to the same,
-    needs no generator, and bounds no size. Without the sums nothing was learnt within 400 steps.
+    needs no generator, and bounds no size.
 
     Args:
         lengths: (B, A, A).
