@@ -43,13 +43,14 @@ from routing_agents.attention.baselines import (
 from routing_agents.attention.decoding import Choice, decode, log_probability, sampling_choice, solve, symmetric_views
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, CostCritic, ModelConfig
+from routing_agents.header import from_json
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.pointer import saved
-from routing_agents.pointer.model import PointerConfig
+from routing_agents.pointer.model import BEFORE_NORMALIZATION, PointerConfig
 from routing_agents.pointer.policy import PointerPolicy
 from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
 from routing_agents.training import RunArgs, command_line, run
 from routing_agents.tuning import choose_precision
 from routing_gym import render
@@ -149,7 +150,8 @@ class Args(RunArgs):
 
     def __post_init__(self) -> None:
         check_at_least(0, self, "seed", "processes", "threads")
-        check_at_least(1, self, "epochs", "steps_per_epoch", "batch_size", "num_tours", "baseline_size", "held_out")
+        check_at_least(1, self, "epochs", "steps_per_epoch")
+        check_counts(self, "batch_size", "num_tours", "baseline_size", "held_out")
         check_positive(self, "learning_rate", "max_grad_norm", "decay")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
@@ -174,12 +176,7 @@ class Args(RunArgs):
             values["num_tours"] = values.pop("num_starts")
         if not isinstance(values["model"], str):  # there was no choice
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
-        sizes = values.pop("sizes")
-        networks = {
-            "attention": ModelConfig(**values["attention"]),
-            "pointer": PointerConfig.from_json(values["pointer"]),
-        }
-        return cls(**{**values, **networks, "sizes": sizes and tuple(sizes)})
+        return from_json(cls, {**values, "pointer": {**BEFORE_NORMALIZATION, **values["pointer"]}})
 
 
 class Reinforce(nn.Module):
@@ -382,8 +379,8 @@ class Trainer(training.Trainer):
                 f"{path}: written by a run of {processes} processes, resumed with {distributed.world_size()}; "
                 f"start it by torchrun --nproc-per-node={processes}"
             )
-        self.baseline.load(checkpoint.group(tensors, "baseline"))
-        self.sums = tensors["sums"].to(self.device)
+        self.baseline.load(checkpoint.group(tensors, "baseline"), path)
+        self.sums = checkpoint.fitting("sums", self.sums, tensors, path)
         self.best, self.history = -header["best_cost"], header["history"]
 
     def train(self, folder: Path) -> None:

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_agents.checkpoint import CheckpointError, describe, prefixed, save
+from routing_agents.checkpoint import describe, prefixed, save
+from routing_agents.header import CheckpointError
 from routing_gym.problems import make_problem
 
 RENAMED = {  # ours: the original's, both without ".weight" / ".bias"

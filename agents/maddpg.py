@@ -29,11 +29,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from routing_agents import checkpoint
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.report import Column
-from routing_agents.runs import check_at_least, check_positive
+from routing_agents.runs import check_at_least, check_counts, check_positive
 from routing_agents.training import command_line, run
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.games import CompetitiveOP
@@ -76,7 +77,8 @@ class Args(GameArgs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(1, self, "buffer", "updates", "batch_size", "n_steps")
+        check_at_least(1, self, "updates", "n_steps")
+        check_counts(self, "buffer", "batch_size")
         check_positive(self, "policy_learning_rate", "critic_learning_rate", "tau", "noise")
         if self.tau > 1:
             raise ValueError(f"--tau must be in (0, 1], got {self.tau}")
@@ -208,7 +210,7 @@ class Trainer(GameTrainer):
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Take them up, and play the games of the buffer again."""
         super().restore(tensors, header, path)
-        actions = tensors["more.actions"].to(self.device)
+        actions = checkpoint.fitting("more.actions", self.buffer.actions, tensors, path)
         for step in range(max(0, self.step - self.args.buffer), self.step):
             self.play(self.draw(step)[0], step, None, actions[step % self.args.buffer])
 

@@ -34,16 +34,17 @@ import tyro
 from torch import Tensor
 
 from routing_agents import checkpoint, runs, training
+from routing_agents.header import from_json
 from routing_agents.optimizers import make_optimizers
 from routing_agents.pointer import pictures
 from routing_agents.pointer.decoding import evaluate, predict
 from routing_agents.pointer.labels import labelled
-from routing_agents.pointer.model import PointerConfig, PointerNetwork, log_likelihood
+from routing_agents.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork, log_likelihood
 from routing_agents.pointer.saved import describe, load_network
 from routing_agents.pointer.sequences import PADDING, Order, arrange
 from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
 from routing_agents.training import RunArgs, command_line, run
 from routing_agents.tuning import choose_precision
 
@@ -68,6 +69,7 @@ BEST_IS = {"tsp": ("gap", -1), "convex-hull": ("accuracy", 1), "delaunay": ("cov
 LEARNING_RATES = {"adam": 2e-3, "muon": 3e-3, "sgd": 1.0}
 LEAST_RATE = 0.02  # of the learning rate, with which a run ends
 HELD_OUT_SEED = runs.HELD_OUT_SEED  # of every run, so that they compare
+MOST_POINTS = 10_000
 SHOWN = 3  # instances in a picture
 
 
@@ -129,14 +131,17 @@ class Args(RunArgs):
 
     def __post_init__(self) -> None:
         check_at_least(0, self, "seed", "threads")
-        check_at_least(1, self, "solved", "epochs", "steps_per_epoch", "batch_size", "held_out", "workers")
+        check_at_least(1, self, "epochs", "steps_per_epoch", "workers")
+        check_counts(self, "solved", "batch_size", "held_out")
         check_positive(self, "learning_rate", "max_grad_norm", "decay")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
         runs.check_at_most(runs.MOST_THREADS, self, "threads", "workers")
         low, high = self.sizes
-        if low > high:
-            raise ValueError(f"--sizes takes the smallest and the largest number of points, got {low} {high}")
+        if not low <= high <= MOST_POINTS:
+            raise ValueError(
+                f"--sizes takes the smallest and the largest number of points, at most {MOST_POINTS}, got {low} {high}"
+            )
         if low < TASKS[self.task].fewest:
             raise ValueError(f"--sizes: {self.task} needs at least {TASKS[self.task].fewest} points, got {low}")
         if self.labels not in TASKS[self.task].labels:
@@ -153,7 +158,7 @@ class Args(RunArgs):
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
-        return cls(**{**values, "sizes": tuple(values["sizes"]), "model": PointerConfig.from_json(values["model"])})
+        return from_json(cls, {**values, "model": {**BEFORE_NORMALIZATION, **values["model"]}})
 
 
 class Trainer(training.Trainer):
@@ -254,7 +259,7 @@ class Trainer(training.Trainer):
         return {"sums": self.sums}, {"best": self.best}
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        self.sums, self.best = tensors["sums"].to(self.device), header["best"]
+        self.sums, self.best = checkpoint.fitting("sums", self.sums, tensors, path), header["best"]
         self.history = header.get("history", [])  # which runs of before had not
 
     def train(self, folder: Path) -> None:

@@ -20,17 +20,15 @@ from torch import Tensor, nn
 from routing_agents.attention.encoder import OPTIONS, ModelConfig
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel
+from routing_agents.header import FORMAT, CheckpointError, from_json, read_header
+from routing_agents.optimizers import expected_state, load_optimizer, optimizer_tensors
 from routing_agents.runs import BEST, LAST, option
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 T = TypeVar("T")
-FORMAT = "routing-gym attention model 1"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint cannot be read, or is not what was asked for."""
+DTYPES = ("BF16", "F16", "F32", "F64", "I64")  # of tensors that are read; torch computes little with the others
 
 
 def save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
@@ -68,13 +66,12 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
         raise CheckpointError(f"{path}: no such file; give a checkpoint such as runs/NAME/best.safetensors")
     try:
         with safe_open(path, framework="pt", device=device) as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise CheckpointError(
-                    f"{path}: written by something else (format {metadata.get('format')!r}); expected {FORMAT!r}"
-                )
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["header"])  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError, KeyError, RecursionError) as error:
+            header = read_header(path, file.metadata() or {})
+            for name in file.keys():  # noqa: SIM118
+                if (dtype := file.get_slice(name).get_dtype()) not in DTYPES:
+                    raise CheckpointError(f"{path}: {name} holds {dtype}; expected {', '.join(DTYPES)}")
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+    except SafetensorError as error:
         raise CheckpointError(
             f"{path}: not a whole safetensors file ({error}); it is damaged or of another format; "
             "weights of the original code (.pt) go through import_original.py"
@@ -99,11 +96,9 @@ def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
 def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
     """Rebuild an attention model and the problem it was trained on; see `load_network`."""
 
-    def make(header: dict[str, Any], weights: dict[str, Tensor]) -> tuple[AttentionModel, AnyProblem]:
+    def make(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
         problem = make_problem(header["problem"], **header["settings"])
-        config = ModelConfig(**header["model"])
-        check_layers(config.num_layers, weights)
-        return AttentionModel(FEATURES[header["problem"]], config), problem
+        return AttentionModel(FEATURES[header["problem"]], from_json(ModelConfig, header["model"], "model")), problem
 
     return load_network(Path(path), device, "problem and model", make)
 
@@ -112,7 +107,7 @@ def load_network(
     path: Path,
     device: str,
     described: str,
-    make: Callable[[dict[str, Any], dict[str, Tensor]], tuple[NetworkT, T]],
+    make: Callable[[dict[str, Any]], tuple[NetworkT, T]],
     name: str = "model",
 ) -> tuple[NetworkT, T, dict[str, Any]]:
     """Rebuild a network of a checkpoint, in evaluation mode.
@@ -121,7 +116,7 @@ def load_network(
         path: A checkpoint, or the folder of a run (then its best).
         device: Where to put the network.
         described: What the header is to describe, for errors.
-        make: Makes of header and weights, which it need not load, the network and what that was trained on.
+        make: Makes of the header the network, without its weights, and what that was trained on.
         name: Group of the weights.
 
     Returns:
@@ -135,7 +130,7 @@ def load_network(
     weights = group(tensors, name)
     try:
         with torch.device("meta"):  # shapes without memory: a header may claim any size
-            network, trained_on = make(header, weights)
+            network, trained_on = make(header)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -143,16 +138,6 @@ def load_network(
     check_weights(network, weights, path)
     network.to_empty(device=device).load_state_dict(weights)
     return network.eval(), trained_on, header
-
-
-def check_layers(num_layers: int, weights: dict[str, Tensor]) -> None:
-    """Refuse more layers than there are tensors, before any is made.
-
-    Raises:
-        ValueError: With both numbers.
-    """
-    if num_layers > len(weights):
-        raise ValueError(f"{num_layers} layers, but {len(weights)} tensors")
 
 
 def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
@@ -188,29 +173,54 @@ def read_arguments(header: dict[str, Any], path: Path, read: Callable[[dict[str,
     """
     try:
         return read(header["args"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its arguments are not those of this version: {error}") from error
 
 
-def check_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    """Check that weights fit a model.
+def check_tensors(expected: dict[str, Tensor], found: dict[str, Tensor], path: Path, complaint: str) -> None:
+    """Check that tensors have the names, shapes and kinds that are expected.
+
+    Args:
+        expected: By name; their values do not matter.
+        found: What a checkpoint holds.
+        path: The checkpoint, for errors.
+        complaint: Beginning of the error, such as "the state of muon does not fit".
 
     Raises:
-        CheckpointError: Names or shapes differ, or values are no numbers; lists them all.
+        CheckpointError: Lists all that differ.
     """
-    expected = model.state_dict()
-    faults = [f"missing {name}" for name in expected.keys() - weights.keys()]
-    faults += [f"unexpected {name}" for name in weights.keys() - expected.keys()]
-    for name in expected.keys() & weights.keys():
-        found, wanted = weights[name], expected[name]
-        if found.shape != wanted.shape:
-            faults.append(f"{name} has shape {tuple(found.shape)}, expected {tuple(wanted.shape)}")
-        elif found.is_floating_point() != wanted.is_floating_point() or found.is_complex():
-            faults.append(f"{name} holds {found.dtype}, expected {wanted.dtype}")
-        elif not found.isfinite().all():
-            faults.append(f"{name} is not finite")
+    faults = [f"missing {name}" for name in expected.keys() - found.keys()]
+    faults += [f"unexpected {name}" for name in found.keys() - expected.keys()]
+    for name in expected.keys() & found.keys():
+        one, wanted = found[name], expected[name]
+        if one.shape != wanted.shape:
+            faults.append(f"{name} has shape {tuple(one.shape)}, expected {tuple(wanted.shape)}")
+        elif one.is_floating_point() != wanted.is_floating_point():
+            faults.append(f"{name} holds {one.dtype}, expected {wanted.dtype}")
     if faults:
-        raise CheckpointError(f"{path}: the weights do not fit the model: {'; '.join(sorted(faults))}")
+        raise CheckpointError(f"{path}: {complaint}: {'; '.join(sorted(faults))}")
+
+
+def fitting(name: str, like: Tensor, tensors: dict[str, Tensor], path: Path) -> Tensor:
+    """Return a tensor of a checkpoint that has the shape and the device of another.
+
+    Raises:
+        KeyError: There is none of that name.
+        CheckpointError: Its shape differs.
+    """
+    check_tensors({name: like}, {name: tensors[name]}, path, "the state of the run does not fit")
+    return tensors[name].to(like.device)
+
+
+def check_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Check that weights fit a model and are finite.
+
+    Raises:
+        CheckpointError: They do not, or are not; lists them all.
+    """
+    check_tensors(model.state_dict(), weights, path, "the weights do not fit the model")
+    if infinite := sorted(name for name, tensor in weights.items() if not tensor.isfinite().all()):
+        raise CheckpointError(f"{path}: {', '.join(infinite)} is not finite; take another checkpoint")
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
@@ -248,16 +258,25 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     new = [name for name in expected if name not in kept]
     unused = [name for name in weights if name not in expected]
     load_weights(model, {**expected, **kept}, path)
-    if "problem" in header:
-        origin = f"{header['problem']} with {header['settings']['num_nodes']} nodes"
-    else:  # a pointer network that learnt from solved examples
-        origin = f"the task {header['task']}"
-    last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
-    if "step" in header:  # the latest weights of a run, not the best, have no metrics
-        last.setdefault("metrics", {"instances": header["step"] * header["args"]["batch_size"]})
-    history = [*header.get("history", []), last]
-    told = f"{path}: kept {len(kept)} tensors of {origin}; new: {', '.join(new) or 'none'}"
+    history = [*header.get("history", []), last_run(header)]
+    told = f"{path}: kept {len(kept)} tensors of {origin(header)}; new: {', '.join(new) or 'none'}"
     return told + (f"; left out: {', '.join(unused)}" if unused else ""), history
+
+
+def origin(header: dict[str, Any]) -> str:
+    """Name what the network of a checkpoint was trained on."""
+    if "problem" in header:
+        return f"{header['problem']} with {header.get('settings', {}).get('num_nodes')!r} nodes"
+    return f"the task {header.get('task')}"  # of a pointer network that learnt from solved examples
+
+
+def last_run(header: dict[str, Any]) -> dict[str, Any]:
+    """Return what the checkpoint of a run says of its arguments, metrics and seconds."""
+    last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
+    size = last.get("args", {}).get("batch_size")
+    if "step" in header and type(size) is int:  # the latest weights of a run, not the best, have no metrics
+        last.setdefault("metrics", {"instances": header["step"] * size})
+    return last
 
 
 def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
@@ -269,20 +288,6 @@ def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
 def prefixed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Put tensors into a group: the inverse of `group`."""
     return {f"{name}.{key}": value for key, value in tensors.items()}
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Flatten the state of an optimiser: "index.key"."""
-    return {f"{i}.{key}": value for i, state in optimizer.state_dict()["state"].items() for key, value in state.items()}
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore what `optimizer_tensors` flattened."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        index, key = name.split(".")
-        state.setdefault(int(index), {})[key] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def training_state(model: nn.Module, optimizers: dict[str, torch.optim.Optimizer]) -> dict[str, Tensor]:
@@ -299,11 +304,20 @@ def restore_training(
     """Restore what `training_state` returned after `step` steps.
 
     Raises:
-        CheckpointError: Something is missing, or does not fit the model.
+        CheckpointError: Something is missing, left over, or does not fit the model.
     """
     load_weights(model, group(tensors, "model"), path)
     for name, optimizer in optimizers.items():
-        state = group(tensors, name)
-        if step > 0 and not state and not isinstance(optimizer, torch.optim.SGD):  # which has none
-            raise CheckpointError(f"{path}: lacks the state of {name}, without which no run can go on")
-        load_optimizer(optimizer, state)
+        restore_optimizer(optimizer, group(tensors, name), step > 0, path, name)
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, state: dict[str, Tensor], has_stepped: bool, path: Path, name: str
+) -> None:
+    """Restore what `optimizer_tensors` flattened.
+
+    Raises:
+        CheckpointError: Something is missing, or does not fit the parameters.
+    """
+    check_tensors(expected_state(optimizer) if has_stepped else {}, state, path, f"the state of {name} does not fit")
+    load_optimizer(optimizer, state)

@@ -1,4 +1,4 @@
-"""Optimisers of the attention model: Adam, or Muon for its matrices and Adam for the rest."""
+"""Optimisers of the attention model: Adam, or Muon for its matrices and Adam for the rest; and their states."""
 
 from __future__ import annotations
 
@@ -72,3 +72,34 @@ def orthogonalize(matrix: Tensor) -> Tensor:
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x if wide is matrix else x.T
+
+
+STATES: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {  # tensors for each parameter
+    torch.optim.Adam: ("step", "exp_avg", "exp_avg_sq"),
+    torch.optim.SGD: (),
+    Muon: ("average",),
+}
+
+
+def expected_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return tensors of the names and shapes that `optimizer_tensors` returns after a step; without memory."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return {
+        f"{i}.{key}": torch.empty(() if key == "step" else parameter.shape, device="meta")
+        for i, parameter in enumerate(parameters)
+        for key in STATES[type(optimizer)]
+    }
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Flatten the state of an optimiser: "index.key"."""
+    return {f"{i}.{key}": value for i, state in optimizer.state_dict()["state"].items() for key, value in state.items()}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Restore what `optimizer_tensors` flattened."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, key = name.split(".")
+        state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

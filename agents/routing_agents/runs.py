@@ -25,6 +25,8 @@ from routing_gym.solvers import FastTSP, Solver
 
 TRAINING_STREAM, HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM = range(4)
 HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
+MOST_COUNT = 10**6  # of what is held in memory at the same time
+MOST_INTEGER = 2**63 - 1  # that torch takes as a seed
 MOST_THREADS = 1024  # more would only wait for each other
 QUICK_SOLVERS: dict[str, Solver] = {"TSP": FastTSP()}  # good to the last digit within seconds for 1,000 instances
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
@@ -58,6 +60,17 @@ def check_at_least(minimum: int, args: Any, *names: str) -> None:
         value = getattr(args, name)
         if type(value) is not int or value < minimum:
             raise ValueError(f"{option(name)} must be an integer of at least {minimum}, got {value!r}")
+    check_at_most(MOST_INTEGER, args, *names)
+
+
+def check_counts(args: Any, *names: str) -> None:
+    """Refuse numbers of things that are held in memory together, below one or above a million.
+
+    Raises:
+        ValueError: With the option and its value.
+    """
+    check_at_least(1, args, *names)
+    check_at_most(MOST_COUNT, args, *names)
 
 
 def check_at_most(maximum: int, args: Any, *names: str) -> None:

@@ -151,6 +151,9 @@ class Trainer(ABC):
             raise ValueError(f"{args.resume}: not a run of {cls.script}; its checkpoint names {header['script']}")
         first = checkpoint.read_arguments(header, path, type(args).from_json)
         trainer = cls(dataclasses.replace(first, **{name: getattr(args, name) for name in args.beside_resume}))
+        if not 0 <= header["step"] <= trainer.args.total_steps:
+            found = f"{path}: step is {header['step']}; expected 0 to {trainer.args.total_steps}"
+            raise checkpoint.CheckpointError(f"{found}, the steps of the whole run")
         try:
             checkpoint.restore_training(trainer.model, trainer.optimizers, tensors, header["step"], path)
             trainer.step, trainer.seconds = header["step"], header["seconds"]

@@ -15,7 +15,7 @@ import maddpg
 import mappo
 from helpers import AGENTS, logged, start, stop_after, wait_for_epoch
 from routing_agents import checkpoint
-from routing_agents.checkpoint import CheckpointError
+from routing_agents.header import CheckpointError
 from routing_agents.multi_agent import pictures
 from routing_agents.multi_agent.extractor import Layout, flatten, to_rivals
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
@@ -311,6 +311,37 @@ def test_bad_input_comes_before_any_work(tmp_path):
     assert torch.equal(
         load_values(folder)[0].heads.out_bias, checkpoint.load(folder / BEST)[0]["model.critic.heads.out_bias"]
     )
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors, args: tensors.pop("critic.0.exp_avg"), "the state of critic does not fit: missing 0.exp_avg"),
+        (
+            lambda tensors, args: tensors.update({"policy.1.exp_avg_sq": torch.zeros(2, 7)}),
+            r"the state of policy does not fit: 1.exp_avg_sq has shape \(2, 7\), expected",
+        ),
+        (lambda tensors, args: args["policy"].update(num_layers=10**7), "num_layers 10000000; expected"),
+        (lambda tensors, args: args.update(held_out=10**10), "--held-out must be at most 1000000, got 10000000000"),
+        (lambda tensors, args: args.update(critic=[1]), r"critic is \[1\]; expected an object"),
+    ],
+)
+def test_resume_of_a_damaged_checkpoint(tmp_path, script, change, message):
+    path = script.main(replace(TINY[script], runs=tmp_path, name="run", epochs=1)) / LAST
+    tensors, header = checkpoint.load(path)
+    change(tensors, header["args"])
+    checkpoint.save(path, tensors, header)
+    with pytest.raises(CheckpointError, match=message):
+        script.main(script.Args(resume=path.parent))
+
+
+def test_resume_needs_the_actions_of_the_buffer(tmp_path):
+    path = maddpg.main(replace(TINY[maddpg], runs=tmp_path, name="run", epochs=1)) / LAST
+    tensors, header = checkpoint.load(path)
+    checkpoint.save(path, {**tensors, "more.actions": torch.zeros(3)}, header)
+    with pytest.raises(CheckpointError, match=r"more.actions has shape \(3,\), expected \(3, 4, 16, 3, 2\)"):
+        maddpg.main(maddpg.Args(resume=path.parent))
 
 
 @BOTH

@@ -9,8 +9,15 @@ import torch
 from test_devices import RefusesToMix
 
 from routing_agents.attention import encoder
+from routing_agents.header import from_json
 from routing_agents.pointer.decoding import beam_search, evaluate, predict
-from routing_agents.pointer.model import PointerConfig, PointerNetwork, chosen_before, log_likelihood
+from routing_agents.pointer.model import (
+    BEFORE_NORMALIZATION,
+    PointerConfig,
+    PointerNetwork,
+    chosen_before,
+    log_likelihood,
+)
 from routing_agents.pointer.tasks import TASKS, tour_lengths
 
 POINTS = torch.rand(4, 5, 2, generator=torch.Generator().manual_seed(0))
@@ -203,8 +210,9 @@ def test_bfloat16_is_close(encoder):
 
 def test_headers_without_a_normalization_mean_batch():
     """Weights of before there was a choice; what is written now comes back as it is."""
-    assert PointerConfig.from_json({"units": 16}) == PointerConfig(units=16, normalization="batch")
-    assert PointerConfig.from_json(asdict(PointerConfig())) == PointerConfig()
+    before = from_json(PointerConfig, {**BEFORE_NORMALIZATION, "units": 16})
+    assert before == PointerConfig(units=16, normalization="batch")
+    assert from_json(PointerConfig, {**BEFORE_NORMALIZATION, **asdict(PointerConfig())}) == PointerConfig()
 
 
 def test_attention_of_the_encoder_stays_in_float32(monkeypatch):

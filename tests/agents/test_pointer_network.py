@@ -22,7 +22,7 @@ import solve
 from helpers import AGENTS, SQUARE, start, stop_after, wait_for_epoch
 from pointer_network import Args, Trainer
 from routing_agents import checkpoint
-from routing_agents.checkpoint import CheckpointError
+from routing_agents.header import CheckpointError
 from routing_agents.pointer import labels
 from routing_agents.pointer.model import PointerConfig
 from routing_agents.pointer.saved import load_network
@@ -156,7 +156,7 @@ def test_a_gradient_that_is_no_number(tiny, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sizes": (6, 5)}, "--sizes takes the smallest and the largest number of points, got 6 5"),
+        ({"sizes": (6, 5)}, "--sizes takes the smallest and the largest number of points, at most 10000, got 6 5"),
         ({"task": "convex-hull", "sizes": (2, 5)}, "--sizes: convex-hull needs at least 3 points, got 2"),
         ({"task": "delaunay", "labels": "a1"}, "--labels a1 are TSP's; delaunay has optimal"),
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from routing_agents import checkpoint, distributed
 from routing_agents.attention.decoding import num_symmetries, solve
 from routing_agents.attention.memory import MOST_TOURS
 from routing_agents.attention.model import AttentionModel, CostCritic
+from routing_agents.optimizers import optimizer_tensors
 from routing_agents.runs import EVALUATION_STREAM, stream
 from routing_gym.arrays import to_backend
 from routing_gym.problem import AnyProblem
@@ -51,8 +53,13 @@ class Baseline(ABC):
         """Return everything an exact resume needs."""
         return {}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
+    def load(self, tensors: dict[str, Tensor], path: Path) -> None:
+        """Restore what `tensors` returned, read from `path`.
+
+        Raises:
+            KeyError: A tensor is missing.
+            CheckpointError: One does not fit.
+        """
 
 
 class NoBaseline(Baseline):
@@ -78,8 +85,10 @@ class ExponentialBaseline(Baseline):
     def tensors(self) -> dict[str, Tensor]:
         return {"average": self.average}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        self.average = tensors["average"]
+    def load(self, tensors: dict[str, Tensor], path: Path) -> None:
+        average = tensors["average"]
+        checkpoint.check_tensors({"average": self.average}, {"average": average}, path, "the baseline does not fit")
+        self.average = average
 
 
 class RolloutBaseline(Baseline):
@@ -141,15 +150,17 @@ class RolloutBaseline(Baseline):
             state["warm_up"] = self.warm_up.average
         return {**state, "redraws": torch.tensor(self.redraws), "frozen_cost": self.frozen_cost}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        prefix = "frozen."
-        self.frozen.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-        self.redraws = int(tensors["redraws"])
+    def load(self, tensors: dict[str, Tensor], path: Path) -> None:
+        checkpoint.load_weights(self.frozen, checkpoint.group(tensors, "frozen"), path)
+        given = {name: tensors[name] for name in ("redraws", "frozen_cost")}
+        expected = {name: tensor for name, tensor in self.tensors().items() if name in given}
+        checkpoint.check_tensors(expected, given, path, "the baseline does not fit")
+        self.redraws = max(0, int(tensors["redraws"]))
         self.draw()
         self.frozen_cost = tensors["frozen_cost"]
         self.warm_up = ExponentialBaseline() if "warm_up" in tensors else None
         if self.warm_up is not None:
-            self.warm_up.load({"average": tensors["warm_up"]})
+            self.warm_up.load({"average": tensors["warm_up"]}, path)
 
 
 class CriticBaseline(Baseline):
@@ -177,12 +188,13 @@ class CriticBaseline(Baseline):
     def tensors(self) -> dict[str, Tensor]:
         return {
             **checkpoint.prefixed("critic", self.critic.state_dict()),
-            **checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
+            **checkpoint.prefixed("optimizer", optimizer_tensors(self.optimizer)),
         }
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        self.critic.load_state_dict(checkpoint.group(tensors, "critic"))
-        checkpoint.load_optimizer(self.optimizer, checkpoint.group(tensors, "optimizer"))
+    def load(self, tensors: dict[str, Tensor], path: Path) -> None:
+        checkpoint.load_weights(self.critic, checkpoint.group(tensors, "critic"), path)
+        state = checkpoint.group(tensors, "optimizer")
+        checkpoint.restore_optimizer(self.optimizer, state, bool(state), path, "the critic")
 
 
 class SharedBaseline(Baseline):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from routing_agents.attention.features import Features
 from routing_agents.attention.matrices import node_codes, relative, successions
+from routing_agents.attention.sizes import check_sizes
 
 FEW_NODES = 32  # see `attend`
 EDGE_INPUTS = 4  # see `edge_shifts`
@@ -51,9 +52,8 @@ class ModelConfig:
     glimpse_layer: int = 0
 
     def __post_init__(self) -> None:
-        for size in ("embed_dim", "num_heads", "num_layers", "feed_forward_dim"):
-            if type(value := getattr(self, size)) is not int or value < 1:
-                raise ValueError(f"{size} must be an integer of at least 1, got {value!r}")
+        sizes = {name: getattr(self, name) for name in ("embed_dim", "num_heads", "feed_forward_dim")}
+        check_sizes(self.num_layers, sizes | ({"glimpse_layer": self.glimpse_layer} if self.glimpse_layer != 0 else {}))
         if type(self.tanh_clipping) not in (int, float) or not 0 < self.tanh_clipping < math.inf:
             raise ValueError(f"tanh_clipping must be a positive number, got {self.tanh_clipping!r}")
         if self.embed_dim % self.num_heads:
@@ -62,8 +62,6 @@ class ModelConfig:
             raise ValueError(f"normalization must be one of {', '.join(NORMALIZATIONS)}; got {self.normalization!r}")
         if type(self.nearness) is not bool:
             raise ValueError(f"nearness must be true or false, got {self.nearness!r}")
-        if type(self.glimpse_layer) is not int or self.glimpse_layer < 0:
-            raise ValueError(f"glimpse_layer must be an integer of at least 0, got {self.glimpse_layer!r}")
 
 
 class Normalization(nn.Module):

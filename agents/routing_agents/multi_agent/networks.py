@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from routing_agents.attention.sizes import check_sizes
 from routing_agents.multi_agent.extractor import Extractor, Layout
 
 Mixing = Literal["attention", "attention-own", "mean", "concatenation", "concatenation-narrow", "own"]
@@ -50,10 +51,9 @@ class NetworkConfig:
     """One head for all agents: then the network runs with any number of them, unless it concatenates."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "token_width", "num_heads", "query_dim", "value_dim", "num_layers", "hidden"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        names = ("width", "token_width", "num_heads", "query_dim", "value_dim", "hidden")
+        check_sizes(self.num_layers, {name: getattr(self, name) for name in names})
+        check_sizes(self.num_layers, {"num_heads * query_dim": self.num_heads * self.query_dim})
         if self.mixing not in get_args(Mixing):
             raise ValueError(f"mixing must be one of {', '.join(get_args(Mixing))}; got {self.mixing!r}")
         if self.num_heads * self.value_dim != self.width:

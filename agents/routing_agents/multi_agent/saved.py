@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import Any, get_args
 
 from routing_agents import checkpoint
-from routing_agents.checkpoint import CheckpointError
+from routing_agents.header import CheckpointError, from_json
 from routing_agents.multi_agent.extractor import Layout
-from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
+from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
 from routing_gym.games import CompetitiveOP
 
 NETWORK = "multi-agent"
@@ -35,15 +33,15 @@ def load_values(path: Path, device: str = "cpu") -> tuple[AgentNetwork, Competit
 def load_network(path: Path, name: str, device: str) -> tuple[AgentNetwork, CompetitiveOP, dict[str, Any]]:
     """Rebuild the network that a run calls "policy" or "critic"."""
 
-    def make(header: dict[str, Any], weights: dict[str, Tensor]) -> tuple[AgentNetwork, CompetitiveOP]:
+    def make(header: dict[str, Any]) -> tuple[AgentNetwork, CompetitiveOP]:
         if header.get("network") != NETWORK:
             raise CheckpointError("holds no policy of a game; train one with agents/mappo.py or agents/maddpg.py")
         if name == "critic" and header.get("script") != "mappo.py":
             raise CheckpointError("holds no state values; train them with agents/mappo.py")
-        game = CompetitiveOP(**header["game"])
+        game = from_json(CompetitiveOP, header["game"], "game")
         given, output = (header["model"], header["output"]) if name == "policy" else (header["args"]["critic"], "value")
-        config = NetworkConfig(**given)
-        checkpoint.check_layers(config.num_layers, weights)
-        return AgentNetwork(Layout.of(game), config, game.num_agents, output), game
+        if output not in get_args(Output):
+            raise ValueError(f"output {output!r}")
+        return AgentNetwork(Layout.of(game), from_json(NetworkConfig, given), game.num_agents, output), game
 
     return checkpoint.load_network(path, device, "game and network", make, f"model.{name}")

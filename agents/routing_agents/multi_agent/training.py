@@ -15,13 +15,14 @@ import tyro
 from torch import Tensor, nn
 
 from routing_agents import runs, training
+from routing_agents.header import from_json
 from routing_agents.multi_agent.extractor import Layout
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
 from routing_agents.multi_agent.pictures import draw_attention, listening
 from routing_agents.multi_agent.players import compare, greedy, heuristic, play_one
 from routing_agents.multi_agent.saved import describe, load_policy
 from routing_agents.report import Column, make_report
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive, stream
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
 from routing_agents.training import RunArgs
 from routing_gym import game_render
 from routing_gym.arrays import select, to_backend
@@ -33,6 +34,7 @@ RESULTS = (
     Column("among", ".3f", curve="one seat among such heuristics"),
     Column("instances_per_second", ".0f", title="games/s"),
 )
+MOST_AGENTS = 1024  # memory grows with their square
 LEAST_RATE = 0.02  # of the learning rate, with which a run ends
 
 
@@ -80,7 +82,9 @@ class GameArgs(RunArgs):
 
     def __post_init__(self) -> None:
         check_at_least(0, self, "seed", "threads", "rivals_seen")
-        check_at_least(1, self, "num_agents", "epochs", "steps_per_epoch", "games", "held_out")
+        check_at_least(1, self, "epochs", "steps_per_epoch")
+        check_counts(self, "num_agents", "games", "held_out")
+        runs.check_at_most(MOST_AGENTS, self, "num_agents")
         check_positive(self, "max_grad_norm")
         runs.check_at_most(runs.MOST_THREADS, self, "threads")
 
@@ -91,8 +95,7 @@ class GameArgs(RunArgs):
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
-        networks = {key: NetworkConfig(**value) for key, value in values.items() if isinstance(value, dict)}
-        return cls(**{**values, **networks})
+        return from_json(cls, values)
 
 
 class GameTrainer(training.Trainer):

@@ -11,18 +11,20 @@ input its beginning. B = instances, n = points, T = steps, d = units.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from routing_agents.attention.encoder import NORMALIZATIONS, Encoder, ModelConfig, products, take_nodes
 from routing_agents.attention.features import Features
+from routing_agents.attention.sizes import check_sizes
 
 POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads
 PAPER_RANGE = 0.08  # of the paper's initial weights
 INITIAL = ("fan-in", "paper")
 END = 0
+BEFORE_NORMALIZATION = {"normalization": "batch"}  # of checkpoints from before there was a choice
 Holds = Literal["every", "some", "repeated"]  # every point once, some points once, or points any number of times
 
 
@@ -52,15 +54,8 @@ class PointerConfig:
     num_heads: int = 8
     normalization: Literal["batch", "instance", "layer", "none"] = "layer"
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> PointerConfig:
-        """Turn what `asdict` made back into a configuration; of before there was a choice of normalisation, too."""
-        return cls(**{"normalization": "batch", **values})
-
     def __post_init__(self) -> None:
-        for name in ("units", "num_layers", "num_heads"):
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        check_sizes(self.num_layers, {"units": self.units, "num_heads": self.num_heads})
         choices = {"encoder": ENCODERS, "answer": ANSWERS, "initial": INITIAL, "normalization": NORMALIZATIONS}
         for name, known in choices.items():
             if getattr(self, name) not in known:

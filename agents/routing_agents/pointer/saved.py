@@ -6,11 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from routing_agents import checkpoint
-from routing_agents.checkpoint import CheckpointError
-from routing_agents.pointer.model import PointerConfig, PointerNetwork
+from routing_agents.header import CheckpointError, from_json
+from routing_agents.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork
 from routing_agents.pointer.sequences import Order
 from routing_agents.pointer.tasks import TASKS, Task
 
@@ -27,13 +25,13 @@ def describe(model: PointerNetwork, task: Task, order: Order) -> dict[str, Any]:
 def load_network(path: Path, device: str = "cpu") -> tuple[PointerNetwork, Task, dict[str, Any]]:
     """Rebuild a pointer network and the task it was trained for; see `checkpoint.load_network`."""
 
-    def make(header: dict[str, Any], weights: dict[str, Tensor]) -> tuple[PointerNetwork, Task]:
+    def make(header: dict[str, Any]) -> tuple[PointerNetwork, Task]:
         if header.get("network") != NETWORK:
             raise CheckpointError("holds no pointer network; train one with agents/pointer_network.py")
-        task, config = TASKS[header["task"]], PointerConfig.from_json(header["model"])
+        task = TASKS[header["task"]]
+        config = from_json(PointerConfig, {**BEFORE_NORMALIZATION, **header["model"]}, "model")
         if header["order"] not in ("sorted", "given"):
             raise ValueError(f"order {header['order']!r}")
-        checkpoint.check_layers(config.num_layers, weights)
         return PointerNetwork(config, task.holds, header["fixed_size"]), task
 
     return checkpoint.load_network(path, device, "task and network", make)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from routing_agents.attention.decoding import GREEDY, Decoding, better_of
-from routing_agents.checkpoint import CheckpointError
+from routing_agents.header import CheckpointError
 from routing_agents.pointer.decoding import predict
 from routing_agents.pointer.saved import load_network
 from routing_agents.pointer.sequences import Order
