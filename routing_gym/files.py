@@ -9,7 +9,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # terminals obey those from 0x80 on, too
 
 
 class FileError(ValueError):
@@ -22,7 +22,7 @@ class FileError(ValueError):
     """
 
     def __init__(self, path: Path, line: int | None, reason: str) -> None:
-        where = f"{path}" if line is None else f"{path}:{line}"
+        where = printable(path) if line is None else f"{printable(path)}:{line}"
         super().__init__(f"{where}: {reason}")
         self.path = path
         self.line = line
@@ -39,6 +39,11 @@ class InvalidFile(FileError):
 
 class UnsupportedFile(FileError):
     """A file is, as far as one can tell, valid, but uses something that this package does not support."""
+
+
+def printable(text: object) -> str:
+    """Return a text, such as a path, with control characters written as Python does, so that no terminal obeys them."""
+    return CONTROL_CHARACTER.sub(lambda match: repr(match[0])[1:-1], str(text))
 
 
 def found(text: object) -> str:
@@ -68,7 +73,7 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
 
 
 def read_lines(path: Path, max_bytes: int) -> list[str]:
-    """Read a text file (UTF-8 or, failing that, Latin-1) as lines without their ends.
+    """Read a text file (UTF-8 or, failing that, Windows-1252) as lines without their ends.
 
     Raises:
         InvalidFile: As `read_bytes`, or the file holds control characters and so is no text.
@@ -78,7 +83,7 @@ def read_lines(path: Path, max_bytes: int) -> list[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode("latin-1")  # comments of older files; any byte is valid
+        text = data.decode("cp1252", errors="replace")  # comments of older files
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     control = CONTROL_CHARACTER.search(text)
     if control is not None:

@@ -189,7 +189,9 @@ def make_instance(
     cost_limit = document.integer("COST_LIMIT", 0)
     scores = read_integers(document, "NODE_SCORE_SECTION", "score", ids)
     instance = orienteering_instance(scaled_coords, distances, scores, cost_limit, scale)
-    return OP(len(ids) - 1, max_length=float(instance.max_length[0])), instance, cost_limit, scores
+    # A limit of 0 is fine for this instance, but the problem could not generate others with it.
+    op = OP(len(ids) - 1, max_length=float(instance.max_length[0]) or None)
+    return op, instance, cost_limit, scores
 
 
 def check_kind(document: Document) -> str:

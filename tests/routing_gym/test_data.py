@@ -340,6 +340,24 @@ def test_op_limit_is_exact_where_float32_is_too_coarse(tmp_path):
         file.cost([2, 0])
 
 
+def test_a_limit_that_allows_no_tour_but_the_empty_one(tmp_path):
+    """Over coordinates of some ten million, a COST_LIMIT of 0 is 0.5 / 10^7 - 5e-7 < 0 sides of the square."""
+    (tmp_path / "far.oplib").write_text(OP_TEXT.replace("COST_LIMIT : 20", "COST_LIMIT : 0").replace("10 0", "1e7 0"))
+    file = data.read_instance(tmp_path / "far.oplib")
+    file.problem.validate(file.instance)
+    assert file.cost(np.array([0])) == 7  # the depot's own score
+
+
+def test_no_escape_sequence_reaches_the_terminal(tmp_path):
+    """Neither from a file's name nor from old files, whose bytes from 0x80 to 0x9f are punctuation in cp1252."""
+    with pytest.raises(data.InvalidFile, match=r"/a\\x1b\[31mb.tsp: the file is empty") as caught:
+        (tmp_path / "a\x1b[31mb.tsp").touch()
+        data.read_instance(tmp_path / "a\x1b[31mb.tsp")
+    assert "\x1b" not in str(pickle.loads(pickle.dumps(caught.value)))
+    (tmp_path / "old.tsp").write_bytes(TSP_TEXT.replace("square", "the \x93square\x94\x81").encode("latin-1"))
+    assert data.read_instance(tmp_path / "old.tsp").name == "the \u201csquare\u201d\ufffd"
+
+
 def test_all_nodes_in_one_place(tmp_path):
     file = read(tmp_path, TSP_TEXT.replace("2 3 4", "2 0 0").replace("3 0 4", "3 0 0").replace("4 3 0", "4 0 0"))
     file.problem.validate(file.instance)
@@ -366,6 +384,7 @@ INVALID = [  # the text, a part and its replacement, and the error
     (TSP_TEXT, "NAME : square", "1 2 3", ":1: found '1 2 3', expected a line 'KEYWORD : value'"),
     (TSP_TEXT, "NAME : square", "NAME square", ":1: found 'NAME square', expected a line 'KEYWORD : value'"),
     (TSP_TEXT, "TYPE : TSP", "TYPE : TSP\nCAPACITY : 3", ":3: CAPACITY has no place in a file of TYPE TSP"),
+    (TSP_TEXT, ": square", ": \x9b31m", r":1: found control character '\\x9b', expected a text file"),
     (TSP_TEXT, "4 3 0", "4 3 \0", r":9: found control character '\\x00', expected a text file"),
     (ATSP_TEXT, " 7\n4", "\n4", ":8: EDGE_WEIGHT_SECTION: found 8 numbers, expected 9: FULL_MATRIX with DIMENSION 3"),
     (ATSP_TEXT, "4 9999", "4 9999 6", ":8: EDGE_WEIGHT_SECTION: found 10 numbers, expected 9: FULL_MATRIX"),
