@@ -89,6 +89,8 @@ def start(
     )
     if python and not python.exists():
         raise WorkerError(f"{python} does not exist; {hint}")
+    if python and not (python.is_file() and os.access(python, os.X_OK)):
+        raise WorkerError(f"{python} is no program that can be run; {hint}")
     command = [*prefix, str(python or sys.executable), "-W", "ignore", str(PEERS / script)]
     with (
         tempfile.TemporaryFile("w+") as errors,  # unlike a pipe, takes any number of lines

@@ -89,6 +89,9 @@ def test_rl4co_missing(tmp_path):
         train_throughput.main(train_throughput.Args(rl4co_python=Path(sys.executable)))
     with pytest.raises(WorkerError, match=f"python does not exist; {hint}"):
         train_throughput.main(train_throughput.Args(rl4co_python=tmp_path / "python"))
+    for path in (Path("/dev/null"), tmp_path):
+        with pytest.raises(WorkerError, match=f"{path} is no program that can be run; {hint}"):
+            train_throughput.main(train_throughput.Args(rl4co_python=path))
 
 
 def test_last_words_of_a_worker(tmp_path, monkeypatch):
