@@ -51,7 +51,8 @@ from routing_agents.pointer.policy import PointerPolicy
 from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
-from routing_agents.training import RunArgs, command_line, run
+from routing_agents.terminal import command_line
+from routing_agents.training import RunArgs, run
 from routing_agents.tuning import choose_precision
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
@@ -439,4 +440,4 @@ def train_in_processes(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    command_line(train_in_processes, Args, __doc__)
+    command_line(train_in_processes, Args, __doc__, (TrainingDivergedError,))

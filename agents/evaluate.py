@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -28,7 +27,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
@@ -36,6 +34,7 @@ from routing_agents.attention.active_search import active_search
 from routing_agents.attention.decoding import Decoding, first_nodes, solve
 from routing_agents.attention.search import beam_search, simulation_guided_search
 from routing_agents.pointer.trained import TrainedPointer
+from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import TrainedModel, find_weights, load
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import arrays, data
@@ -43,7 +42,7 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.data.npz import load_npz
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import Table, compare
-from routing_gym.files import write_atomically
+from routing_gym.files import printable, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
@@ -148,7 +147,7 @@ def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
         return partial(solver.solve, seed=args.seed, num_workers=args.workers, progress=True, cache=args.cache)
     path = find_weights(problem.name, problem.num_nodes) if name == TRAINED else Path(name)
     if name == TRAINED:
-        Console(stderr=True).print(f"{TRAINED}: {path}", soft_wrap=True, markup=False)
+        plain_console(stderr=True).print(printable(f"{TRAINED}: {path}"), soft_wrap=True)
     if not path.exists():
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model = load(path)
@@ -251,8 +250,8 @@ def timed(
 
     The best of several tours of a stochastic problem is a bound: no policy could choose it.
     """
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(escape(label), total=arrays.batch_size(instance))
+    with Progress(console=plain_console(stderr=True)) as progress:
+        task = progress.add_task(escape(printable(label)), total=arrays.batch_size(instance))
         started = time.perf_counter()
         found = decode(
             problem,
@@ -299,9 +298,4 @@ def main(args: Args) -> Table:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        sys.exit(f"evaluate: {error}")
-    except KeyboardInterrupt:
-        sys.exit("evaluate: stopped; what the solvers have solved is kept in --cache")
+    command_line(main, Args, __doc__, (TypeError,), stopped="stopped; what the solvers have solved is kept in --cache")

@@ -12,7 +12,6 @@ docs/onnx.md runs them in onnxruntime.
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from torch import Tensor, nn
 import routing_agents
 from routing_agents import TrainedModel
 from routing_agents.attention.model import AttentionModel, Encoding
+from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 from routing_gym.optional import require
 from routing_gym.problems import make_problem
@@ -172,7 +172,4 @@ def main(args: Args) -> list[Path]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"export_onnx: {error}")
+    command_line(main, Args, __doc__)

@@ -8,7 +8,6 @@ The result is a checkpoint like any other: `solve.py --checkpoint` and `evaluate
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,6 +20,7 @@ from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.checkpoint import describe, prefixed, save
 from routing_agents.header import CheckpointError
+from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
 
 RENAMED = {  # ours: the original's, both without ".weight" / ".bias"
@@ -195,7 +195,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError) as error:
-        sys.exit(f"import_original: {error}")
+    command_line(main, Args, __doc__)

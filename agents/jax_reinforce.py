@@ -32,6 +32,7 @@ with explain_missing("jax_reinforce.py", "agents,jax", script=True):
     from safetensors.numpy import save_file
 
 from routing_gym.arrays import to_backend
+from routing_gym.files import printable
 from routing_gym.integrations.jax import Played, generate, rollout
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -362,6 +363,6 @@ if __name__ == "__main__":
     try:
         main(tyro.cli(Args, description=__doc__))
     except (ValueError, OSError, FloatingPointError) as error:
-        sys.exit(f"jax_reinforce: {error}")
+        sys.exit(printable(f"jax_reinforce: {error}"))
     except KeyboardInterrupt:
         sys.exit("jax_reinforce: stopped; the best weights so far are in the run's folder")

@@ -34,8 +34,9 @@ from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.report import Column
-from routing_agents.runs import check_at_least, check_counts, check_positive
-from routing_agents.training import command_line, run
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive
+from routing_agents.terminal import command_line
+from routing_agents.training import run
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.games import CompetitiveOP
 from routing_gym.games.heuristics import nearest
@@ -221,4 +222,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__)
+    command_line(main, Args, __doc__, (TrainingDivergedError,))

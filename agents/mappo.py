@@ -38,8 +38,9 @@ from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policy_gradient import clipped_losses, gae
 from routing_agents.report import Column
-from routing_agents.runs import check_at_least, check_positive
-from routing_agents.training import command_line, run
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive
+from routing_agents.terminal import command_line
+from routing_agents.training import run
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.games import CompetitiveOP
 from routing_gym.games.heuristics import rival_aware
@@ -213,4 +214,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__)
+    command_line(main, Args, __doc__, (TrainingDivergedError,))

@@ -45,7 +45,8 @@ from routing_agents.pointer.sequences import PADDING, Order, arrange
 from routing_agents.pointer.tasks import TASKS
 from routing_agents.report import Column, make_report
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
-from routing_agents.training import RunArgs, command_line, run
+from routing_agents.terminal import command_line
+from routing_agents.training import RunArgs, run
 from routing_agents.tuning import choose_precision
 
 COLUMNS = (
@@ -303,4 +304,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    command_line(main, Args, __doc__)
+    command_line(main, Args, __doc__, (TrainingDivergedError,))

@@ -23,7 +23,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read
 
 import dataclasses
 import json
-import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,7 +33,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 import tyro
-from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
@@ -59,6 +57,7 @@ from routing_agents.runs import (
     reference_cost,
     stream,
 )
+from routing_agents.terminal import command_line, plain_console
 from routing_agents.tuning import choose_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import AnyProblem
@@ -294,7 +293,7 @@ class Log:
     """
 
     def __init__(self, args: Args, problem: AnyProblem, device: str) -> None:
-        self.problem, self.console = problem, Console()
+        self.problem, self.console = problem, plain_console()
         name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
         self.folder = make_folder(args.runs, args.name or name, resumable=False)
         held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
@@ -394,9 +393,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, MemoryError, gym.error.Error, FloatingPointError) as error:
-        sys.exit(f"ppo: {error}")
-    except KeyboardInterrupt:
-        sys.exit("ppo: stopped; what the last evaluation saved is sound")
+    command_line(main, Args, __doc__, (FloatingPointError,), stopped="stopped; what the last evaluation saved is sound")

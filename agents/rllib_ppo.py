@@ -16,7 +16,6 @@ import os
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is loaded
 
 import logging
-import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,6 +28,7 @@ from torch import Tensor
 from routing_agents.attention.actor_critic import SMALL, ActorCritic, mean_costs
 from routing_agents.attention.model import ModelConfig
 from routing_agents.runs import check_at_least, check_positive
+from routing_agents.terminal import command_line
 from routing_gym.integrations.rllib import make_env
 from routing_gym.optional import explain_missing
 
@@ -155,7 +155,4 @@ def main(args: Args) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, ImportError, gym.error.Error) as error:
-        sys.exit(f"rllib_ppo: {error}")
+    command_line(main, Args, __doc__)

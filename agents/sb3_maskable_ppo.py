@@ -14,24 +14,22 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, a
 
 import dataclasses
 import json
-import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import gymnasium as gym
 import numpy as np
 import torch
 import tyro
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from routing_agents.attention.model import ModelConfig
 from routing_agents.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
 from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, StopRequest, check_at_least, check_positive, stream
+from routing_agents.terminal import command_line, plain_console
 from routing_agents.tuning import keep_freed_memory
 from routing_gym.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -226,7 +224,7 @@ def report(args: Args, folder: Path, costs: dict[str, float], curves: dict[str, 
     for name, cost in costs.items():
         steps = f"{curves[name][-1]['steps']:,}" if name in curves else ""
         table.add_row(name, steps, f"{cost:.4f}")
-    console = Console()
+    console = plain_console()
     console.print(table)
     console.print(f"{folder}: curves.json, models (.zip); curves: tensorboard --logdir {folder}", soft_wrap=True)
 
@@ -255,9 +253,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, gym.error.Error) as error:
-        sys.exit(f"sb3_maskable_ppo: {error}")
-    except KeyboardInterrupt:  # a second Ctrl-C
-        sys.exit("sb3_maskable_ppo: stopped at once; what was saved before is sound")
+    command_line(main, Args, __doc__)

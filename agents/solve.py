@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -34,20 +33,20 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
+from rich.text import Text
 
 from routing_agents import TrainedModel, load
 from routing_agents.attention.decoding import GREEDY, Decoding
 from routing_agents.repair.search import neighbourhoods_of
 from routing_agents.runs import check_at_least, check_positive
+from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import batch_size, select
 from routing_gym.data.table import OwnInstance, from_columns, read_csv
-from routing_gym.files import write_atomically
+from routing_gym.files import printable, write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.solvers import make_solver
 
@@ -190,7 +189,7 @@ def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
     """
     if path.suffix.lower() == ".npz":
         problem, instance = data.load_npz(path)
-        return Instances(path.stem, problem, instance)
+        return Instances(printable(path.stem), problem, instance)
     if path.suffix.lower() != ".csv":
         return data.read_instance(path, max_matrix_nodes=MAX_MATRIX_NODES)
     columns = read_csv(path)
@@ -203,7 +202,7 @@ def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
         "PCTSP": {"required_prize": args.required_prize},
     }
     try:
-        return from_columns(problem, columns, **settings.get(problem, {}), name=path.stem)
+        return from_columns(problem, columns, **settings.get(problem, {}), name=printable(path.stem))
     except ValueError as error:
         raise data.InvalidFile(path, None, f"{error} (a number beside the columns is an option: --capacity)") from None
 
@@ -377,15 +376,15 @@ def main(args: Args) -> list[Solved]:
         raise ValueError("; ".join(refused))
     check_outputs(jobs, args)
     args.out.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    console = plain_console()
     numbers = (Column(name, no_wrap=True) for name in ("cost", "best known", "gap", "seconds"))
     table = Table("instance", *numbers, "solved by", Column("tour", overflow="fold"))
     solved = []
     with console.status("solving") as status:
         for number, job in enumerate(jobs, start=1):
-            status.update(escape(f"solving {job.source.name} ({number} of {len(jobs)})"))
+            status.update(Text(f"solving {job.source.name} ({number} of {len(jobs)})"))
             try:
-                one = solve(job, args, lambda text: status.update(escape(text)))
+                one = solve(job, args, lambda text: status.update(Text(text)))
             except (MemoryError, OSError) as error:
                 refused.append(f"{job.path}: {error}")
                 continue
@@ -404,21 +403,16 @@ def main(args: Args) -> list[Solved]:
                 method(job, args),
                 str(one.written),
             )
-            table.add_row(*map(escape, cells))
+            table.add_row(*map(printable, cells))
             if one.interrupted:
                 refused += [f"{left.path}: stopped" for left in jobs[number:]]
                 break
     console.print(table)
-    console.print(f"Pictures of the tours are in {args.out}.", soft_wrap=True, markup=False)
+    console.print(printable(f"Pictures of the tours are in {args.out}."), soft_wrap=True)
     if refused:
         raise ValueError("not solved: " + "; ".join(refused))
     return solved
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        sys.exit(f"solve: {error}")
-    except KeyboardInterrupt:
-        sys.exit("solve: stopped; the tours and pictures of the files before are written")
+    command_line(main, Args, __doc__, stopped="stopped; the tours and pictures of the files before are written")

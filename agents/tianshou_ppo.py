@@ -9,11 +9,9 @@ Tianshou's PPO does not look at the mask, but hands it to the actor, which gives
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 import tyro
@@ -22,6 +20,7 @@ from torch import Tensor, nn
 from routing_agents.attention.actor_critic import SMALL, ActorCritic, mean_costs
 from routing_agents.attention.model import ModelConfig
 from routing_agents.runs import check_at_least, check_positive
+from routing_agents.terminal import command_line
 from routing_gym.optional import explain_missing
 
 with explain_missing("Tianshou", "tianshou", script=__name__ == "__main__"):
@@ -144,7 +143,4 @@ def main(args: Args) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, ImportError, gym.error.Error) as error:
-        sys.exit(f"tianshou_ppo: {error}")
+    command_line(main, Args, __doc__)

@@ -9,12 +9,9 @@ TorchRL's losses see single steps, not tours, so the model encodes the instance 
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
-import gymnasium as gym
 import torch
-import tyro
 from rich.progress import Progress
 from torch import Tensor, nn
 
@@ -22,6 +19,7 @@ import routing_gym  # noqa: F401  (registers the ids)
 from routing_agents.attention.features import FEATURES
 from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.runs import check_at_least, check_positive
+from routing_agents.terminal import command_line
 from routing_gym.optional import explain_missing
 
 with explain_missing("TorchRL", "torchrl", script=__name__ == "__main__"):
@@ -179,9 +177,4 @@ def main(args: Args) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError, gym.error.Error) as error:
-        sys.exit(f"torchrl_ppo: {error}")
-    except KeyboardInterrupt:
-        sys.exit("torchrl_ppo: stopped")
+    command_line(main, Args, __doc__, stopped="stopped")

@@ -28,7 +28,7 @@ def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = No
     """
     settings = {name: value for name, value in asdict(args).items() if not holds_path(value)}
     document = {"machine": {**describe_machine(), **(about or {})}, "arguments": settings, **figures}
-    Console(width=120).print(*tables)
+    Console(width=120, markup=False, emoji=False).print(*tables)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(document, indent=2) + "\n")
     return document

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.files import printable
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.base import Solution
@@ -93,13 +94,12 @@ class Table:
         Raises:
             ImportError: rich is not installed; names the extra.
         """
-        escape = require("rich.markup", "solvers").escape
-        table = require("rich.table", "solvers").Table(title=escape(self.title))
+        table = require("rich.table", "solvers").Table(title=printable(self.title))
         for place, name in enumerate(HEADER):
             table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
-            table.add_row(*map(escape, row.cells()))
-        console = require("rich.console", "solvers").Console(file=io.StringIO(), width=160)
+            table.add_row(*map(printable, row.cells()))
+        console = require("rich.console", "solvers").Console(file=io.StringIO(), width=160, markup=False, emoji=False)
         console.print(table)
         return str(console.file.getvalue())
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
 from routing_agents import distributed
 from routing_agents.runs import command
-from routing_gym.files import write_atomically
+from routing_agents.terminal import plain_console
+from routing_gym.files import printable, write_atomically
 
 TAGS = {  # of TensorBoard, for what is not train/...
     "greedy": "eval/greedy_cost",
@@ -76,7 +76,7 @@ class Report:
         self.rows = [row for row in self.read_metrics() if row["epoch"] * args["steps_per_epoch"] <= step]
         write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in self.rows).encode())
         self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step * self.batch_size + 1)
-        self.console = Console()
+        self.console = plain_console()
         bar = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self.progress = Progress(*bar, console=self.console)
         self.task = self.progress.add_task("train", total=total_steps, completed=step)
@@ -113,7 +113,7 @@ class Report:
 
     def say(self, text: str) -> None:
         """Print a line, as it is, above the progress bar."""
-        self.console.print(text, soft_wrap=True, markup=False)
+        self.console.print(printable(text), soft_wrap=True)
 
     def advance(self) -> None:
         """Note one step."""

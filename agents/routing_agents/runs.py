@@ -173,7 +173,7 @@ def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | N
     try:
         solver.load()
     except ImportError as error:
-        Console().print(f"The gap is not shown: {error}")
+        Console().print(f"The gap is not shown: {error}", markup=False, soft_wrap=True)
         return None
     solution = solver.solve(problem, instance, num_workers=os.cpu_count() or 1, progress=True, cache=cache)
     if solution.failed.any():

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
 import torch
-import tyro
 from torch import Tensor, nn
 
 from routing_agents import checkpoint, distributed, runs
@@ -24,10 +20,6 @@ from routing_agents.report import Report, SilentReport
 from routing_agents.runs import TrainingDivergedError
 from routing_agents.tuning import keep_freed_memory
 from routing_gym.data import save_npz
-
-ArgsT = TypeVar("ArgsT")
-EXPECTED = (ValueError, OSError, ImportError, MemoryError, gym.error.Error)
-EXPECTED += (TrainingDivergedError, distributed.ProcessLostError)
 
 
 class RunArgs:
@@ -237,15 +229,3 @@ def run(trainer_type: type[Trainer], args: Any) -> Path:
         ) from error
     distributed.stop()
     return folder
-
-
-def command_line(main: Callable[[ArgsT], Any], args_type: type[ArgsT], description: str | None) -> None:
-    """Call a script's `main` as the command line says; end with a message where that cannot be."""
-    script = Path(sys.argv[0]).stem
-    try:
-        main(tyro.cli(args_type, description=description))
-    except EXPECTED as error:
-        first = os.environ.get("RANK", "0") == "0" or isinstance(error, distributed.ProcessLostError)
-        sys.exit(f"{script}: {error}" if first else 1)  # the other processes have met with the same
-    except KeyboardInterrupt:  # before the first step, or a second Ctrl-C
-        sys.exit(f"{script}: stopped at once; what was saved before is sound")

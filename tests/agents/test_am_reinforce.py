@@ -30,10 +30,11 @@ from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_agents.attention.model import ModelConfig
-from routing_agents.runs import choose_device
+from routing_agents.runs import choose_device, reference_cost
 from routing_gym.arrays import to_backend
 from routing_gym.data import load_npz
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import PROBLEMS, TSP, make_problem
+from routing_gym.solvers import FastTSP
 
 
 @pytest.fixture
@@ -683,6 +684,17 @@ def test_headers_of_strangers(tiny, tmp_path, header, message):
     for read in (*readers, lambda path: am_reinforce.main(Args(resume=path.parent))):
         with pytest.raises(checkpoint.CheckpointError, match=message):
             read(path)
+
+
+def test_a_missing_solver_names_its_extra(tiny, monkeypatch, capsys):
+    """In square brackets, which a terminal's markup would swallow."""
+
+    def missing(solver):
+        raise ImportError('pip install "routing-gym[solvers]"')
+
+    monkeypatch.setattr(FastTSP, "load", missing)
+    assert reference_cost(TSP(4), None, tiny.runs) is None
+    assert 'The gap is not shown: pip install "routing-gym[solvers]"' in capsys.readouterr().out
 
 
 def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):

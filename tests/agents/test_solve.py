@@ -9,6 +9,7 @@ import am_reinforce
 import solve as solve_script
 from helpers import SQUARE, TINY, TSP_TEXT
 from routing_agents.attention.decoding import GREEDY
+from routing_agents.terminal import command_line
 from routing_agents.trained import TrainedModel
 from routing_gym.data import save_npz
 from routing_gym.problems import make_problem
@@ -65,6 +66,20 @@ def test_solve_shows_odd_names_and_gaps(tiny, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "a[/b]$_$c" in shown
     assert "[out]" in shown
+
+
+def test_escape_sequences_in_names_do_not_reach_the_terminal(tmp_path, monkeypatch, capsys):
+    """Neither from the name of a file that is solved nor from one that cannot be read."""
+    (tmp_path / "a\x1b[31m.csv").write_text("x,y\n0,0\n0,1\n1,1\n")
+    (tmp_path / "b\x1b[32m\x9b.txt").write_text("?")
+    files = [str(path) for path in sorted(tmp_path.iterdir())]
+    monkeypatch.setattr("sys.argv", ["solve.py", *files, "--decoding", "greedy", "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match=r"^solve: not solved: .*b\\x1b\[32m\\x9b.txt") as stopped:
+        command_line(solve_script.main, solve_script.Args, None)
+    shown = capsys.readouterr().out + str(stopped.value)
+    assert "a\\x1b[31m" in shown
+    assert "\x1b[31m" not in shown
+    assert "\x9b" not in shown
 
 
 def test_solve_needs_a_file():

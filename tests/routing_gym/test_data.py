@@ -350,8 +350,8 @@ def test_a_limit_that_allows_no_tour_but_the_empty_one(tmp_path):
 
 def test_no_escape_sequence_reaches_the_terminal(tmp_path):
     """Neither from a file's name nor from old files, whose bytes from 0x80 to 0x9f are punctuation in cp1252."""
+    (tmp_path / "a\x1b[31mb.tsp").touch()
     with pytest.raises(data.InvalidFile, match=r"/a\\x1b\[31mb.tsp: the file is empty") as caught:
-        (tmp_path / "a\x1b[31mb.tsp").touch()
         data.read_instance(tmp_path / "a\x1b[31mb.tsp")
     assert "\x1b" not in str(pickle.loads(pickle.dumps(caught.value)))
     (tmp_path / "old.tsp").write_bytes(TSP_TEXT.replace("square", "the \x93square\x94\x81").encode("latin-1"))

@@ -1,0 +1,52 @@
+"""What scripts print: text as it is, and errors as messages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gymnasium as gym
+import tyro
+from rich.console import Console
+
+from routing_agents.attention.memory import named_memory_errors
+from routing_agents.distributed import ProcessLostError
+from routing_gym.files import printable
+
+ArgsT = TypeVar("ArgsT")
+EXPECTED = (ValueError, OSError, ImportError, MemoryError, gym.error.Error)
+
+
+def plain_console(stderr: bool = False) -> Console:
+    """Return a console that prints text as it is, also in tables: square brackets and colons are no markup."""
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def command_line(
+    main: Callable[[ArgsT], Any],
+    args_type: type[ArgsT],
+    description: str | None,
+    also: tuple[type[Exception], ...] = (),
+    stopped: str = "stopped at once; what was saved before is sound",
+) -> None:
+    """Call a script's `main` with the arguments of the command line; where that fails, end with a message.
+
+    Args:
+        main: The script.
+        args_type: Its arguments.
+        description: For --help.
+        also: Errors of its own that are the user's.
+        stopped: What to print after Ctrl-C.
+    """
+    script = Path(sys.argv[0]).stem
+    try:
+        with named_memory_errors():
+            main(tyro.cli(args_type, description=description))
+    except (*EXPECTED, ProcessLostError, *also) as error:
+        first = os.environ.get("RANK", "0") == "0" or isinstance(error, ProcessLostError)
+        sys.exit(printable(f"{script}: {error}") if first else 1)  # the other processes have met with the same
+    except KeyboardInterrupt:
+        sys.exit(f"{script}: {stopped}")
