@@ -117,12 +117,16 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     """Split NAME:key=value,key=value into the name and its settings.
 
     Raises:
-        ValueError: A setting without a value.
+        ValueError: A setting without a value, an empty one, or one that is set twice.
     """
-    name, _, listed = text.partition(":")
-    settings = {}
-    for setting in filter(None, listed.split(",")):
+    name, colon, listed = text.partition(":")
+    settings: dict[str, Any] = {}
+    for setting in listed.split(",") if colon else ():
         key, equals, value = setting.partition("=")
+        if not setting:
+            raise ValueError(f"{text!r}: a setting is empty; write {name}:SETTING=VALUE, or leave the colon out")
+        if key in settings:
+            raise ValueError(f"{text!r}: {key} is set twice; leave one out")
         if not equals:
             raise ValueError(f"{text!r}: {setting!r} has no value; write {name}:{setting}=VALUE")
         try:
@@ -272,6 +276,18 @@ def commit() -> str:
         return "unknown"
 
 
+def check_options(args: Args) -> None:
+    """Refuse options that have no effect.
+
+    Raises:
+        ValueError: With the option.
+    """
+    if args.problem and Path(args.instances).suffix != ".pkl":
+        raise ValueError(f"--problem {args.problem} has no effect: {args.instances} is no .pkl file; leave it out")
+    if args.batch_size is not None and all(parse_method(text)[0] in SOLVERS for text in args.methods):
+        raise ValueError(f"--batch-size {args.batch_size} has no effect: no method is a model; leave it out")
+
+
 def main(args: Args) -> Table:
     """Solve with every method; print the table and write it where asked."""
     keep_freed_memory()
@@ -281,6 +297,7 @@ def main(args: Args) -> Table:
         raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
     if args.reference and args.reference not in args.methods:
         raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
+    check_options(args)
     problem, instance, remarks = read_instances(args)
     methods = {text: make_method(text, args, problem) for text in args.methods}
     if args.out is not None:

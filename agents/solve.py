@@ -27,7 +27,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,18 +39,20 @@ from rich.text import Text
 from routing_agents import TrainedModel, load
 from routing_agents.attention.decoding import GREEDY, Decoding
 from routing_agents.repair.search import neighbourhoods_of
-from routing_agents.runs import check_at_least, check_positive
+from routing_agents.runs import check_at_least, check_positive, option
 from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_agents.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import batch_size, select
-from routing_gym.data.table import OwnInstance, from_columns, read_csv
+from routing_gym.data.table import OwnInstance, from_columns, needs, read_csv
 from routing_gym.files import printable, write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.solvers import make_solver
 
 MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
+LEAST_SECONDS = 0.1  # of --improve
+UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
 HEURISTICS = {"TSP": "greedy-edge", "CVRP": "nearest-neighbour"}
 
 
@@ -95,6 +97,16 @@ class Args:
         check_at_least(1, self, "tours", *(["batch_size"] if self.batch_size is not None else []))
         check_at_least(0, self, "seed")
         check_positive(self, "improve")
+        if self.improve is not None and self.improve < LEAST_SECONDS:
+            raise ValueError(
+                f"--improve {self.improve} has no effect: a round of the search takes longer; give at least "
+                f"{LEAST_SECONDS} seconds"
+            )
+        for field in fields(self):
+            value, unused = getattr(self, field.name), field.name in UNUSED.get(self.decoding, ())
+            if unused and value != field.default:
+                given = f"{option(field.name)} {value}"
+                raise ValueError(f"{given} has no effect with --decoding {self.decoding}; leave it out")
         if self.decoding == "heuristic" and self.improve is None:
             raise ValueError("--decoding heuristic is a start for --improve; evaluate.py runs classical solvers alone")
         if self.repair is not None and self.improve is None:
@@ -257,6 +269,21 @@ def choose_repair(path: Path, source: data.FileInstance | OwnInstance | Instance
     return repair
 
 
+def check_options(jobs: list[Job], args: Args) -> None:
+    """Refuse options for CSV files that none of the files has a use for.
+
+    Raises:
+        ValueError: With the option.
+    """
+    used = {key for job in jobs if isinstance(job.source, OwnInstance) for key in needs(job.source.problem.name)}
+    for name in ("capacity", "max_length", "required_prize"):
+        if (value := getattr(args, name)) is not None and name not in used:
+            raise ValueError(
+                f"{option(name)} {value} has no effect: none of the files is a CSV file of a problem with a {name}; "
+                "leave it out"
+            )
+
+
 def check_outputs(jobs: list[Job], args: Args) -> None:
     """Check where the results go, before any work is done.
 
@@ -374,6 +401,8 @@ def main(args: Args) -> list[Solved]:
     jobs, refused = [one for one in found if isinstance(one, Job)], [one for one in found if isinstance(one, str)]
     if not jobs:
         raise ValueError("; ".join(refused))
+    if not refused:  # else the option may be for a file that cannot be read
+        check_options(jobs, args)
     check_outputs(jobs, args)
     args.out.mkdir(parents=True, exist_ok=True)
     console = plain_console()

@@ -1,6 +1,7 @@
 """`agents/solve.py`: what it reads, writes and refuses."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,6 +178,27 @@ def test_prizes_that_show_on_the_way_choose_no_tour(square, tmp_path):
     with pytest.raises(ValueError, match="SPCTSP is stochastic: to choose among its tours, one would have to know"):
         solve_script.main(solve_script.Args((tmp_path / "file.npz", square), decoding="sampling", out=tmp_path / "out"))
     assert (tmp_path / "out" / "square.tour").exists()  # the other file is solved all the same
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"capacity": 5}, "--capacity 5 has no effect: none of the files is a CSV file of a problem with a capacity"),
+        ({"max_length": 1.5}, "--max-length 1.5 has no effect: .* with a max_length; leave it out"),
+        ({"improve": 1e-9}, "--improve 1e-09 has no effect: a round of the search takes longer; give at least 0.1"),
+        ({"decoding": "greedy", "tours": 5}, "--tours 5 has no effect with --decoding greedy; leave it out"),
+        (
+            {"decoding": "heuristic", "improve": 1, "batch_size": 5, "checkpoint": Path("runs/mine")},
+            "--checkpoint runs/mine has no effect with --decoding heuristic; leave it out",
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["cities.csv", "square.tsp"])
+def test_options_without_effect(tmp_path, square, name, given, message):
+    (tmp_path / "cities.csv").write_text("x,y\n0,0\n0,1\n1,1\n")
+    with pytest.raises(ValueError, match=message):
+        solve_script.main(solve_script.Args((square.with_name(name),), out=tmp_path / "out", **given))
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_solves_parts_is_for_improving(square):

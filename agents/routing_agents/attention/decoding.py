@@ -174,6 +174,8 @@ class Decoding:
             raise ValueError(f"symmetries must be 1 to 8, got {self.symmetries}")
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
+        if self.temperature != 1 and not self.sample:
+            raise ValueError(f"temperature {self.temperature} has no effect without sample; leave it out")
 
 
 KINDS = {bool: (bool, "true or false"), int: (Integral, "an integer"), float: (Real, "a number")}
