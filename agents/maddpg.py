@@ -34,7 +34,7 @@ from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.report import Column
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_not_negative, check_positive
 from routing_agents.terminal import command_line
 from routing_agents.training import run
 from routing_gym.game_envs import GameVectorEnv
@@ -83,8 +83,7 @@ class Args(GameArgs):
         check_positive(self, "policy_learning_rate", "critic_learning_rate", "tau", "noise")
         if self.tau > 1:
             raise ValueError(f"--tau must be in (0, 1], got {self.tau}")
-        if not 0 <= self.explore <= 1:
-            raise ValueError(f"--explore must be in [0, 1], got {self.explore}")
+        check_not_negative(self, "explore", most=1)
 
 
 class Buffer:

@@ -21,7 +21,6 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +37,7 @@ from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policy_gradient import clipped_losses, gae
 from routing_agents.report import Column
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_positive
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_not_negative, check_positive
 from routing_agents.terminal import command_line
 from routing_agents.training import run
 from routing_gym.game_envs import GameVectorEnv
@@ -75,10 +74,8 @@ class Args(GameArgs):
         check_positive(self, "learning_rate", "clip_coef")
         if not 0 <= self.heuristics < 1:
             raise ValueError(f"--heuristics must be in [0, 1), got {self.heuristics}")
-        if not 0 <= self.gae_lambda <= 1:
-            raise ValueError(f"--gae-lambda must be in [0, 1], got {self.gae_lambda}")
-        if not 0 <= self.ent_coef < math.inf:
-            raise ValueError(f"--ent-coef must be a number of at least 0, got {self.ent_coef}")
+        check_not_negative(self, "gae_lambda", most=1)
+        check_not_negative(self, "ent_coef")
 
 
 @dataclass(frozen=True)

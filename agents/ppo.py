@@ -46,8 +46,12 @@ from routing_agents.policy_gradient import clipped_losses, gae
 from routing_agents.runs import (
     HELD_OUT_SEED,
     HELD_OUT_STREAM,
+    MOST_THREADS,
     TRAINING_STREAM,
     check_at_least,
+    check_at_most,
+    check_counts,
+    check_not_negative,
     check_positive,
     choose_device,
     command,
@@ -119,10 +123,13 @@ class Args:
     """Of the run's folder; by default the problem, "ppo", the seed and the time."""
 
     def __post_init__(self) -> None:
-        counts = ("num_envs", "lanes_per_instance", "num_minibatches", "update_epochs", "eval_every", "held_out")
-        check_at_least(1, self, *counts)
+        check_counts(self, "num_envs", "lanes_per_instance", "num_minibatches", "held_out")
+        check_at_least(1, self, "total_timesteps", "update_epochs", "eval_every")
         check_at_least(0, self, "seed", "threads")
+        check_at_most(MOST_THREADS, self, "threads")
         check_positive(self, "learning_rate", "max_grad_norm", "clip_coef")
+        check_not_negative(self, "gamma", "gae_lambda", most=1)
+        check_not_negative(self, "ent_coef", "vf_coef")
         if self.num_envs % (self.lanes_per_instance * self.num_minibatches):
             raise ValueError(
                 f"--num-envs {self.num_envs} is not a multiple of --lanes-per-instance {self.lanes_per_instance} times "

@@ -27,6 +27,7 @@ TRAINING_STREAM, HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM = range(4)
 HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
 MOST_COUNT = 10**6  # of what is held in memory at the same time
 MOST_INTEGER = 2**63 - 1  # that torch takes as a seed
+MOST_NUMBER = 1e30  # which float32 holds, and torch multiplies by
 MOST_THREADS = 1024  # more would only wait for each other
 QUICK_SOLVERS: dict[str, Solver] = {"TSP": FastTSP()}  # good to the last digit within seconds for 1,000 instances
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
@@ -85,7 +86,7 @@ def check_at_most(maximum: int, args: Any, *names: str) -> None:
 
 
 def check_positive(args: Any, *names: str) -> None:
-    """Refuse values that are not positive and finite; None stands for a default.
+    """Refuse values that are not positive, or too large for float32; None stands for a default.
 
     Raises:
         ValueError: With the option and its value.
@@ -94,6 +95,20 @@ def check_positive(args: Any, *names: str) -> None:
         value = getattr(args, name)
         if value is not None and not (type(value) in (int, float) and 0 < value < math.inf):
             raise ValueError(f"{option(name)} must be a positive number, got {value!r}")
+        if value is not None and value > MOST_NUMBER:
+            raise ValueError(f"{option(name)} must be at most {MOST_NUMBER:g}, got {value!r}")
+
+
+def check_not_negative(args: Any, *names: str, most: float = MOST_NUMBER) -> None:
+    """Refuse values below zero and above `most`.
+
+    Raises:
+        ValueError: With the option and its value.
+    """
+    bounds = "a number of at least 0" if most == MOST_NUMBER else f"in [0, {most:g}]"
+    for name in names:
+        if not 0 <= getattr(args, name) <= most:  # nor what is no number
+            raise ValueError(f"{option(name)} must be {bounds}, got {getattr(args, name)}")
 
 
 def option(name: str) -> str:
@@ -102,15 +117,21 @@ def option(name: str) -> str:
 
 
 def read_settings(env_kwargs: dict[str, str]) -> dict[str, Any]:
-    """Return a problem's settings, as the command line gives them, with numbers as numbers."""
+    """Return a problem's settings, as the command line gives them, with numbers as numbers.
 
-    def literal(text: str) -> Any:
+    Raises:
+        ValueError: A setting is a list or an object, which none of a problem is.
+    """
+
+    def literal(key: str, text: str) -> Any:
+        if text.lstrip()[:1] in ("[", "{"):  # before it is parsed: it may be nested too deep for that
+            raise ValueError(f"--env-kwargs: {key} is {text[:40]!r}; expected a number, true, false or a word")
         try:
             return json.loads(text)
-        except json.JSONDecodeError:
+        except ValueError:  # also a number of thousands of digits
             return text
 
-    return {key: literal(value) for key, value in env_kwargs.items()}
+    return {key: literal(key, value) for key, value in env_kwargs.items()}
 
 
 def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:

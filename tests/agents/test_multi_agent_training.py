@@ -278,6 +278,9 @@ def test_attention_is_drawn(tmp_path):
     [
         (mappo, {"games": 0}, "--games must be an integer of at least 1, got 0"),
         (mappo, {"clip_coef": 0.0}, "--clip-coef must be a positive number, got 0.0"),
+        (mappo, {"learning_rate": 1e300}, r"--learning-rate must be at most 1e\+30, got 1e\+300"),
+        (mappo, {"num_agents": 10**6}, "--num-agents must be at most 1024, got 1000000"),
+        (mappo, {"seed": 10**30}, "--seed must be at most 9223372036854775807, got 1000000000000000000000000000000"),
         (mappo, {"rivals_seen": -1}, "--rivals-seen must be an integer of at least 0, got -1"),
         (mappo, {"heuristics": 1.0}, r"--heuristics must be in \[0, 1\), got 1.0"),
         (mappo, {"gae_lambda": 5.0}, r"--gae-lambda must be in \[0, 1\], got 5.0"),

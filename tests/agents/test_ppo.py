@@ -172,6 +172,9 @@ def test_same_seed_same_weights_other_seed_other_weights(tiny):
     [
         ({"num_envs": 0}, "--num-envs must be an integer of at least 1, got 0"),
         ({"num_envs": 12}, "--num-envs 12 is not a multiple of --lanes-per-instance 4 times --num-minibatches 2"),
+        ({"gamma": -1.0}, r"--gamma must be in \[0, 1\], got -1.0"),
+        ({"vf_coef": math.nan}, "--vf-coef must be a number of at least 0, got nan"),
+        ({"total_timesteps": 10**30}, "--total-timesteps must be at most 9223372036854775807, got 1000"),
         ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
         ({"threads": -1}, "--threads must be an integer of at least 0, got -1"),
         ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
@@ -189,6 +192,10 @@ def test_bad_arguments(changes, message):
     [
         ({"total_timesteps": 159}, "--total-timesteps 159 is less than one rollout, which is 160"),
         ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
+        (
+            {"env_kwargs": {"prize": "[" * 10**5}},
+            r"--env-kwargs: prize is '\[\[.*'; expected a number, true, false or a",
+        ),
         ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
     ],
 )
