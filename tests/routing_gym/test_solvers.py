@@ -362,6 +362,17 @@ def test_ortools_takes_several_deliveries_of_one_pickup():
     np.testing.assert_allclose(found.cost, brute_force(problem, instance), atol=1e-6)
 
 
+def test_ortools_orders_nodes_that_coincide():
+    """Five customers in the corners of the square: legs of length 0 order nobody, where lengths are compared."""
+    pytest.importorskip("ortools")
+    problem, instance = draw("PDP", 5, 2)
+    corners = [[[0, 1], [0, 0], [0, 1], [1, 1], [1, 1], [0, 0]], [[0, 0], [0, 0], [1, 1], [1, 0], [1, 0], [1, 1]]]
+    pickup = np.array([[0, 0, 4, 4, 0, 4], [0, 2, 0, 2, 0, 2]])
+    instance = replace(instance, coords=np.array(corners, dtype=np.float32), pickup=pickup)
+    found = ORTools(LIMIT).solve(problem, instance, num_workers=0)
+    np.testing.assert_allclose(found.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
+
+
 def test_mip_stays_at_home_where_nobody_can_be_reached():
     """The nearest customer is 0.5 away: a way of 1.0, and 0.9 is allowed."""
     pytest.importorskip("scipy")
