@@ -4,6 +4,7 @@ import itertools
 import math
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ from routing_gym.solvers import (
 )
 from routing_gym.solvers import local_search as search
 from routing_gym.solvers.base import distance_matrix
+from routing_gym.solvers.hygese import scale_demand
 from routing_gym.solvers.milp import relax, solve_integer
 from routing_gym.solvers.milp_program import Program
 from routing_gym.solvers.pool import RowResult, row_seed, serve
@@ -334,6 +336,38 @@ def test_lengths_in_any_unit(solver, name, unit):
     scaled = replace(instance, **{field: value * np.float32(unit) for field, value in given.items()})
     costs = [solver.solve(problem, one, num_workers=0).cost for one in (instance, scaled)]
     np.testing.assert_allclose(costs[1] / (1 if name == "OP" else unit), costs[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "more"),
+    [("CVRP", 0, 0), ("CVRP", 20_000, 0), ("SDVRP", 20_000, 0), ("CVRP", 2**35, 1), ("SDVRP", 2**35, 1)],
+)
+def test_hygese_takes_demands_of_any_size(name, factor, more):
+    """HGS refuses a largest demand of 0 or over 100,000, and the package hygese then dies of signal 11.
+
+    Demands of one unit more have no common divisor; with half a unit of the old size, the same customers fit.
+    """
+    pytest.importorskip("hygese")
+    problem, instance = draw(name, 8, 2)
+    best = HeldKarp().solve(make_problem("CVRP", 8), replace(instance, demand=instance.demand * min(factor, 1))).cost
+    demand = instance.demand * factor + more * (np.arange(9) > 0)
+    instance = replace(instance, demand=demand, capacity=instance.capacity * max(factor, 1) + factor // 2)
+    found = Hygese(0.2).solve(problem, instance)  # in a worker: this process is to survive
+    assert not found.failed.any(), found.status
+    assert (found.cost <= best + 1e-6).all()
+
+
+def test_demands_are_rounded_so_that_no_vehicle_is_overloaded():
+    """300,001 + 150,001 exceed 450,001 by 1: over 100,000, a fourth, rounded up, 75,001 + 37,501 and 112,500 do too.
+
+    Multiples of 20,000 are divided by it exactly. A customer who fills a vehicle still fits when rounded.
+    """
+    demand, capacity = scale_demand(np.array([0, 300_001, 150_001]), 450_001)
+    assert (demand.tolist(), capacity) == ([0, 75_001, 37_501], 112_500)
+    demand, capacity = scale_demand(np.array([0, 180_000, 20_000]), 399_999)
+    assert (demand.tolist(), capacity) == ([0, 9, 1], 19)
+    demand, capacity = scale_demand(np.array([0, 300_001, 1]), 300_001)
+    assert (demand.tolist(), capacity) == ([0, 75_000, 1], 75_000)
 
 
 @pytest.mark.parametrize("name", ["VRPL", "OVRPL", "VRPTW", "OVRPTW"])
@@ -654,6 +688,8 @@ class Faulty(RowSolver):
             os._exit(7)
         if kind == 4:
             return [0] * problem.num_nodes, "feasible"
+        if kind == 6:
+            os.kill(os.getpid(), signal.SIGSEGV)
         if kind == 5:
             return [0.0, 1.5, 2.0, 3.0], "feasible"
         return list(range(problem.num_nodes)), "feasible"
@@ -674,14 +710,15 @@ def faulty_batch(*kinds):
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_failing_row_costs_one_row(num_workers):
-    problem, instance = faulty_batch(0, 1, 2, 3, 4, 0)
+    problem, instance = faulty_batch(0, 1, 2, 3, 4, 0, 6)
     solution = Faulty().solve(problem, instance, num_workers=num_workers)
-    assert solution.failed.tolist() == [False, True, True, True, True, False]
+    assert solution.failed.tolist() == [False, True, True, True, True, False, True]
     assert solution.status[0] == "feasible"
     assert solution.status[1] == "RuntimeError: no luck"
     assert solution.status[2].startswith("timed out: stopped after")
     assert solution.status[3] == "died: the worker process ended with exit code 7"
     assert solution.status[4] == "infeasible: step 1: node 0 is already visited; visit each node once"
+    assert solution.status[6] == "died: the worker process ended by SIGSEGV"
     assert (solution.actions[1:5] == -1).all()
     np.testing.assert_allclose(
         solution.cost[[0, 5]], problem.objective(select(instance, np.array([0, 5])), solution.actions[[0, 5]])
