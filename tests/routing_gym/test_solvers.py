@@ -121,10 +121,13 @@ def brute_force(problem, instance):
     return best
 
 
-def random_metric(instance, seed=0):
-    """Give an instance a symmetric matrix of distances that has nothing to do with its coordinates, if any."""
+def random_metric(instance, seed=0, low=0.1):
+    """Give an instance a symmetric matrix of distances that has nothing to do with its coordinates, if any.
+
+    From 0.5 to 1, lengths keep the triangle inequality.
+    """
     num_rows, size = batch_size(instance), getattr(instance, "coords", instance.distances).shape[1]
-    lengths = np.triu(np.random.default_rng(seed).uniform(0.1, 1.0, (num_rows, size, size)), 1)
+    lengths = np.triu(np.random.default_rng(seed).uniform(low, 1.0, (num_rows, size, size)), 1)
     return replace(instance, distances=(lengths + lengths.transpose(0, 2, 1)).astype(np.float32))
 
 
@@ -187,7 +190,7 @@ def test_packages_find_the_optimum_of_small_instances(solver, name, own_metric):
         pytest.importorskip(package)
     problem, instance = draw(name, 8, 4, seed=3)
     if own_metric:
-        instance = random_metric(instance)
+        instance = random_metric(instance, low=0.5 if name == "OP" else 0.1)
     solution = solver.solve(problem, instance, num_workers=0)
     np.testing.assert_allclose(solution.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
 
@@ -418,6 +421,43 @@ def test_mip_stays_at_home_where_nobody_can_be_reached():
     solution = ExactMIP().solve(make_problem("OP", 2), instance, num_workers=0)
     assert solution.cost.tolist() == [0.0]
     assert solution.actions.tolist() == [[0]]
+
+
+@pytest.mark.parametrize("solver", [ExactMIP(), PyVRP(LIMIT)], ids=lambda solver: solver.name)
+def test_tours_of_op_run_in_the_direction_that_is_legal(solver):
+    """The near customer is 1 away, the far one 3, and 1 from the near one: a tour of 5, all that is allowed.
+
+    To the far one first and directly back would be 6.
+    """
+    pytest.importorskip(solver.packages[0])
+    coords, prize = np.zeros((2, 3, 2), dtype=np.float32), np.array([[0, 1, 1]] * 2, dtype=np.float32)
+    lengths = [[[0, 1, 3], [1, 0, 1], [3, 1, 0]], [[0, 3, 1], [3, 0, 1], [1, 1, 0]]]
+    instance = OPInstance(coords, prize, np.full(2, 5.0, np.float32), np.array(lengths, dtype=np.float32))
+    found = solver.solve(make_problem("OP", 2), instance, num_workers=0)
+    assert found.actions.tolist() == [[1, 2, 0], [2, 1, 0]]
+
+
+@pytest.mark.parametrize("solver", [ExactMIP(), PyVRP(LIMIT)], ids=lambda solver: solver.name)
+def test_op_with_distances_that_have_nothing_to_do_with_places(solver):
+    """The shortest ways back are detours: the program is exact all the same, and PyVRP's tours are legal."""
+    pytest.importorskip(solver.packages[0])
+    problem, instance = draw("OP", 8, 12, seed=1)
+    instance = replace(random_metric(instance), max_length=np.full(12, 1.5, np.float32))
+    found, best = (one.solve(problem, instance, num_workers=0) for one in (solver, HeldKarp()))
+    assert not found.failed.any(), found.status
+    assert (found.cost >= best.cost - 1e-6).all()
+    if solver.name == "milp":
+        np.testing.assert_allclose(found.cost, best.cost, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_pyvrp_stays_at_home_where_nobody_can_be_reached(scale):
+    """Prizes of millions outweighed PyVRP's penalties for the limit, and it found no feasible tour."""
+    pytest.importorskip("pyvrp")
+    problem, instance = draw("OP", 20, 3)
+    instance = replace(instance, prize=instance.prize * np.float32(scale), max_length=np.full(3, 0.01, np.float32))
+    found = PyVRP(LIMIT).solve(problem, instance, num_workers=0)
+    assert (found.cost.tolist(), set(found.status)) == ([0.0] * 3, {"feasible"})
 
 
 def test_mip_visits_everyone_where_the_prizes_do_not_suffice():
