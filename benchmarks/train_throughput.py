@@ -17,7 +17,7 @@ half the batch each, which exchange nothing: what data-parallel training could r
 The model's own operations over the measured rate of one large matrix product, of the same precision, on as
 many threads, give the time that arithmetic alone would take; its share of the time taken is reported. In
 float32 everything is; in bfloat16 the encoder's products are (rl4co: all under autocast). Comparisons
-set our fastest precision over rl4co's fastest.
+set our fastest precision over rl4co's fastest. Precisions that the processor emulates are skipped.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 import tyro
 from rich.console import Console
 from rich.progress import track
@@ -39,6 +40,7 @@ from rich.table import Table
 from arguments import check_counts, check_problems
 from operation_counts import task_operations
 from output import Figures, finish
+from routing_agents.tuning import fast_precision
 from worker_process import OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
@@ -60,7 +62,7 @@ class Args:
     threads: tuple[int, ...] = (1, 2)
     """Numbers of CPU threads."""
     precisions: tuple[str, ...] = ("float32", "bfloat16")
-    """Of the matrix products."""
+    """Precisions of the matrix products; bfloat16 is skipped on processors without instructions for it."""
     device: str = "cpu"
     """cpu or cuda."""
     rounds: int = 3
@@ -242,9 +244,25 @@ def tables(rows: list[Figures], comparisons: list[Figures], memory: list[Figures
     return [table for table in (speed, times, peaks) if table.row_count]
 
 
+def without_emulated(args: Args) -> Args:
+    """Return the arguments without bfloat16 if the device emulates it, where a run would take many times as long.
+
+    Raises:
+        ValueError: No other precision is asked for.
+    """
+    if "bfloat16" not in args.precisions or fast_precision(args.device) is torch.bfloat16:
+        return args
+    found = f"{args.device} has no instructions for bfloat16 and would emulate it"
+    left = tuple(precision for precision in args.precisions if precision != "bfloat16")
+    if not left:
+        raise ValueError(f"--precisions bfloat16: {found}; choose float32")
+    Console(stderr=True).print(f"bfloat16 is skipped: {found}")
+    return replace(args, precisions=left)
+
+
 def main(args: Args) -> Figures:
     """Measure, print tables, and write the figures."""
-    rows, versions = [], None
+    args, rows, versions = without_emulated(args), [], None
     cells = list(itertools.product(args.tasks, args.problems, args.batch_sizes, args.threads))
     with ExitStack() as stack:
         workers = {}

@@ -155,7 +155,9 @@ class FileInstance:
         if self.scores is None or self.cost_limit is None:
             self.problem.objective(self.instance, tour[None])
             return self.length(tour)
-        # The limit is checked here in integers; float32 is too coarse for it on large files.
+        # The limit is checked here in integers; float32 is too coarse for it on large files. OPLib limits the whole
+        # tour only, so published tours stay feasible where rounding violates the triangle inequality by a unit. The
+        # instance also asks for the direct way back at every node: each of its tours is one of the file.
         unlimited = replace(self.instance, max_length=np.full(1, np.inf, dtype=np.float32))
         self.problem.objective(unlimited, tour[None])
         length = self.length(tour)

@@ -38,8 +38,8 @@ from routing_gym.problems.checks import (
     check_returns,
     check_single_trip,
     check_size,
+    leg_lengths,
     like,
-    tour_length,
 )
 from routing_gym.problems.geometry import (
     MAX_FLOAT,
@@ -107,7 +107,10 @@ def distance_prize(coords: Array) -> Array:
 class OP(Problem[OPInstance, OPState]):
     """Orienteering problem with `num_nodes` customers; action 0 returns to the depot and ends the tour.
 
-    The cost is the negative prize collected.
+    The cost is the negative prize collected. At every node, the way so far and the direct way back to the depot must
+    be within the maximum length: masks, `objective` and solvers keep this rule. By the triangle inequality, every tour
+    of at most that length does. Distances that violate it could make a detour the only way back. The rule excludes
+    such tours, so that the depot is always legal and a mask needs no search for ways back.
 
     Attributes:
         prize: Kind of prizes drawn: "constant" (1), "uniform" (0.01 to 1) or "distance" (farther is more).
@@ -185,7 +188,7 @@ class OP(Problem[OPInstance, OPState]):
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
         """Mark nodes from which the vehicle can still return in time, and the depot.
 
-        A customer is legal if unvisited and length so far + leg + way back <= max length + 5e-7.
+        A customer is legal if unvisited and length so far + leg + direct way back <= max length + 5e-7.
 
         Returns:
             bool (B, A). The depot is always True.
@@ -248,14 +251,14 @@ class OP(Problem[OPInstance, OPState]):
         check_returns(tours)
         check_single_trip(tours)
         check_each_once(tours, self.num_actions, depot=True)
-        length, max_length = tour_length(instance, tours, closed_at_depot=True), to_numpy(instance.max_length)
-        too_long = length > to_numpy(length_limit(instance)) + TOLERANCE / 2
+        closed = np.pad(tours, ((0, 0), (1, 0)))
+        so_far = np.cumsum(leg_lengths(instance, closed), axis=1)[:, :-1]  # at each node of `tours`
+        back = np.take_along_axis(to_numpy(lengths_to_depot(instance)).astype(np.float64), tours, axis=1)
+        too_long = so_far + back > (to_numpy(length_limit(instance)) + TOLERANCE / 2)[:, None]
         if too_long.any():
-            row = int(np.argmax(too_long))
-            raise InfeasibleTour(
-                row,
-                tours.shape[1] - 1,
-                f"length {length[row]:.6g} exceeds the maximum {max_length[row]:.6g}; leave out some nodes",
-            )
+            row, step = map(int, np.argwhere(too_long)[0])
+            length, limit = (so_far + back)[row, step], float(to_numpy(instance.max_length)[row])
+            found = f"with the direct way back, length {length:.6g} exceeds the maximum {limit:.6g}"
+            raise InfeasibleTour(row, step, f"{found}; leave out some nodes")
         prize = to_numpy(instance.prize).astype(np.float64)
         return like(-np.take_along_axis(prize, tours, axis=1).sum(axis=1), instance)

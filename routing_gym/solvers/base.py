@@ -340,6 +340,23 @@ def with_fixed_edges(distances: FloatArray, partner: IntArray) -> FloatArray:
     return np.asarray(distances + extra * (np.arange(partner.shape[1]) != partner[:, :, None]))
 
 
+def legal_tour(problem: AnyProblem, instance: Any, tour: Sequence[int]) -> list[int]:
+    """Return a tour of OP (one row), or it backwards, without the customers that the mask forbids.
+
+    Nobody is left out of a tour within the limit, but where distances violate the triangle inequality: see `OP`.
+    """
+    options = []
+    for nodes in (tour[:-1], tour[-2::-1]):
+        state, legal, cost = problem.initial(instance), [], 0.0
+        for node in nodes:
+            if problem.action_mask(instance, state)[0, node]:
+                state, step_cost = problem.step(instance, state, np.array([node]))
+                legal.append(node)
+                cost += float(step_cost[0])
+        options.append((cost, [*legal, 0]))
+    return min(options, key=lambda option: option[0])[1]
+
+
 def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:
     """Write trips as actions: each ends with a return to the depot; no trip at all stays there."""
     return [node for trip in trips if len(trip) for node in (*trip, 0)] or [0]

@@ -27,7 +27,7 @@ from routing_gym.solvers.pool import RowResult
 if TYPE_CHECKING:
     from routing_gym.solvers.base import Solver
 
-VERSION = 2  # of the file layout, of what enters the hashes, and of the solvers: raise it where their tours change
+VERSION = 3  # of the file layout, of what enters the hashes, and of the solvers: raise it where their tours change
 SAVE_INTERVAL = 10.0  # seconds
 PADDING = -1  # after the actions of the shorter tours
 

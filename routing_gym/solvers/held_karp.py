@@ -63,7 +63,9 @@ class HeldKarp(BatchSolver):
         distances = distance_matrix(instance)
         if problem.name == "TSPFE":
             distances = with_fixed_edges(distances, instance.partner)
-        paths = shortest_paths(distances, closed_sets(instance.pickup) if problem.name == "PDP" else None)
+        allowed = closed_sets(instance.pickup) if problem.name == "PDP" else None
+        longest = length_limit(instance)[:, None] - distances[:, 1:, 0] if problem.name == "OP" else None
+        paths = shortest_paths(distances, allowed, longest)
         length = np.min(paths + distances[:, None, 1:, 0], axis=2)
         length[:, 0] = 0.0  # nobody visited
         everyone = np.full(len(rows), length.shape[1] - 1)
@@ -78,14 +80,12 @@ class HeldKarp(BatchSolver):
             return joined(paths, distances, fairest_partition(length, instance.num_salesmen))
         if problem.name == "OP":
             value = set_sums(instance.prize)
-            allowed = length <= length_limit(instance)[:, None]
-            allowed[:, 0] = True
-            best = np.argmax(np.where(allowed, value, -1.0), axis=1)
+            best = np.argmax(np.where(np.isfinite(length), value, -1.0), axis=1)
         else:
             unpaid = set_sums(instance.penalty)[:, ::-1]  # of all who are not in the set
-            allowed = set_sums(instance.expected_prize) >= ENOUGH_PRIZE
-            allowed[:, -1] = True
-            best = np.argmin(np.where(allowed, length + unpaid, np.inf), axis=1)
+            enough = set_sums(instance.expected_prize) >= ENOUGH_PRIZE
+            enough[:, -1] = True
+            best = np.argmin(np.where(enough, length + unpaid, np.inf), axis=1)
         return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))
 
 
@@ -99,31 +99,34 @@ def closed_sets(pickup: IntArray) -> npt.NDArray[np.bool_]:
     return closed
 
 
-def shortest_paths(distances: FloatArray, allowed: npt.NDArray[np.bool_] | None = None) -> FloatArray:
+def shortest_paths(
+    distances: FloatArray, allowed: npt.NDArray[np.bool_] | None = None, longest: FloatArray | None = None
+) -> FloatArray:
     """Shortest ways from node 0 through a set of the others, by the node they end at.
 
     Args:
         distances: (B, m + 1, m + 1).
         allowed: bool (B, 2^m), the sets through which ways may lead; None for all.
+        longest: (B, m), how long ways to each end may be; None for any length.
 
     Returns:
-        (B, 2^m, m); bit k of a set and end k stand for node k + 1. Infinite where the end is not in the set.
+        (B, 2^m, m); bit k of a set and end k stand for node k + 1. Infinite where the end is not in the set, or no way
+        is allowed.
     """
     num_others = distances.shape[1] - 1
     sets = np.arange(2**num_others)
     sizes = set_sums(np.ones((1, num_others + 1)))[0]
     paths = np.full((len(distances), len(sets), num_others), np.inf)
-    for end in range(num_others):
-        paths[:, 1 << end, end] = distances[:, 0, end + 1]
-    if allowed is not None:
-        paths[~allowed] = np.inf
-    for size in range(2, num_others + 1):
+    for size in range(1, num_others + 1):
         for end in range(num_others):
             here = sets[(sizes == size) & (sets >> end & 1 == 1)]
             before = paths[:, here ^ (1 << end)] + distances[:, None, 1:, end + 1]
-            paths[:, here, end] = before.min(axis=2)
+            lengths = before.min(axis=2) if size > 1 else distances[:, None, 0, end + 1]
             if allowed is not None:
-                paths[:, here, end] = np.where(allowed[:, here], paths[:, here, end], np.inf)
+                lengths = np.where(allowed[:, here], lengths, np.inf)
+            if longest is not None:
+                lengths = np.where(lengths <= longest[:, end, None], lengths, np.inf)
+            paths[:, here, end] = lengths
     return paths
 
 

@@ -14,12 +14,14 @@ from routing_gym.solvers.base import (
     FloatArray,
     IntArray,
     RowSolver,
+    TimedOut,
     distance_matrix,
     join_trips,
 )
 from routing_gym.solvers.split_delivery import best_replay, merge_copies, trip_length, unit_copies
 
 LONGEST = 1000.0  # HGS refuses distances of very small scale
+MOST_DEMAND = 100_000  # of a customer: HGS refuses more, and the package hygese then ends the process
 MAX_ITERATIONS = 2**31 - 1  # the time limit is to end the search
 
 
@@ -28,7 +30,8 @@ class Hygese(RowSolver):
     """CVRP, and SDVRP as the better of a CVRP tour and one with split customers (`split_delivery`).
 
     Within 0.1 % of the best known at 0.1 s for 20 customers, 0.3 s for 50, 1 s for 100. SDVRP gives half of
-    the time to each of its two searches.
+    the time to each of its two searches. Demands over 100,000 that have no common divisor are rounded up, and the
+    capacity down: every tour found is allowed, and one that fills a vehicle to within 0.01 % may not be found.
 
     Attributes:
         time_limit: Seconds of CPU time per instance, not by the clock: HGS-CVRP counts these. All of it is
@@ -76,6 +79,7 @@ def search(
     """
     num_customers = len(demand) - 1
     longest = distances.max()
+    demand, capacity = scale_demand(demand, capacity)
     if num_customers == 1 or longest == 0:  # HGS would loop for ever, or refuse the scale
         return [[customer] for customer in range(1, num_customers + 1)]
     hygese = require("hygese", "solvers")
@@ -89,4 +93,26 @@ def search(
         "num_vehicles": num_customers,  # its default, 1.3 times the least number and 3, can be too few
     }
     trips: list[list[int]] = hygese.Solver(parameters=parameters, verbose=False).solve_cvrp(data).routes
+    if not any(trips):
+        raise TimedOut(f"HGS found no feasible tour within {time_limit:g} s")
     return [trip for trip in trips if trip]
+
+
+def scale_demand(demand: IntArray, capacity: int) -> tuple[IntArray, int]:
+    """Bring the largest demand to between 1 and `MOST_DEMAND`; who fits together then does so before, too.
+
+    Args:
+        demand: int64 (A,), 0 at the depot.
+        capacity: At least the largest demand.
+
+    Returns:
+        Both, divided by the greatest common divisor of the demands, which changes nothing; and where that is not
+        enough by one more number, demands rounded up and the capacity down.
+    """
+    if not demand.any():  # all fit on one trip
+        return np.minimum(np.arange(len(demand)), 1), len(demand)
+    divisor = int(np.gcd.reduce(demand))
+    demand, capacity = demand // divisor, capacity // divisor
+    divisor = -(-int(demand.max()) // MOST_DEMAND)
+    capacity //= divisor
+    return np.minimum(-(-demand // divisor), capacity), capacity

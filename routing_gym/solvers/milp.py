@@ -25,7 +25,7 @@ from routing_gym.problems.atsp import ATSPInstance
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.problems.tspfe import from_fixed_edge
-from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
+from routing_gym.solvers.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix, legal_tour
 from routing_gym.solvers.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
 from routing_gym.solvers.milp_program import Program
 
@@ -66,6 +66,8 @@ class ExactMIP(RowSolver):
             return from_fixed_edge(np.array([tour]), instance.partner)[0], OPTIMAL
         if problem.name == "ATSP":  # from the node where city 0 is arrived at, to that where it is left, or backwards
             return [tour[0], *(tour[2::2] if tour[1] == problem.num_nodes else tour[-2:0:-2])], OPTIMAL
+        if problem.name == "OP":
+            return legal_tour(problem, instance, [*tour[1:], 0]), OPTIMAL
         return [*tour[1:], 0] if problem.has_depot else tour, OPTIMAL
 
 
@@ -113,6 +115,7 @@ def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tupl
         program.cost[nodes] = -(rounded if is_integer else prize * scale(prize))
         limit = float(length_limit(instance)[0]) * unit
         program.add_limit(program.edges, program.lengths, -np.inf, limit)
+        program.most_with_way_back = limit
         return program, conflicting_sets(program, distances, limit), float(is_integer)
     assert hasattr(problem, "collectable")
     prize = problem.collectable(instance)[0].astype(np.float64)
@@ -167,7 +170,8 @@ def solve_integer(program: Program, bound: float, reduced: FloatArray, step: flo
     1. It has no solution: the window is too narrow. Widen it. With all variables allowed, there is no tour.
     2. The solution has islands, closed ways that miss node 0: forbid them, and try again. No tour costs less
        than it, or than bound + window if that is less; to say so saves HiGHS from proving it again.
-    3. It is one tour, but breaks a limit by less than HiGHS's tolerance: `keeps_limits` has forbidden it.
+    3. It is one tour, but breaks a limit by less than HiGHS's tolerance, or OP's rule of the way back (see `OP`):
+       `keeps_limits` or `keeps_way_back` has forbidden it.
     4. It is a tour. If the window reaches up to its cost, it is optimal. If not, widen the window to that: the
        next tour costs no more than this one, so the next round is the last but for islands and limits.
 
@@ -204,7 +208,7 @@ def solve_integer(program: Program, bound: float, reduced: FloatArray, step: flo
             proven = min(float(program.cost @ values), np.inf if allowed.all() else bound + window)
             program.add(priced, program.cost[priced], proven - TOLERANCE * max(1.0, abs(proven)), np.inf)
             continue
-        if not program.keeps_limits(values):
+        if not program.keeps_limits(values) or not program.keeps_way_back(values):
             continue
         needed = float(program.cost @ values) - bound - 0.999 * step
         if needed <= window or allowed.all():

@@ -75,7 +75,7 @@ def conflicting_sets(program: Program, distances: FloatArray, limit: float) -> l
     csgraph = require("scipy.sparse.csgraph", "solvers")
     path = csgraph.shortest_path(csgraph.csgraph_from_dense(distances, null_value=np.inf))  # 0 is a distance
     size = program.num_nodes
-    reachable = 2 * path[0] <= limit
+    reachable = path[0] + distances[0] <= limit  # the way back is direct
     program.high[:size][~reachable] = 0.0
     i, j = program.ends.T
     program.high[size:][path[0, i] + distances[i, j] + path[j, 0] > limit] = 0.0

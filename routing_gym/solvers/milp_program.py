@@ -29,6 +29,7 @@ class Program:
     lengths: FloatArray  # (E,)
     constraints: list[tuple[IntArray, FloatArray, float, float]] = field(default_factory=list)
     limits: list[tuple[IntArray, FloatArray, float, float]] = field(default_factory=list)  # those to be kept exactly
+    most_with_way_back: float = np.inf  # length up to each node and from there directly back to node 0
 
     @classmethod
     def of_tours(cls, distances: FloatArray) -> Program:
@@ -76,6 +77,23 @@ class Program:
                 self.add(columns[~used], 1.0, 1.0, np.inf)
                 return False
         return True
+
+    def keeps_way_back(self, values: FloatArray) -> bool:
+        """Return whether a tour, in one direction, keeps `most_with_way_back`; forbid it and its like if not.
+
+        Each direction breaks the limit after its first few edges. A tour that has all of these breaks it, too.
+        """
+        forward, first_edges = np.array(self.tour(values)), []
+        for nodes in (forward, np.roll(forward[::-1], 1)):
+            edges, back = self.edge(nodes[:-1], nodes[1:]), self.lengths[self.edge(0, nodes[1:]) - self.num_nodes]
+            lengths = np.cumsum(self.lengths[edges - self.num_nodes]) + back
+            over = np.flatnonzero(lengths > self.most_with_way_back * (1 + ROUNDING) + ROUNDING)
+            if not len(over):
+                return True
+            first_edges.append(edges[: over[0] + 1])
+        together = np.unique(np.concatenate(first_edges))
+        self.add(together, 1.0, -np.inf, len(together) - 1)
+        return False
 
     def forbid_subtour(self, inside: IntArray, node: int) -> None:
         """Add x(E(S)) <= y(S) - y_k for a set S of nodes without node 0, and k in S."""

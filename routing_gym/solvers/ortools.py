@@ -59,13 +59,11 @@ class ORTools(RowSolver):
         routing.SetArcCostEvaluatorOfAllVehicles(length)
         if problem.name == "PCTSP":
             collect_prizes(routing, manager, instance, unit)
-        elif problem.has_depot:
+        elif problem.name == "MTSP":
             routing.AddDimension(length, 0, int(legs.max()) * (problem.num_actions + 1), True, "length")
-            travelled = routing.GetDimensionOrDie("length")
-            if problem.name == "MTSP":
-                travelled.SetGlobalSpanCostCoefficient(LONGEST_WEIGHT)
-            else:
-                deliver(routing, manager, travelled, instance.pickup[0].tolist())
+            routing.GetDimensionOrDie("length").SetGlobalSpanCostCoefficient(LONGEST_WEIGHT)
+        elif problem.name == "PDP":
+            deliver(routing, manager, instance.pickup[0].tolist())
         if problem.name == "PDP" and has_shared_pickups(instance):
             found = self.solve_from_nearest_neighbour(routing, problem, instance)
         else:
@@ -128,12 +126,19 @@ def has_shared_pickups(instance: Any) -> bool:
     return len(np.unique(pickups)) < len(pickups)
 
 
-def deliver(routing: Any, manager: Any, travelled: Any, pickup: list[int]) -> None:
-    """Tell OR-Tools that each of PDP's deliveries comes after its pickup."""
-    solver = routing.solver()
+def deliver(routing: Any, manager: Any, pickup: list[int]) -> None:
+    """Require that each of PDP's deliveries comes after its pickup.
+
+    OR-Tools orders a pickup and its only delivery itself, and moves both in its search. Where a pickup has several,
+    steps are compared, not lengths travelled: between nodes that coincide, no length tells which came first.
+    """
+    solver, step = routing.solver(), None
     for delivery, before in enumerate(pickup):
-        if before:
-            first, then = manager.NodeToIndex(before), manager.NodeToIndex(delivery)
-            if pickup.count(before) == 1:  # moves of pairs, for the search
-                routing.AddPickupAndDelivery(first, then)
-            solver.Add(travelled.CumulVar(first) <= travelled.CumulVar(then))
+        first, then = manager.NodeToIndex(before), manager.NodeToIndex(delivery)
+        if pickup.count(before) == 1:
+            routing.AddPickupAndDelivery(first, then)
+        elif before:
+            if step is None:
+                routing.AddConstantDimension(1, len(pickup), True, "step")
+                step = routing.GetDimensionOrDie("step")
+            solver.Add(step.CumulVar(first) < step.CumulVar(then))

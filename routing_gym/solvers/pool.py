@@ -113,8 +113,9 @@ class Worker:
             ready = False
         if not ready:
             worker.stop()
+            ended = describe_exit(process.exitcode)
             raise RuntimeError(
-                f"a worker process for {solver.name} did not start (exit code {process.exitcode}): put the script's "
+                f"a worker process for {solver.name} did not start (it ended {ended}): put the script's "
                 'main part under `if __name__ == "__main__":`, or solve in this process with num_workers=0'
             )
         return worker
@@ -130,7 +131,7 @@ class Worker:
             result: RowResult = self.connection.recv()
         except (EOFError, OSError):
             self.process.join()
-            reason = f"died: the worker process ended with exit code {self.process.exitcode}"
+            reason = f"died: the worker process ended {describe_exit(self.process.exitcode)}"
             result = RowResult.failure(reason, time.perf_counter() - self.since)
         return result
 
@@ -138,6 +139,14 @@ class Worker:
         self.process.kill()
         self.process.join()
         self.connection.close()
+
+
+def describe_exit(code: int) -> str:
+    """Return how a process ended; `multiprocessing` counts signals as negative exit codes."""
+    if code >= 0:
+        return f"with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"by {known.get(-code, f'signal {-code}')}"
 
 
 def collect(busy: list[Worker], idle: list[Worker], limit: float) -> Iterator[tuple[int, RowResult]]:

@@ -12,13 +12,22 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.vrp import PRESETS, VRP
-from routing_gym.solvers.base import FEASIBLE, FloatArray, IntArray, RowSolver, distance_matrix, join_trips, unit_of
+from routing_gym.solvers.base import (
+    FEASIBLE,
+    FloatArray,
+    IntArray,
+    RowSolver,
+    distance_matrix,
+    join_trips,
+    legal_tour,
+    unit_of,
+)
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
 TIME_SCALE = 1e6  # rounded up and windows inwards, so that every tour found is in time
 NEVER = 2.0**53  # later than any time
 FORBIDDEN = 10**8  # length of a leg from a backhaul to a linehaul
-PRIZE_SCALE = 1e6  # a prize of 0.01 is worth 1e4, a detour of length 1
+PRIZE_SCALE = 1e6  # of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,10 @@ class PyVRP(RowSolver):
     Lengths and times are counted in the power of two next below the longest distance. Where there is a limit (OP,
     VRPL), distances are rounded up and the limit down, so that every tour found is short enough; one that is within
     n / 10^4 of the limit is not found. Nor are tours within n / 10^6 of a window's end. Only a customer who is reached
-    just in time, or within the limit, from the depot is still served alone. A prize is declined where its detour is
-    over 100 times as long, whatever length is left.
+    just in time, or within the limit, from the depot is still served alone. Prizes are counted in millionths of the
+    largest: one is declined where its share of the largest is less than a hundredth of its detour, whatever length is
+    left. It knows the limit of OP's whole tour only: where distances violate the triangle inequality, customers that
+    the mask forbids are left out.
 
     Attributes:
         time_limit: Seconds per instance; all of it is used.
@@ -63,7 +74,8 @@ class PyVRP(RowSolver):
         if not result.is_feasible():
             raise RuntimeError("PyVRP found no feasible tour within the time limit")
         trips = [[stop.idx + 1 for stop in route if stop.is_client()] for route in result.best.routes()]
-        return join_trips(trips), FEASIBLE
+        tour = join_trips(trips)
+        return legal_tour(problem, instance, tour) if problem.name == "OP" else tour, FEASIBLE
 
 
 def orienteering(
@@ -71,7 +83,8 @@ def orienteering(
 ) -> tuple[list[Any], Any, IntArray, IntArray]:
     """Return OP's clients, its vehicle, the lengths of the legs, and their durations; `distances` are in the unit."""
     legs = np.ceil(distances * DISTANCE_SCALE).astype(np.int64)
-    prize = np.rint(instance.prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
+    prizes = instance.prize[0].astype(np.float64)  # much larger integers would outweigh PyVRP's penalties
+    prize = np.rint(prizes * (PRIZE_SCALE / (prizes.max() or 1.0))).astype(np.int64).tolist()
     clients = [pyvrp.Client(node, prize=prize[node], required=False) for node in range(1, len(prize))]
     limit = float(length_limit(instance)[0]) / unit * DISTANCE_SCALE
     return clients, pyvrp.VehicleType(max_distance=int(np.clip(limit, 0, NEVER))), legs, np.zeros_like(legs)

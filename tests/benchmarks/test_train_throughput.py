@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import operation_counts
 import train_throughput
@@ -61,11 +63,12 @@ def test_comparison_takes_the_fastest_of_both_on_as_many_cores():
     assert train_throughput.compare(rows[:2]) == []
 
 
-def test_figures_without_rl4co(tmp_path):
+def test_figures_without_rl4co_and_bfloat16(tmp_path, monkeypatch, capsys):
+    """On a processor that emulates bfloat16: by default it was measured for over twenty minutes."""
+    monkeypatch.setattr(train_throughput, "fast_precision", lambda device: torch.float32)
     args = train_throughput.Args(
         problems=("CVRP-10",),
         tasks=("rollout",),
-        precisions=("float32",),
         threads=(2,),
         batch_sizes=(4,),
         rounds=1,
@@ -75,6 +78,10 @@ def test_figures_without_rl4co(tmp_path):
     figures = train_throughput.main(args)
     assert json.loads(args.out.read_text()) == json.loads(json.dumps(figures))
     assert [(row["threads"], row["processes"]) for row in figures["rows"]] == [(2, 1), (1, 2)]
+    assert {row["precision"] for row in figures["rows"]} == {"float32"}
+    assert "bfloat16 is skipped: cpu has no instructions for bfloat16" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="--precisions bfloat16: cpu has no instructions .*; choose float32"):
+        train_throughput.main(replace(args, precisions=("bfloat16",)))
     for row in figures["rows"]:
         expected = row["operations_per_instance"] * row["instances_per_second"] / row["matrix_product_rate"]
         assert row["share_of_rate"] == pytest.approx(expected)

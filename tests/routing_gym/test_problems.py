@@ -32,7 +32,7 @@ from routing_gym.data import load_npz, save_npz
 from routing_gym.problems.cvrp import default_capacity
 from routing_gym.problems.geometry import expected_length, symmetry
 from routing_gym.solvers import HeldKarp
-from routing_gym.testing.exhaustive import legal_sequences
+from routing_gym.testing.exhaustive import check_exhaustively, legal_sequences
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -331,7 +331,7 @@ def test_op_may_stay_at_the_depot(backend):
 @pytest.mark.parametrize(
     ("tour", "message"),
     [
-        ([2, 0], "row 0, step 1: length 1.5 exceeds the maximum 1.4; leave out some nodes"),
+        ([2, 0], "row 0, step 0: with the direct way back, length 1.5 exceeds the maximum 1.4; leave out some nodes"),
         ([1, 0, 2, 0], "row 0, step 2: node 2 comes after the return to the depot; the tour ends there"),
         ([1, 1, 0], "row 0, step 1: node 1 is already visited"),
         ([1], "row 0, step 0: the tour ends at node 1"),
@@ -353,6 +353,32 @@ def test_op_budget_is_in_the_metric_of_the_file(backend):
     assert costs == [-0.5, 0]
     with pytest.raises(InfeasibleTour, match="length 10 exceeds the maximum 6.5"):
         OP(2).objective(instance, tours(backend, [2, 1, 0]))
+
+
+def test_op_keeps_the_direct_way_back_open_where_a_detour_is_shorter(backend):
+    """From 1 directly back is 5, by way of 2 it is 1 + 1. The tour 1, 2, 0 is 3 long, and 1 + 5 exceeds the limit of 4.
+
+    Backwards, 1 + 1 and then 2 + 5 are too long as well, so the best is to visit 2 alone.
+    """
+    distances = np.array([[0, 1, 1], [5, 0, 1], [1, 1, 0]], dtype=float)
+    instance = batch(backend, OPInstance, max_length=4.0, distances=distances, **LINE)
+    assert play(OP(2), instance, [2, 0])[1] == [[1, 0, 1], [1, 0, 0], [1, 0, 0]]
+    with pytest.raises(InfeasibleTour, match="row 0, step 0: with the direct way back, length 6 exceeds the maximum 4"):
+        OP(2).objective(instance, tours(backend, [1, 2, 0]))
+    with pytest.raises(InfeasibleTour, match="row 0, step 1: with the direct way back, length 7 exceeds"):
+        OP(2).objective(instance, tours(backend, [2, 1, 0]))
+    assert HeldKarp().solve(OP(2), instance).cost.tolist() == [-1.0]
+
+
+def test_op_has_one_rule_for_any_distances():
+    """Uniform distances, both ways different: legal sequences, `objective` and Held and Karp agree on the best."""
+    problem, rng = OP(4, max_length=1.5), np.random.default_rng(0)
+    distances = (rng.random((8, 5, 5)) * (1 - np.eye(5))).astype(np.float32)
+    instance = replace(problem.generate(rng, 8), distances=distances)
+    check_exhaustively(problem, instance)
+    for row, cost in enumerate(HeldKarp().solve(problem, instance).cost):
+        legal = legal_sequences(problem, select(instance, [row]), problem.horizon)
+        assert cost == pytest.approx(min(costs.min() for _, costs in legal))
 
 
 # --- PCTSP and SPCTSP: depot at 0, customers at 0.25, 0.5 and 0.75

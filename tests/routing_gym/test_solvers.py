@@ -4,6 +4,7 @@ import itertools
 import math
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ from routing_gym.solvers import (
 )
 from routing_gym.solvers import local_search as search
 from routing_gym.solvers.base import distance_matrix
+from routing_gym.solvers.hygese import scale_demand
 from routing_gym.solvers.milp import relax, solve_integer
 from routing_gym.solvers.milp_program import Program
 from routing_gym.solvers.pool import RowResult, row_seed, serve
@@ -119,10 +121,13 @@ def brute_force(problem, instance):
     return best
 
 
-def random_metric(instance, seed=0):
-    """Give an instance a symmetric matrix of distances that has nothing to do with its coordinates, if any."""
+def random_metric(instance, seed=0, low=0.1):
+    """Give an instance a symmetric matrix of distances that has nothing to do with its coordinates, if any.
+
+    From 0.5 to 1, lengths keep the triangle inequality.
+    """
     num_rows, size = batch_size(instance), getattr(instance, "coords", instance.distances).shape[1]
-    lengths = np.triu(np.random.default_rng(seed).uniform(0.1, 1.0, (num_rows, size, size)), 1)
+    lengths = np.triu(np.random.default_rng(seed).uniform(low, 1.0, (num_rows, size, size)), 1)
     return replace(instance, distances=(lengths + lengths.transpose(0, 2, 1)).astype(np.float32))
 
 
@@ -185,7 +190,7 @@ def test_packages_find_the_optimum_of_small_instances(solver, name, own_metric):
         pytest.importorskip(package)
     problem, instance = draw(name, 8, 4, seed=3)
     if own_metric:
-        instance = random_metric(instance)
+        instance = random_metric(instance, low=0.5 if name == "OP" else 0.1)
     solution = solver.solve(problem, instance, num_workers=0)
     np.testing.assert_allclose(solution.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
 
@@ -336,6 +341,38 @@ def test_lengths_in_any_unit(solver, name, unit):
     np.testing.assert_allclose(costs[1] / (1 if name == "OP" else unit), costs[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "factor", "more"),
+    [("CVRP", 0, 0), ("CVRP", 20_000, 0), ("SDVRP", 20_000, 0), ("CVRP", 2**35, 1), ("SDVRP", 2**35, 1)],
+)
+def test_hygese_takes_demands_of_any_size(name, factor, more):
+    """HGS refuses a largest demand of 0 or over 100,000, and the package hygese then dies of signal 11.
+
+    Demands of one unit more have no common divisor; with half a unit of the old size, the same customers fit.
+    """
+    pytest.importorskip("hygese")
+    problem, instance = draw(name, 8, 2)
+    best = HeldKarp().solve(make_problem("CVRP", 8), replace(instance, demand=instance.demand * min(factor, 1))).cost
+    demand = instance.demand * factor + more * (np.arange(9) > 0)
+    instance = replace(instance, demand=demand, capacity=instance.capacity * max(factor, 1) + factor // 2)
+    found = Hygese(0.2).solve(problem, instance)  # in a worker: this process is to survive
+    assert not found.failed.any(), found.status
+    assert (found.cost <= best + 1e-6).all()
+
+
+def test_demands_are_rounded_so_that_no_vehicle_is_overloaded():
+    """300,001 + 150,001 exceed 450,001 by 1: over 100,000, a fourth, rounded up, 75,001 + 37,501 and 112,500 do too.
+
+    Multiples of 20,000 are divided by it exactly. A customer who fills a vehicle still fits when rounded.
+    """
+    demand, capacity = scale_demand(np.array([0, 300_001, 150_001]), 450_001)
+    assert (demand.tolist(), capacity) == ([0, 75_001, 37_501], 112_500)
+    demand, capacity = scale_demand(np.array([0, 180_000, 20_000]), 399_999)
+    assert (demand.tolist(), capacity) == ([0, 9, 1], 19)
+    demand, capacity = scale_demand(np.array([0, 300_001, 1]), 300_001)
+    assert (demand.tolist(), capacity) == ([0, 75_000, 1], 75_000)
+
+
 @pytest.mark.parametrize("name", ["VRPL", "OVRPL", "VRPTW", "OVRPTW"])
 def test_pyvrp_serves_a_customer_who_is_just_reached(name):
     """Rounded up, the way to the farthest customer is longer than the limit, and one ends after the window."""
@@ -362,6 +399,17 @@ def test_ortools_takes_several_deliveries_of_one_pickup():
     np.testing.assert_allclose(found.cost, brute_force(problem, instance), atol=1e-6)
 
 
+def test_ortools_orders_nodes_that_coincide():
+    """Five customers in the corners of the square: legs of length 0 order nobody, where lengths are compared."""
+    pytest.importorskip("ortools")
+    problem, instance = draw("PDP", 5, 2)
+    corners = [[[0, 1], [0, 0], [0, 1], [1, 1], [1, 1], [0, 0]], [[0, 0], [0, 0], [1, 1], [1, 0], [1, 0], [1, 1]]]
+    pickup = np.array([[0, 0, 4, 4, 0, 4], [0, 2, 0, 2, 0, 2]])
+    instance = replace(instance, coords=np.array(corners, dtype=np.float32), pickup=pickup)
+    found = ORTools(LIMIT).solve(problem, instance, num_workers=0)
+    np.testing.assert_allclose(found.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
+
+
 def test_mip_stays_at_home_where_nobody_can_be_reached():
     """The nearest customer is 0.5 away: a way of 1.0, and 0.9 is allowed."""
     pytest.importorskip("scipy")
@@ -373,6 +421,43 @@ def test_mip_stays_at_home_where_nobody_can_be_reached():
     solution = ExactMIP().solve(make_problem("OP", 2), instance, num_workers=0)
     assert solution.cost.tolist() == [0.0]
     assert solution.actions.tolist() == [[0]]
+
+
+@pytest.mark.parametrize("solver", [ExactMIP(), PyVRP(LIMIT)], ids=lambda solver: solver.name)
+def test_tours_of_op_run_in_the_direction_that_is_legal(solver):
+    """The near customer is 1 away, the far one 3, and 1 from the near one: a tour of 5, all that is allowed.
+
+    To the far one first and directly back would be 6.
+    """
+    pytest.importorskip(solver.packages[0])
+    coords, prize = np.zeros((2, 3, 2), dtype=np.float32), np.array([[0, 1, 1]] * 2, dtype=np.float32)
+    lengths = [[[0, 1, 3], [1, 0, 1], [3, 1, 0]], [[0, 3, 1], [3, 0, 1], [1, 1, 0]]]
+    instance = OPInstance(coords, prize, np.full(2, 5.0, np.float32), np.array(lengths, dtype=np.float32))
+    found = solver.solve(make_problem("OP", 2), instance, num_workers=0)
+    assert found.actions.tolist() == [[1, 2, 0], [2, 1, 0]]
+
+
+@pytest.mark.parametrize("solver", [ExactMIP(), PyVRP(LIMIT)], ids=lambda solver: solver.name)
+def test_op_with_distances_that_have_nothing_to_do_with_places(solver):
+    """The shortest ways back are detours: the program is exact all the same, and PyVRP's tours are legal."""
+    pytest.importorskip(solver.packages[0])
+    problem, instance = draw("OP", 8, 12, seed=1)
+    instance = replace(random_metric(instance), max_length=np.full(12, 1.5, np.float32))
+    found, best = (one.solve(problem, instance, num_workers=0) for one in (solver, HeldKarp()))
+    assert not found.failed.any(), found.status
+    assert (found.cost >= best.cost - 1e-6).all()
+    if solver.name == "milp":
+        np.testing.assert_allclose(found.cost, best.cost, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_pyvrp_stays_at_home_where_nobody_can_be_reached(scale):
+    """Prizes of millions outweighed PyVRP's penalties for the limit, and it found no feasible tour."""
+    pytest.importorskip("pyvrp")
+    problem, instance = draw("OP", 20, 3)
+    instance = replace(instance, prize=instance.prize * np.float32(scale), max_length=np.full(3, 0.01, np.float32))
+    found = PyVRP(LIMIT).solve(problem, instance, num_workers=0)
+    assert (found.cost.tolist(), set(found.status)) == ([0.0] * 3, {"feasible"})
 
 
 def test_mip_visits_everyone_where_the_prizes_do_not_suffice():
@@ -643,6 +728,8 @@ class Faulty(RowSolver):
             os._exit(7)
         if kind == 4:
             return [0] * problem.num_nodes, "feasible"
+        if kind == 6:
+            os.kill(os.getpid(), signal.SIGSEGV)
         if kind == 5:
             return [0.0, 1.5, 2.0, 3.0], "feasible"
         return list(range(problem.num_nodes)), "feasible"
@@ -663,14 +750,15 @@ def faulty_batch(*kinds):
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_failing_row_costs_one_row(num_workers):
-    problem, instance = faulty_batch(0, 1, 2, 3, 4, 0)
+    problem, instance = faulty_batch(0, 1, 2, 3, 4, 0, 6)
     solution = Faulty().solve(problem, instance, num_workers=num_workers)
-    assert solution.failed.tolist() == [False, True, True, True, True, False]
+    assert solution.failed.tolist() == [False, True, True, True, True, False, True]
     assert solution.status[0] == "feasible"
     assert solution.status[1] == "RuntimeError: no luck"
     assert solution.status[2].startswith("timed out: stopped after")
     assert solution.status[3] == "died: the worker process ended with exit code 7"
     assert solution.status[4] == "infeasible: step 1: node 0 is already visited; visit each node once"
+    assert solution.status[6] == "died: the worker process ended by SIGSEGV"
     assert (solution.actions[1:5] == -1).all()
     np.testing.assert_allclose(
         solution.cost[[0, 5]], problem.objective(select(instance, np.array([0, 5])), solution.actions[[0, 5]])

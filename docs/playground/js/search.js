@@ -198,18 +198,21 @@ function searchCore(attention, rules) {
     );
   };
 
-  // best[S * m + j]: the shortest way from node 0 through the set S of the other m nodes, ending at node j + 1.
+  // best[S * m + j]: the shortest way from node 0 through the set S of the other m nodes, ending at node j + 1; of OP,
+  // those ways only that keep the direct way back open at each node.
   function shortestWays(instance) {
     const m = rules.numNodes(instance) - 1,
       sets = 1 << m,
-      leg = (a, b) => rules.leg(instance, a, b);
+      leg = (a, b) => rules.leg(instance, a, b),
+      longest = instance.problem === "OP" ? instance.maxLength + 5e-7 : Infinity;
     const best = new Float64Array(sets * m).fill(Infinity),
       from = new Int8Array(sets * m).fill(-1);
     for (let j = 0; j < m; j++) best[(1 << j) * m + j] = leg(0, j + 1);
     for (let set = 1; set < sets; set++)
       for (let j = 0; j < m; j++) {
         const length = best[set * m + j];
-        if (length === Infinity) continue;
+        if (length + leg(j + 1, 0) > longest) best[set * m + j] = Infinity;
+        if (best[set * m + j] === Infinity) continue;
         for (let k = 0; k < m; k++) {
           if (set & (1 << k)) continue;
           const place = (set | (1 << k)) * m + k,
@@ -261,7 +264,7 @@ function searchCore(attention, rules) {
     let best = -1,
       cost = Infinity;
     for (let set = 0; set < sets; set++) {
-      const allowed = isOP ? closed[set] <= instance.maxLength + 5e-7 : prizes[set] >= 1 - 1e-6 || set === all;
+      const allowed = isOP ? closed[set] < Infinity : prizes[set] >= 1 - 1e-6 || set === all;
       const value = isOP ? -prizes[set] : closed[set] + penalties[all] - penalties[set];
       if (allowed && value < cost) [best, cost] = [set, value];
     }
