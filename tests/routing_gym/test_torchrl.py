@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.error import InvalidAction
 
-pytest.importorskip("torchrl.collectors", reason='needs TorchRL: pip install "routing-gym[torchrl]"')
+pytest.importorskip("torchrl.collectors", reason='needs TorchRL: pip install ".[torchrl]"')
 
 import torch
 from tensordict import TensorDict
