@@ -62,14 +62,6 @@ from routing_gym.problems import make_problem
 from routing_gym.problems.vrp import VRP, variants
 
 Policy = AttentionModel | PointerPolicy
-COLUMNS = (
-    Column("epoch", ".0f"),
-    Column("cost", ".4f", curve="sampled cost, training"),
-    Column("baseline", ".4f"),
-    Column("greedy", ".4f", curve="greedy cost, held out"),
-    Column("gap", ".2%"),
-    Column("instances_per_second", ".0f", title="inst/s"),
-)
 
 
 @dataclass(frozen=True)
@@ -178,6 +170,22 @@ class Args(RunArgs):
         if not isinstance(values["model"], str):  # there was no choice
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
         return from_json(cls, {**values, "pointer": {**BEFORE_NORMALIZATION, **values["pointer"]}})
+
+
+def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:
+    """Return the columns of the live table; prizes, which are negative costs, are shown as prizes.
+
+    The mean of the shared baseline is the mean cost, so it has no column.
+    """
+    name, sign = runs.shown_cost(problem, 1)
+    return (
+        Column("epoch", ".0f"),
+        Column("cost", ".4f", title=name, curve=f"sampled {name}, training", sign=sign),
+        *([] if baseline == "shared" else [Column("baseline", ".4f", sign=sign)]),
+        Column("greedy", ".4f", curve=f"greedy {name}, held out", sign=sign),
+        Column("gap", ".2%"),
+        Column("instances_per_second", ".0f", title="inst/s"),
+    )
 
 
 class Reinforce(nn.Module):
@@ -388,7 +396,8 @@ class Trainer(training.Trainer):
         args, is_first = self.args, distributed.rank() == 0
         if is_first:
             self.reference = runs.reference_cost(self.problem, self.held_out, folder.parent / ".references")
-        report = make_report(folder, args.to_json(), COLUMNS, self.step, args.total_steps, self.reference)
+        columns = table_columns(self.problem, args.baseline)
+        report = make_report(folder, args.to_json(), columns, self.step, args.total_steps, self.reference)
         profile = runs.make_profiler(args.profile and is_first, folder)
         with profile as profiler, training.session(self, folder, report) as session:
             while session.goes_on():
@@ -418,9 +427,11 @@ class Trainer(training.Trainer):
         checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), folder / runs.BEST)
         render.save(folder / "solution.png", self.problem, *self.solve_first())
         best = header["metrics"]
-        excess = "".join(f", {value:.2%} above the reference" for value in self.gap(best["greedy"]).values())
+        name, greedy = runs.shown_cost(self.problem, best["greedy"])
+        side = "below" if self.problem.maximises else "above"
+        excess = "".join(f", {value:.2%} {side} the reference" for value in self.gap(best["greedy"]).values())
         return [
-            f"Best greedy cost on held-out instances: {best['greedy']:.4f}{excess} (epoch {best['epoch']:.0f}).",
+            f"Best greedy {name} on held-out instances: {greedy:.4f}{excess} (epoch {best['epoch']:.0f}).",
             f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
             f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...",
         ]

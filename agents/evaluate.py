@@ -30,6 +30,7 @@ import tyro
 from rich.markup import escape
 from rich.progress import Progress
 
+from routing_agents import distributed
 from routing_agents.attention.active_search import active_search
 from routing_agents.attention.decoding import Decoding, first_nodes, solve
 from routing_agents.attention.search import beam_search, simulation_guided_search
@@ -291,6 +292,7 @@ def check_options(args: Args) -> None:
 def main(args: Args) -> Table:
     """Solve with every method; print the table and write it where asked."""
     keep_freed_memory()
+    distributed.check_alone()
     if args.size < 1:
         raise ValueError(f"--size must be at least 1, got {args.size}")
     if not args.methods:

@@ -59,6 +59,7 @@ from routing_agents.runs import (
     problem_of,
     read_settings,
     reference_cost,
+    shown_cost,
     stream,
 )
 from routing_agents.terminal import command_line, plain_console
@@ -343,10 +344,11 @@ class Log:
             header = {**checkpoint.describe(self.problem, actor), "metrics": row, "args": self.args}
             weights = checkpoint.prefixed("model", actor.state_dict())
             checkpoint.save(self.folder / "best.safetensors", weights, header)
+        name, shown = shown_cost(self.problem, greedy)
         gap = f"   gap {row['gap']:.2%}" if "gap" in row else ""
         self.console.print(
             f"step {global_step:>11,}   return {values['charts/episodic_return']:.4f}   "
-            f"greedy cost {greedy:.4f}{gap}   {row['instances_per_second']:.0f} instances/s"
+            f"greedy {name} {shown:.4f}{gap}   {row['instances_per_second']:.0f} instances/s"
         )
 
 
@@ -390,8 +392,9 @@ def main(args: Args) -> Path:
         if iteration % args.eval_every == 0 or iteration == num_iterations:
             log.evaluate(agent.actor, iteration * num_instances, iteration * batch_size, values)
     log.writer.close()
+    name, best = shown_cost(problem, log.best_cost)
     log.console.print(
-        f"Best greedy cost on held-out instances: {log.best_cost:.4f}\n"
+        f"Best greedy {name} on held-out instances: {best:.4f}\n"
         f"Curves:       tensorboard --logdir {log.folder}\n"
         f"Solve a file: {command('solve.py')} --checkpoint {log.folder} FILE...",
         soft_wrap=True,

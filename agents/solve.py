@@ -7,9 +7,9 @@
     python agents/solve.py X-n200-k36.vrp --improve 60                        # and search on for a minute
 
 CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
-(OP, with --max-length); prize and penalty (PCTSP, with --required-prize); others are not read. The first line is the
-depot, but for the TSP. Columns are separated by commas, semicolons or tabs. Files written by routing_gym.data.save_npz
-hold any number of instances of any problem.
+(OP, with --max-length); prize and penalty (PCTSP, with --required-prize). Other columns are not used; the output names
+them. The first line is the depot, but for the TSP. Columns are separated by commas, semicolons or tabs. Files
+written by routing_gym.data.save_npz hold any number of instances of any problem.
 
 Prints the cost in the file's own unit, the best known one where it lies beside the file, and the gap; writes each tour
 (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot be read is reported at the
@@ -27,7 +27,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,7 +46,7 @@ from routing_agents.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import batch_size, select
 from routing_gym.data.table import OwnInstance, from_columns, needs, read_csv
-from routing_gym.files import printable, write_atomically
+from routing_gym.files import found, printable, write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.solvers import make_solver
 
@@ -204,7 +204,7 @@ def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
         return Instances(printable(path.stem), problem, instance)
     if path.suffix.lower() != ".csv":
         return data.read_instance(path, max_matrix_nodes=MAX_MATRIX_NODES)
-    columns = read_csv(path)
+    columns, unused = read_csv(path)
     problem = (
         "CVRP" if "demand" in columns else "PCTSP" if "penalty" in columns else "OP" if "prize" in columns else "TSP"
     )
@@ -214,9 +214,10 @@ def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
         "PCTSP": {"required_prize": args.required_prize},
     }
     try:
-        return from_columns(problem, columns, **settings.get(problem, {}), name=printable(path.stem))
+        own = from_columns(problem, columns, **settings.get(problem, {}), name=printable(path.stem))
     except ValueError as error:
         raise data.InvalidFile(path, None, f"{error} (a number beside the columns is an option: --capacity)") from None
+    return replace(own, unused=unused)
 
 
 def make_jobs(args: Args) -> Iterator[Job | str]:
@@ -381,11 +382,14 @@ def method(job: Job, args: Args) -> str:
 
 def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
     """Return the nodes in the order of the visits: their row in the file, from 0, and their columns."""
-    depot = [0] if own.problem.has_depot else []
+    visits = [0] if own.problem.has_depot else []
+    for node in map(int, actions):
+        if not (own.problem.has_depot and visits[-1] == node == 0):  # tours wait for longer ones that were decoded too
+            visits.append(node)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *own.columns])
-    for node in [*depot, *map(int, actions)]:
+    for node in visits:
         writer.writerow([node, *(f"{values[node]:.15g}" for values in own.columns.values())])
     return text.getvalue()
 
@@ -397,8 +401,9 @@ def main(args: Args) -> list[Solved]:
         ValueError: No file could be solved, or as `make_jobs` and `check_outputs`.
     """
     keep_freed_memory()
-    found = list(make_jobs(args))
-    jobs, refused = [one for one in found if isinstance(one, Job)], [one for one in found if isinstance(one, str)]
+    read_files = list(make_jobs(args))
+    jobs = [one for one in read_files if isinstance(one, Job)]
+    refused = [one for one in read_files if isinstance(one, str)]
     if not jobs:
         raise ValueError("; ".join(refused))
     if not refused:  # else the option may be for a file that cannot be read
@@ -437,6 +442,10 @@ def main(args: Args) -> list[Solved]:
                 refused += [f"{left.path}: stopped" for left in jobs[number:]]
                 break
     console.print(table)
+    for job in jobs:
+        if isinstance(job.source, OwnInstance) and job.source.unused:
+            unused = ", ".join(map(found, job.source.unused))
+            console.print(printable(f"{job.path}: columns that are not used: {unused}."), soft_wrap=True)
     console.print(printable(f"Pictures of the tours are in {args.out}."), soft_wrap=True)
     if refused:
         raise ValueError("not solved: " + "; ".join(refused))

@@ -17,7 +17,7 @@ from routing_agents.pointer.model import PointerConfig
 
 ROOT = Path(__file__).parents[1]
 AGENTS, BENCHMARKS = ROOT / "agents", ROOT / "benchmarks"
-SHARED = ROOT.parent / "shared"  # real instance files and the original weights, where a session has them
+SHARED = ROOT.parent / "shared"  # real instance files and the original weights, where they are present
 
 TINY = Args(
     env_id="routing/TSP-10",

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from page_commands import parse, shell_commands
+from routing_gym.solvers import SOLVERS
+
 ROOT = Path(__file__).parents[1]
 LIBRARIES = {  # whose pages are skipped where they are not installed, and what to do about their own warnings
     "jax": "error",
@@ -21,6 +24,7 @@ LIBRARIES = {  # whose pages are skipped where they are not installed, and what 
     "tianshou": "default",
     "torchrl": "ignore::DeprecationWarning:abc",  # of classes of its own, as it is imported
 }
+needs_solvers = pytest.mark.skipif(find_spec("hygese") is None, reason='needs the solvers: pip install -e ".[all]"')
 RUN = "import sys; exec(compile(sys.stdin.read(), sys.argv[1], 'exec'))"
 
 
@@ -60,6 +64,76 @@ def test_page(page, tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "agents")])}
     done = subprocess.run(command, input=code, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@needs_solvers
+@pytest.mark.parametrize("page", ["README.md", "docs/get-started.md"])
+def test_commands_run(page, tmp_path):
+    """A page's commands run in its order in a folder with the files of a fresh clone, in the environment it sets up.
+
+    `tests/page_commands.py` says what is shortened; `make test-commands` shortens the trainings only.
+    """
+    for name in ("agents", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    command = [sys.executable, str(ROOT / "tests" / "page_commands.py"), page]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "agents")])}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(os.environ.get("COMMANDS") != "full", reason="minutes, and downloads torch: make test-commands")
+@pytest.mark.parametrize("page", ["README.md", "docs/get-started.md"])
+def test_commands_run_in_a_real_environment(page, tmp_path):
+    """A shell runs a page's commands in a fresh clone, where they make the environment; `make test` is left out.
+
+    Trainings are shortened by arguments that are added to the commands.
+    """
+    short = {
+        "make train": ' ARGS="--epochs 1 --steps-per-epoch 1 --held-out 8"',
+        "python agents/am_reinforce.py": " --epochs 1 --steps-per-epoch 1 --held-out 8",
+        "python agents/ppo.py": " --total-timesteps 20480 --held-out 8",
+        "python agents/mappo.py": " --epochs 1 --steps-per-epoch 1 --held-out 8",
+        "python agents/evaluate.py": " --size 2",
+    }
+    commands = [command for command in shell_commands((ROOT / page).read_text()) if command != "make test"]
+    script = [
+        "set -ex",
+        *(line + "".join(more for start, more in short.items() if line.startswith(start)) for line in commands),
+    ]
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), "clone"], cwd=tmp_path, check=True)
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(["bash", "-c", "\n".join(script)], cwd=tmp_path / "clone", env=env, check=False)
+    assert done.returncode == 0
+
+
+SHELL = {str(path.relative_to(ROOT)): found for path in MARKDOWN if (found := shell_commands(path.read_text()))}
+
+
+@needs_solvers
+@pytest.mark.parametrize("page", SHELL)
+def test_commands_are_understood(page):
+    """Every script exists and takes these arguments, and the page names the extras that they need. Nothing is run."""
+    text = (ROOT / page).read_text()
+    extras = set(re.findall(r"[a-z0-9]+", " ".join(re.findall(r'pip install (?:-e )?"\.\[(.*?)\]"', text))))
+    extras |= {"agents"} if "make train" in text else set()
+    for command in SHELL[page]:
+        if command.startswith("make "):
+            assert f"\n{command.removeprefix('make ')}: " in (ROOT / "Makefile").read_text()
+        elif command.startswith("python docs/"):
+            assert (ROOT / command.split()[1]).exists()
+        elif command.startswith("python "):
+            missing = extras_of(*parse(command)) - extras
+            assert not missing, f"{page}: {command!r} needs {missing}, which the page does not say"
+        else:
+            assert command.split()[0] in (".", "pip", "tensorboard"), command
+
+
+def extras_of(module, args):
+    """Return the extras that a command needs."""
+    methods = [method.partition(":")[0] for method in getattr(args, "methods", ())]
+    packages = {package for method in methods if method in SOLVERS for package in SOLVERS[method].packages}
+    packages -= {"fast_tsp", "scipy"}  # `make train` installs them
+    return {"agents"} | ({"solvers"} if packages else set()) | ({"onnx"} if module.__name__ == "export_onnx" else set())
 
 
 def without_code(text):

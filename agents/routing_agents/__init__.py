@@ -14,6 +14,6 @@ try:
 except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith("routing_"):
         raise
-    raise ImportError(f'routing_agents needs {error.name}: pip install "routing-gym[agents]"') from error
+    raise ImportError(f'routing_agents needs {error.name}: pip install ".[agents]"') from error
 
 __all__ = ["Decoding", "SolvedInstance", "TrainedModel", "load"]

@@ -38,6 +38,19 @@ def launched() -> bool:
     return dist.is_torchelastic_launched()
 
 
+def check_alone() -> None:
+    """Check that this process is not one of several that `torchrun` started, for scripts that do not share their work.
+
+    Raises:
+        ValueError: It is.
+    """
+    if launched() and (processes := int(os.environ["WORLD_SIZE"])) > 1:
+        raise ValueError(
+            f"torchrun started {processes} processes, and each would do all of the work; this script runs as one "
+            "process: start it with python"
+        )
+
+
 def choose_processes(args: Any) -> int:
     """Return how many processes to start: as many as the run had that is resumed, or as `--processes` says.
 

@@ -39,12 +39,14 @@ class Column:
         format: Python's, such as ".4f".
         title: Above the column; by default the key.
         curve: Label of its line in curve.png; without one it is not drawn.
+        sign: Multiplies the metric where it is shown: -1 shows negative costs as prizes.
     """
 
     key: str
     format: str
     title: str = ""
     curve: str = ""
+    sign: float = 1
 
 
 class Report:
@@ -138,7 +140,7 @@ class Report:
             self.writer.add_scalar(TAGS.get(key, f"train/{key}"), value, int(metrics["instances"]))
         if picture is not None:
             self.writer.add_image("eval/solution", picture, int(metrics["instances"]), dataformats="HWC")
-        cells = (format(row[c.key], c.format) if c.key in row else "-" for c in self.columns)
+        cells = (format(c.sign * row[c.key], c.format) if c.key in row else "-" for c in self.columns)
         self.say("".join(f"{cell:>12}" for cell in cells))
 
     def interrupted(self, script: str) -> None:
@@ -164,14 +166,16 @@ class Report:
         axes = figure.add_subplot(xlabel="training instances")
         seen = [row["instances"] for row in self.rows]
         for column in drawn:
-            axes.plot(seen, [row[column.key] for row in self.rows], label=column.curve)
+            axes.plot(seen, [column.sign * row[column.key] for row in self.rows], label=column.curve)
+        sign = drawn[0].sign
         values = sorted(row[column.key] for column in drawn for row in self.rows)
         low = values[0]
         if self.reference is not None:
-            axes.axhline(self.reference, color="black", linestyle=":", label="reference solver")
+            axes.axhline(sign * self.reference, color="black", linestyle=":", label="reference solver")
             low = min(low, self.reference)
         high = values[-1 - len(values) // 20]  # the first epochs may be far off
-        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low) + 1e-9)
+        margin = 0.05 * (high - low) + 1e-9
+        axes.set_ylim(*sorted((sign * (low - margin), sign * (high + margin))))
         axes.legend()
         axes.grid(alpha=0.3)
         figure.savefig(self.folder / "curve.png", dpi=120)

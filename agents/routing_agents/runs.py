@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from routing_gym.arrays import batch_size
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
-from routing_gym.solvers import FastTSP, Solver
+from routing_gym.solvers import FastTSP
 
 TRAINING_STREAM, HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM = range(4)
 HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
@@ -29,7 +30,7 @@ MOST_COUNT = 10**6  # of what is held in memory at the same time
 MOST_INTEGER = 2**63 - 1  # that torch takes as a seed
 MOST_NUMBER = 1e30  # which float32 holds, and torch multiplies by
 MOST_THREADS = 1024  # more would only wait for each other
-QUICK_SOLVERS: dict[str, Solver] = {"TSP": FastTSP()}  # good to the last digit within seconds for 1,000 instances
+QUICK_SOLVERS: dict[str, FastTSP] = {"TSP": FastTSP()}  # good to the last digit within seconds for 1,000 instances
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
 
 
@@ -196,12 +197,24 @@ def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | N
     except ImportError as error:
         Console().print(f"The gap is not shown: {error}", markup=False, soft_wrap=True)
         return None
-    solution = solver.solve(problem, instance, num_workers=os.cpu_count() or 1, progress=True, cache=cache)
+    count, workers = batch_size(instance), os.cpu_count() or 1
+    Console().print(
+        f"Reference for the gap: {solver.label} for each of {count:,} held-out instances, "
+        f"{count * solver.time_limit / workers:.0f} s on {workers} cores, unless an earlier run left them in {cache}.",
+        soft_wrap=True,
+        markup=False,
+    )
+    solution = solver.solve(problem, instance, num_workers=workers, progress=True, cache=cache)
     if solution.failed.any():
         raise ValueError(
             f"{solver.name} failed on {int(solution.failed.sum())} held-out instances: {set(solution.status)}"
         )
     return float(solution.cost.mean())
+
+
+def shown_cost(problem: AnyProblem, cost: float) -> tuple[str, float]:
+    """Return the name and the value under which tables show a cost: prizes are negative costs."""
+    return ("prize", -cost) if problem.maximises else ("cost", cost)
 
 
 def command(script: str) -> str:

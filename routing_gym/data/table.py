@@ -42,6 +42,7 @@ class OwnInstance:
         instance: One row: coordinates moved and scaled into the unit square, lengths over the scale.
         columns: float64 (A,) each, as given: "x", "y", and "demand", "prize" or "penalty" where the problem has them.
         scale: Length in the owner's units of 1 in the instance.
+        unused: Names of the columns of its file that were not read.
     """
 
     name: str
@@ -49,6 +50,7 @@ class OwnInstance:
     instance: Any
     columns: Mapping[str, FloatArray]
     scale: float
+    unused: tuple[str, ...] = ()
 
     def cost(self, actions: Array) -> float:
         """Check a complete tour; return its length, with the penalties of the nodes left out, or its prize.
@@ -238,11 +240,14 @@ def row(key: str, values: FloatArray) -> Array:
     return values.astype(np.float32)[None]
 
 
-def read_csv(path: Path) -> dict[str, FloatArray]:
-    """Read the columns x, y, demand, prize and penalty of a CSV file, as far as it has them; others are left.
+def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
+    """Read the columns x, y, demand, prize and penalty of a CSV file, as far as it has them.
 
     The first line names the columns; without names, two columns are x and y. Columns are separated by commas,
     semicolons or tabs; with the latter two, decimal commas are read too. Empty lines are skipped.
+
+    Returns:
+        The columns, and the names of all others, which were not read.
 
     Raises:
         InvalidFile: With the line.
@@ -273,7 +278,8 @@ def read_csv(path: Path) -> dict[str, FloatArray]:
             if not is_number(cells[place], separator):
                 raise InvalidFile(path, number, f"{name}: found {found(cells[place])}, expected a number")
             columns[name].append(number_of(cells[place], separator))
-    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+    unused = tuple(name for name in names if name not in wanted)
+    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}, unused
 
 
 def split(path: Path, number: int, line: str, separator: str) -> list[str]:

@@ -21,8 +21,6 @@ with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have the
 0.15 to 0.2 wide in a horizon of 4.6.
 """
 
-# mypy: disable-error-code=override
-# (the methods take VRPInstance and VRPState, where CVRP's take its own)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -87,7 +85,7 @@ class VRPState(CVRPState):
 
 
 @dataclass(frozen=True)
-class VRP(CVRP):
+class VRP(CVRP[VRPInstance, VRPState]):
     """Vehicle routing with `num_nodes` customers and at least one of four attributes; action 0 ends a route.
 
     Every customer can be served by a vehicle of its own, and there are as many vehicles as it takes: `validate` refuses
@@ -138,11 +136,11 @@ class VRP(CVRP):
         return "".join(compress(ATTRIBUTES, present))
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]  # depends on the settings, unlike in other problems
         return preset_name(self.attributes)
 
     @property
-    def length_observations(self) -> tuple[str, ...]:
+    def length_observations(self) -> tuple[str, ...]:  # type: ignore[override]  # like `name`
         limit = ("remaining_length",) if self.max_length is not None else ()
         return (*limit, *((*FIELDS["TW"], "current_time") if self.time_windows else ()))
 

@@ -5,7 +5,7 @@
     solution.cost.mean()
 
 Those written here need NumPy only. The others import their package when they solve; the extra
-`routing-gym[solvers]` brings them all. A new solver is one file and one line below.
+`[solvers]` brings them all. A new solver is one file and one line below.
 """
 
 from __future__ import annotations

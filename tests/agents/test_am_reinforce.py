@@ -391,6 +391,30 @@ def test_resume_of_a_finished_run_changes_nothing(tiny):
     assert [(folder / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")] == before
 
 
+def test_prizes_are_shown_as_prizes(tiny, capsys):
+    """The table, the curve and the last lines; the shared baseline's mean, which is the mean cost, has no column."""
+    folder = am_reinforce.main(replace(tiny, env_id="routing/OP-5", epochs=1))
+    out, (row,) = capsys.readouterr().out, logged(folder)
+    assert row["greedy"] < 0
+    assert f"{'epoch':>12}{'prize':>12}{'greedy':>12}{'gap':>12}" in out
+    assert f"{1:>12}{-row['cost']:>12.4f}{-row['greedy']:>12.4f}" in out
+    assert f"Best greedy prize on held-out instances: {-row['greedy']:.4f} (epoch 1)." in out
+    shown = am_reinforce.table_columns(PROBLEMS["OP"](5), "none")
+    assert [(column.title or column.key, column.sign) for column in shown][:4] == [
+        ("epoch", 1),
+        ("prize", -1),
+        ("baseline", -1),
+        ("greedy", -1),
+    ]
+    assert shown[1].curve == "sampled prize, training"
+
+
+def test_what_is_computed_first_is_said(tiny, capsys):
+    am_reinforce.main(replace(tiny, epochs=1))
+    out = capsys.readouterr().out
+    assert out.startswith("Reference for the gap: fast-tsp 0.05 s for each of 16 held-out instances, ")
+
+
 def test_resume_without_its_log(tiny, capsys):
     """The best checkpoint knows its own figures; a log that is damaged is named, with the line."""
     folder = am_reinforce.main(tiny)

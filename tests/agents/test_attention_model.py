@@ -266,13 +266,14 @@ def test_simulation_guided_search_is_refused():
 @pytest.mark.parametrize("embeddings", [False, True])
 @pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if name != "SPCTSP"])
 def test_active_search(name, embeddings):
-    """Never worse than greedy, better somewhere, and as often as asked the same; the weights stay."""
+    """Never worse than greedy, better somewhere unless sampling finds nothing better; reproducible; weights stay."""
     problem, instance, model = small(name, num_nodes=5)
     greedy, weights = solve(model, problem, instance), copy.deepcopy(model.state_dict())
     found = eas.active_search(model, problem, instance, 4, generator(), embeddings, batch_size=300)
     np.testing.assert_allclose(problem.objective(instance, found.actions), found.cost, atol=1e-5)
     assert (found.cost <= greedy.cost + 1e-6).all()
-    assert (found.cost < greedy.cost - 1e-3).any()
+    samples = solve(model, problem, instance, Decoding(100, sample=True), generator())
+    assert (found.cost < greedy.cost - 1e-3).any() or (samples.cost >= greedy.cost - 1e-3).all()
     again = eas.active_search(model, problem, instance, 4, generator(), embeddings, batch_size=300)
     assert torch.equal(again.actions, found.actions)
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())

@@ -48,6 +48,14 @@ EOF
 """
 
 
+def test_torchrun_is_refused(monkeypatch):
+    """Each process would solve every instance, and all would write the same files."""
+    for name, value in {"TORCHELASTIC_RUN_ID": "one", "RANK": "0", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="torchrun started 2 processes, .* start it with python"):
+        evaluate.main(Args("random/TSP-5", ("nearest-neighbour",), size=2))
+
+
 @pytest.fixture
 def model_path(tmp_path):
     """A small untrained model for TSP."""

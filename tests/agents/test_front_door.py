@@ -153,4 +153,4 @@ def test_without_torch():
     """The error names the extra; so does one without safetensors."""
     code = "import sys; sys.modules['torch'] = None; import routing_agents"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'ImportError: routing_agents needs torch: pip install "routing-gym[agents]"' in failed.stderr
+    assert 'ImportError: routing_agents needs torch: pip install ".[agents]"' in failed.stderr

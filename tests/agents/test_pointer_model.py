@@ -1,6 +1,9 @@
 """The network of Vinyals et al.: its equations computed anew, padding, masks, and decoding against enumeration."""
 
 import itertools
+import os
+import subprocess
+import sys
 from dataclasses import asdict
 
 import numpy as np
@@ -8,6 +11,7 @@ import pytest
 import torch
 from test_devices import RefusesToMix
 
+from helpers import ROOT
 from routing_agents.attention import encoder
 from routing_agents.header import from_json
 from routing_agents.pointer.decoding import beam_search, evaluate, predict
@@ -228,6 +232,19 @@ def test_attention_of_the_encoder_stays_in_float32(monkeypatch):
     model.multiply_in(torch.bfloat16)
     log_likelihood(model, POINTS, torch.tensor([[0, 1, 2, 3, 4]]).expand(4, 5))
     assert set(seen) == {torch.float32}
+
+
+def test_processors_without_avx512():
+    """The tests named above pass where oneDNN and ATen may use AVX2 only, whatever processor runs them.
+
+    Without AVX-512 there is no LSTM in bfloat16: "could not create a primitive descriptor".
+    """
+    limited = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+    chosen = ["-k", "bfloat16 or float32", "-n", "0", "-q", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", *chosen]
+    done = subprocess.run(command, cwd=ROOT, env=limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
 
 
 @pytest.mark.parametrize(

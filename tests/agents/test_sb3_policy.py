@@ -214,7 +214,7 @@ def test_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sb3_contrib.common.maskable.buffers", None)
     for module in ("routing_agents.attention.sb3_policy", "sb3_maskable_ppo"):
         monkeypatch.delitem(sys.modules, module)
-        with pytest.raises(ImportError, match=r'sb3-contrib cannot be imported .*: pip install "routing-gym\[sb3\]"'):
+        with pytest.raises(ImportError, match=r'sb3-contrib cannot be imported .*: pip install "\.\[sb3\]"'):
             importlib.import_module(module)
 
 

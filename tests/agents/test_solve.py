@@ -13,6 +13,7 @@ from routing_agents.attention.decoding import GREEDY
 from routing_agents.terminal import command_line
 from routing_agents.trained import TrainedModel
 from routing_gym.data import save_npz
+from routing_gym.data.table import from_columns
 from routing_gym.problems import make_problem
 
 
@@ -102,17 +103,31 @@ def test_solve_goes_on_after_a_file_that_cannot_be_read(square, tmp_path):
     assert (tmp_path / "out" / "square.tour").exists()
 
 
-def test_solve_csv(tmp_path):
-    """Two customers of demand 3 on a line, 10 and 20 from the depot; capacity 5 takes two trips: 20 + 40 = 60."""
-    (tmp_path / "own.csv").write_text("id;X;Y;Demand\nd;0;0;0\na;10,0;0;3\n\nb;20,0;0;3\n")
+def test_solve_csv(tmp_path, capsys):
+    """Two customers of demand 3 on a line, 10 and 20 from the depot; capacity 5 takes two trips: 20 + 40 = 60.
+
+    The output names the columns that are not used, as they are.
+    """
+    rows = "id;X;Y;Demand;[earliest]\nd;0;0;0;8\na;10,0;0;3;9\n\nb;20,0;0;3;9\n"
+    (tmp_path / "own.csv").write_text(rows)
     args = solve_script.Args(files=(tmp_path / "own.csv",), capacity=5, out=tmp_path / "out")
     (solved,) = solve_script.main(args)
     assert solved.cost == pytest.approx(60)
+    assert "own.csv: columns that are not used: 'id', '[earliest]'." in capsys.readouterr().out
     lines = (tmp_path / "out" / "own.csv").read_text().splitlines()
     assert lines[:2] == ["row,x,y,demand", "0,0,0,0"]
     assert sorted(line[0] for line in lines[1:]) == ["0", "0", "0", "1", "2"]
     with pytest.raises(ValueError, match="own.csv: CVRP needs x, y, demand, capacity; capacity missing .*--capacity"):
         solve_script.main(replace(args, capacity=None))
+
+
+def test_csv_files_of_tours_end_with_one_depot():
+    """The depot is row 0; what a tour waits there while longer ones are decoded is left out, also at its start."""
+    cvrp = from_columns("CVRP", {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 3, 3]}, capacity=5)
+    lines = solve_script.tour_csv(cvrp, np.array([1, 0, 2, 0, 0, 0])).splitlines()
+    assert [line[0] for line in lines[1:]] == ["0", "1", "0", "2", "0"]
+    tsp = from_columns("TSP", {"x": [0, 1, 2], "y": [0, 0, 0]})
+    assert [line[0] for line in solve_script.tour_csv(tsp, np.array([1, 0, 2])).splitlines()[1:]] == ["1", "0", "2"]
 
 
 def test_costs_are_shown_in_full(tmp_path, monkeypatch, capsys):

@@ -167,7 +167,7 @@ def test_plot_writes_a_file(tmp_path):
 def test_missing_packages_name_their_extra(package, extra, show, tmp_path, monkeypatch):
     table = real_table()
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"pip install \"routing-gym\[{extra}\]\""):
+    with pytest.raises(ImportError, match=rf"pip install \"\.\[{extra}\]\""):
         show(table, tmp_path)
 
 

@@ -9,9 +9,7 @@ from routing_gym import CompetitiveOP
 from routing_gym.game_envs import GameVectorEnv
 from routing_gym.sampling import sample_actions
 
-pettingzoo = pytest.importorskip(
-    "pettingzoo", reason="PettingZoo is not installed: pip install routing-gym[pettingzoo]"
-)
+pettingzoo = pytest.importorskip("pettingzoo", reason='PettingZoo is not installed: pip install ".[pettingzoo]"')
 
 from routing_gym.integrations.pettingzoo import GameParallelEnv  # noqa: E402
 

@@ -192,5 +192,5 @@ def test_jax_missing(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "jax", None)
-    with pytest.raises(ImportError, match=r'JAX cannot be imported .*pip install "routing-gym\[jax\]"'):
+    with pytest.raises(ImportError, match=r'JAX cannot be imported .*pip install "\.\[jax\]"'):
         importlib.reload(routing_jax)

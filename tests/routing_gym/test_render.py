@@ -326,7 +326,7 @@ def test_without_matplotlib_text_works_and_pictures_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert trips.to_text(TSP(4), square(), []).startswith("TSP-4: cost 0.000")
     for function in (render.draw, render.to_rgb_array, render.show):
-        with pytest.raises(ImportError, match=r'pip install "routing-gym\[render\]"'):
+        with pytest.raises(ImportError, match=r'pip install "\.\[render\]"'):
             function(TSP(4), square(), [])
 
 

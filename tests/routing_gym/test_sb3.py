@@ -257,4 +257,4 @@ def test_missing_library_names_the_extra():
     root = ROOT
     result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert "ImportError: Stable-Baselines3 cannot be imported" in result.stderr
-    assert 'pip install "routing-gym[sb3]"' in result.stderr
+    assert 'pip install ".[sb3]"' in result.stderr

@@ -825,7 +825,7 @@ def test_workers_give_the_same_tours_as_this_process():
 def test_progress_bar_needs_rich(capsys, monkeypatch):
     problem, instance = draw("TSP", 5, 2)
     monkeypatch.setitem(sys.modules, "rich.progress", None)
-    with pytest.raises(ImportError, match=r"pip install \"routing-gym\[solvers\]\""):
+    with pytest.raises(ImportError, match=r"pip install \"\.\[solvers\]\""):
         NearestNeighbour().solve(problem, instance, progress=True)
     monkeypatch.undo()
     pytest.importorskip("rich")
@@ -889,7 +889,7 @@ def test_a_missing_package_names_its_extra(package, monkeypatch):
     solver = next(solver for solver in SOLVERS.values() if package in solver.packages)
     monkeypatch.setitem(sys.modules, package, None)
     problem, instance = draw(solver.problems[0], 5, 1)
-    with pytest.raises(ImportError, match=rf"{package} cannot be imported .*pip install \"routing-gym\[solvers\]\""):
+    with pytest.raises(ImportError, match=rf"{package} cannot be imported .*pip install \"\.\[solvers\]\""):
         solver().solve(problem, instance)
 
 

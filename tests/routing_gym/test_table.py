@@ -21,13 +21,14 @@ from routing_gym.problem import InfeasibleTour
 )
 def test_read_csv(tmp_path, text):
     (tmp_path / "own.csv").write_text(text, encoding="utf-8")
-    columns = read_csv(tmp_path / "own.csv")
+    columns, unused = read_csv(tmp_path / "own.csv")
+    assert unused == (("name",) if "name" in text else ())
     assert {name: values.tolist() for name, values in columns.items()} == {"x": [1.5, 3], "y": [2, 4], "demand": [0, 7]}
 
 
 def test_two_columns_need_no_names(tmp_path):
     (tmp_path / "own.csv").write_text("1,2\n3,4\n")
-    assert read_csv(tmp_path / "own.csv")["y"].tolist() == [2, 4]
+    assert read_csv(tmp_path / "own.csv")[0]["y"].tolist() == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_no_file_raises_anything_else(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("csv") / "own.csv"
     path.write_bytes(data)
     try:
-        columns = read_csv(path)
+        columns, _ = read_csv(path)
     except InvalidFile:
         return
     assert all(np.isfinite(values).all() for values in columns.values())

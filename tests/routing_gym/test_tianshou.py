@@ -284,4 +284,4 @@ def test_missing_library_names_the_extra():
     root = ROOT
     result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert "ImportError: Tianshou cannot be imported" in result.stderr
-    assert 'pip install "routing-gym[tianshou]"' in result.stderr
+    assert 'pip install ".[tianshou]"' in result.stderr

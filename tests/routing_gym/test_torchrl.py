@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.error import InvalidAction
 
-pytest.importorskip("torchrl.collectors", reason='needs TorchRL: pip install "routing-gym[torchrl]"')
+pytest.importorskip("torchrl.collectors", reason='needs TorchRL: pip install ".[torchrl]"')
 
 import torch
 from tensordict import TensorDict
@@ -192,5 +192,5 @@ def test_arguments():
 def test_missing_library_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "routing_gym.integrations.torchrl")
     monkeypatch.setitem(sys.modules, "torchrl.envs", None)
-    with pytest.raises(ImportError, match=r'TorchRL cannot be imported .*: pip install "routing-gym\[torchrl\]"'):
+    with pytest.raises(ImportError, match=r'TorchRL cannot be imported .*: pip install "\.\[torchrl\]"'):
         importlib.import_module("routing_gym.integrations.torchrl")

@@ -99,7 +99,7 @@ class LSTMEncoder(nn.Module):
         """Return the decoder's inputs and the encoder's states (B, n, d), and the last state (1, B, d), (1, B, d)."""
         with products(points, self.bfloat16):
             embedded = self.embed(points)
-            states, last = self.lstm(embedded)
+        states, last = run_lstm(self.lstm, embedded, None, self.bfloat16)
         return embedded, states, last
 
 
@@ -245,6 +245,8 @@ class PointerNetwork(nn.Module):
     def multiply_in(self, dtype: torch.dtype) -> None:
         """Choose the precision of matrix products, LSTMs and attention: float32 or bfloat16. Logits are float32.
 
+        LSTMs remain in float32 on processors where oneDNN has none in bfloat16, see `run_lstm`.
+
         Raises:
             ValueError: Another dtype.
         """
@@ -307,14 +309,29 @@ class PointerNetwork(nn.Module):
 
     def advance(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run the decoder over inputs (B, T, d): its states d_i (B, T, d), and the last one to go on from."""
-        with products(inputs, self.bfloat16):
-            return self.decoder(inputs, state)
+        return run_lstm(self.decoder, inputs, state, self.bfloat16)
 
     def choose(self, encoding: Encoding, decoded: Tensor) -> Tensor:
         """Turn decoder states (B, T, d) into logits float32 (B, T, n + 1)."""
         with products(decoded, self.bfloat16):
             logits = self.answer(encoding, decoded)
         return logits.float().masked_fill(encoding.absent[:, None], -torch.inf)
+
+
+def run_lstm(
+    lstm: nn.LSTM, inputs: Tensor, state: tuple[Tensor, Tensor] | None, bfloat16: bool
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Run an LSTM in bfloat16 if asked for and if the device can, otherwise in float32.
+
+    On x86 processors without AVX-512, oneDNN has no LSTM in bfloat16, but torch's autocast asks it for one and fails.
+    """
+    if inputs.is_cpu and not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        bfloat16 = False
+    if not bfloat16:
+        inputs = inputs.float()
+        state = None if state is None else (state[0].float(), state[1].float())
+    with products(inputs, bfloat16):
+        return lstm(inputs, state)
 
 
 def fan_in(model: nn.Module, name: str) -> int:

@@ -161,7 +161,7 @@ function addressCore(rules, instances) {
           bad =
             value < 0 ||
             (key === "demand" && !Number.isInteger(value)) ||
-            (depot && node === 0 && value !== 0 && !("file" in fields));
+            (depot && node === 0 && value !== 0 && !("file" in fields && problem === "OP")); // a file scores its depot
         if (bad) throw new InvalidInput(`the address gives node ${node} a ${key} of ${value}`);
       }),
     );
@@ -171,9 +171,14 @@ function addressCore(rules, instances) {
   function readInstance(fields, problem) {
     const rows = readNodes(fields, problem),
       limitKey = limitOf[problem];
+    if ("file" in fields && !(problem in instances.KINDS))
+      throw new InvalidInput(
+        `the address gives a file of ${problem}; this page reads files of ${Object.keys(instances.KINDS).join(", ")}`,
+      );
     const limit = limitKey ? instances.number(fields.limit ?? "", "the address") : null;
-    if (limitKey && (limit < 0 || (limitKey === "capacity" && !Number.isInteger(limit))))
-      throw new InvalidInput(`the address gives a limit of ${limit}`);
+    if (limitKey === "capacity" && !(Number.isInteger(limit) && limit >= 1))
+      throw new InvalidInput(`the address gives a limit of ${limit}; expected a whole number of at least 1`);
+    if (limit < 0) throw new InvalidInput(`the address gives a limit of ${limit}; expected at least 0`);
     const column = (place) => rows.map((row) => row[place]);
     let instance;
     if ("file" in fields) {

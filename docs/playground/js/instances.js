@@ -299,6 +299,7 @@ function instancesCore(rules, randomNumbers) {
 
   return {
     InvalidInput,
+    KINDS,
     MAX_BYTES,
     MAX_NODES,
     METRICS,
