@@ -107,7 +107,7 @@ def converted(hint: Any, value: Any, name: str) -> Any:
     if origin in (Union, UnionType):  # with None, in all our arguments
         inner = next(option for option in options if option is not NoneType)
         return None if value is None else converted(inner, value, name)
-    if origin is tuple and isinstance(value, list) and len(value) == len(options):
+    if origin is tuple and isinstance(value, (list, tuple)) and len(value) == len(options):
         return tuple(converted(option, one, name) for option, one in zip(options, value, strict=True))
     if origin is dict and isinstance(value, dict):
         return {key: converted(options[1], one, name) for key, one in value.items()}
