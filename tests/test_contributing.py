@@ -15,22 +15,6 @@ COPIED = ("routing_gym", "agents", "tests", "pyproject.toml")
 TESTS = ("data_sets", "envs", "render", "solvers", "vector_envs")
 
 
-TOLL = """from dataclasses import dataclass
-from routing_gym.arrays import Array
-from routing_gym.problems.tsp import TSP, TSPInstance, TSPState
-
-@dataclass(frozen=True)
-class TollInstance(TSPInstance):
-    toll: Array = None
-
-@dataclass(frozen=True)
-class TollState(TSPState):
-    paid: Array = None
-
-class Toll(TSP[TollInstance, TollState]):
-"""
-
-
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
     """A copy of the tree with the example in it."""
@@ -73,31 +57,6 @@ def test_the_problem_keeps_the_contract(tree):
     result = run(tree, "-c", f"{line}; import routing_gym; print(routing_gym.__file__)")
     assert result.returncode == 0, result.stderr
     assert str(tree) in result.stdout
-
-
-def test_a_variant_with_its_own_instance_passes_mypy(tmp_path):
-    """Every method that takes an instance or a state takes those of the variant, and calls the TSP's."""
-    types = {"instance": "TollInstance", "state": "TollState", "action": "Array", "actions": "Array"}
-    methods = {
-        "initial": ("instance", "TollState"),
-        "action_mask": ("instance state", "Array"),
-        "step": ("instance state action", "tuple[TollState, Array]"),
-        "done": ("instance state", "Array"),
-        "observe_static": ("instance", "dict[str, Array]"),
-        "observe_dynamic": ("instance state", "dict[str, Array]"),
-        "validate": ("instance", "None"),
-        "objective": ("instance actions", "Array"),
-    }
-    body = ""
-    for name, (arguments, result) in methods.items():
-        typed = ", ".join(f"{argument}: {types[argument]}" for argument in arguments.split())
-        call = f"super().{name}({', '.join(arguments.split())})"
-        body += f"    def {name}(self, {typed}) -> {result}:\n        {'' if result == 'None' else 'return '}{call}\n"
-    (tmp_path / "toll.py").write_text(TOLL + body)
-    command = [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "toll.py")]
-    environment = os.environ | {"MYPYPATH": str(ROOT)}
-    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_texts_leave_the_way_home_out(tree):

@@ -8,13 +8,12 @@ forbids some customers that fit exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
-from typing_extensions import TypeVar
 
 from routing_gym.arrays import Array, as_share, batch_size, gather, integer, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
@@ -42,6 +41,7 @@ from routing_gym.problems.geometry import (
 
 MAX_DEMAND = 9  # of generated instances
 MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, leaves int64
+StateT = TypeVar("StateT")
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,6 @@ class CVRPState:
     served: Array  # bool (B, A), depot column always False
 
 
-# Defaults, so that CVRP alone means CVRP[CVRPInstance, CVRPState]; a variant with its own names them, as VRP does.
-InstanceT = TypeVar("InstanceT", bound=CVRPInstance, default=CVRPInstance)
-StateT = TypeVar("StateT", default=Any)
-CVRPStateT = TypeVar("CVRPStateT", bound=CVRPState, default=CVRPState)
-
-
 def default_capacity(num_customers: int) -> int:
     """Capacity 30, 40 and 50 for the paper's 20, 50 and 100 customers, linear in between.
 
@@ -79,7 +73,7 @@ def default_capacity(num_customers: int) -> int:
 
 
 @dataclass(frozen=True)
-class VehicleRouting(Problem[InstanceT, StateT]):
+class VehicleRouting(Problem[CVRPInstance, StateT]):
     """What CVRP and SDVRP share: sizes, instances and their observation.
 
     Attributes:
@@ -106,17 +100,16 @@ class VehicleRouting(Problem[InstanceT, StateT]):
     def num_uniforms(self) -> int:
         return 2 * self.num_actions + self.num_nodes
 
-    def from_uniforms(self, uniforms: Array) -> InstanceT:
+    def from_uniforms(self, uniforms: Array) -> CVRPInstance:
         xp, where = array_namespace(uniforms), device(uniforms)
         demand = 1 + xp.astype(uniforms[:, 2 * self.num_actions :] * MAX_DEMAND, integer(xp))
-        instance = CVRPInstance(
+        return CVRPInstance(
             coords=uniform_coords(uniforms, self.num_actions),
             demand=with_depot(demand),
             capacity=xp.full(len(uniforms), self.capacity, dtype=integer(xp), device=where),
         )
-        return cast(InstanceT, instance)  # a variant adds its own fields
 
-    def validate(self, instance: InstanceT) -> None:
+    def validate(self, instance: CVRPInstance) -> None:
         check_nodes(instance, self.num_actions)
         check_field(instance, "capacity", (), np.int64, 1, MAX_CAPACITY)
         check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_CAPACITY)
@@ -131,7 +124,7 @@ class VehicleRouting(Problem[InstanceT, StateT]):
                 f"expected {self.min_demand} to the capacity {instance.capacity[row]}"
             )
 
-    def observe_static(self, instance: InstanceT) -> dict[str, Array]:
+    def observe_static(self, instance: CVRPInstance) -> dict[str, Array]:
         return {"coords": instance.coords, "demand": share(instance.demand, instance.capacity[:, None])}
 
     def observation_space(self) -> spaces.Dict:
@@ -143,7 +136,7 @@ class VehicleRouting(Problem[InstanceT, StateT]):
             }
         )
 
-    def dearest_visits(self, instance: InstanceT, extra: Array) -> Array:
+    def dearest_visits(self, instance: CVRPInstance, extra: Array) -> Array:
         """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float32 (B,)."""
         xp = array_namespace(instance.demand)
         away = reach(instance, centre=0)
@@ -158,7 +151,7 @@ def share(amount: Array, capacity: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class CVRP(VehicleRouting[InstanceT, CVRPStateT]):
+class CVRP(VehicleRouting[CVRPState]):
     """Capacitated vehicle routing with `num_nodes` customers; action 0 returns to the depot.
 
     Raises:
@@ -173,13 +166,12 @@ class CVRP(VehicleRouting[InstanceT, CVRPStateT]):
     def horizon(self) -> int:
         return 2 * self.num_nodes
 
-    def initial(self, instance: InstanceT) -> CVRPStateT:
+    def initial(self, instance: CVRPInstance) -> CVRPState:
         xp = array_namespace(instance.capacity)
         zero = xp.zeros_like(instance.capacity)
-        served = xp.zeros(instance.demand.shape, dtype=xp.bool, device=device(zero))
-        return cast(CVRPStateT, CVRPState(zero, zero, zero, served))  # a variant adds its own fields
+        return CVRPState(zero, zero, zero, xp.zeros(instance.demand.shape, dtype=xp.bool, device=device(zero)))
 
-    def action_mask(self, instance: InstanceT, state: CVRPStateT) -> Array:
+    def action_mask(self, instance: CVRPInstance, state: CVRPState) -> Array:
         """Mark nodes the vehicle may visit next.
 
         A customer is legal if unserved and it fits; the depot, if we are away from it or everyone is served.
@@ -192,11 +184,10 @@ class CVRP(VehicleRouting[InstanceT, CVRPStateT]):
         may_return = (state.node != 0) | (state.num_served == self.num_nodes)
         return scatter(fits & ~state.served, xp.zeros_like(state.node), may_return)
 
-    def step(self, instance: InstanceT, state: CVRPStateT, action: Array) -> tuple[CVRPStateT, Array]:
+    def step(self, instance: CVRPInstance, state: CVRPState, action: Array) -> tuple[CVRPState, Array]:
         xp = array_namespace(action)
         serves = action != 0
-        new_state = replace(
-            state,
+        new_state = CVRPState(
             node=action,
             load=xp.where(serves, state.load + gather(instance.demand, action), xp.zeros_like(action)),
             num_served=state.num_served + xp.astype(serves, state.num_served.dtype),
@@ -204,10 +195,10 @@ class CVRP(VehicleRouting[InstanceT, CVRPStateT]):
         )
         return new_state, leg_length(instance, state.node, action)
 
-    def done(self, instance: InstanceT, state: CVRPStateT) -> Array:
+    def done(self, instance: CVRPInstance, state: CVRPState) -> Array:
         return (state.node == 0) & (state.num_served == self.num_nodes)
 
-    def why_illegal(self, instance: InstanceT, state: CVRPStateT, row: int, action: int) -> str:
+    def why_illegal(self, instance: CVRPInstance, state: CVRPState, row: int, action: int) -> str:
         if action == 0:
             return "the vehicle is already at the depot and customers remain"
         if state.served[row, action]:
@@ -215,18 +206,18 @@ class CVRP(VehicleRouting[InstanceT, CVRPStateT]):
         free = int(instance.capacity[row] - state.load[row])
         return f"demand {int(instance.demand[row, action])} exceeds the free capacity {free}; return to the depot (0)"
 
-    def observe_dynamic(self, instance: InstanceT, state: CVRPStateT) -> dict[str, Array]:
+    def observe_dynamic(self, instance: CVRPInstance, state: CVRPState) -> dict[str, Array]:
         free = share(instance.capacity - state.load, instance.capacity)
         return {"current_node": state.node, "free_capacity": free[:, None]}
 
-    def cost_bound(self, instance: InstanceT) -> Array:
+    def cost_bound(self, instance: CVRPInstance) -> Array:
         """A trip to each customer alone, by the triangle inequality."""
         return self.dearest_visits(instance, array_namespace(instance.capacity).zeros_like(instance.capacity))
 
-    def progress(self, instance: InstanceT, state: CVRPStateT) -> Array:
+    def progress(self, instance: CVRPInstance, state: CVRPState) -> Array:
         return as_share(state.num_served, self.num_nodes)
 
-    def objective(self, instance: InstanceT, actions: Array) -> Array:
+    def objective(self, instance: CVRPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_loads(instance, tours)

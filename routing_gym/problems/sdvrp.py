@@ -31,7 +31,7 @@ class SDVRPState:
 
 
 @dataclass(frozen=True)
-class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
+class SDVRP(VehicleRouting[SDVRPState]):
     """Split-delivery vehicle routing with `num_nodes` customers; action 0 returns to the depot.
 
     Raises:

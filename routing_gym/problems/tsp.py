@@ -7,15 +7,14 @@ the last city.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass
+from typing import ClassVar
 
 from array_api_compat import array_namespace
 from gymnasium import spaces
-from typing_extensions import TypeVar
 
 from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, integer, scatter
-from routing_gym.problem import Problem
+from routing_gym.problem import InstanceT, Problem
 from routing_gym.problems.checks import (
     as_tours,
     check_all_visited,
@@ -45,14 +44,8 @@ class TSPState:
     selectable: Array  # bool (B, n), unvisited; the last city stays marked, so that a done row keeps one legal action
 
 
-# Defaults, so that TSP alone means TSP[TSPInstance, TSPState]; a variant with its own names them: TSP[Mine, MyState].
-InstanceT = TypeVar("InstanceT", default=Any)
-TSPInstanceT = TypeVar("TSPInstanceT", bound=TSPInstance, default=TSPInstance)
-TSPStateT = TypeVar("TSPStateT", bound=TSPState, default=TSPState)
-
-
 @dataclass(frozen=True)
-class ClosedTour(Problem[InstanceT, TSPStateT]):
+class ClosedTour(Problem[InstanceT, TSPState]):
     """What the problems share whose solutions are closed tours of `num_nodes` cities; actions are cities 0 to n-1.
 
     Raises:
@@ -74,16 +67,15 @@ class ClosedTour(Problem[InstanceT, TSPStateT]):
     def horizon(self) -> int:
         return self.num_nodes
 
-    def initial(self, instance: InstanceT) -> TSPStateT:
+    def initial(self, instance: InstanceT) -> TSPState:
         xp, num_rows, where = array_namespace(any_array(instance)), batch_size(instance), device_of(instance)
         zero = xp.zeros(num_rows, dtype=integer(xp), device=where)
-        selectable = xp.ones((num_rows, self.num_nodes), dtype=xp.bool, device=where)
-        return cast(TSPStateT, TSPState(zero, zero, zero, selectable))  # a variant adds its own fields
+        return TSPState(zero, zero, zero, xp.ones((num_rows, self.num_nodes), dtype=xp.bool, device=where))
 
-    def action_mask(self, instance: InstanceT, state: TSPStateT) -> Array:
+    def action_mask(self, instance: InstanceT, state: TSPState) -> Array:
         return state.selectable
 
-    def step(self, instance: InstanceT, state: TSPStateT, action: Array) -> tuple[TSPStateT, Array]:
+    def step(self, instance: InstanceT, state: TSPState, action: Array) -> tuple[TSPState, Array]:
         xp = array_namespace(action)
         starts = state.num_visited == 0
         closes = state.num_visited == self.num_nodes - 1
@@ -91,8 +83,7 @@ class ClosedTour(Problem[InstanceT, TSPStateT]):
         first_node = xp.where(starts, action, state.first_node)
         leg = leg_length(instance, xp.where(starts, action, state.node), action)
         way_back = leg_length(instance, action, first_node)
-        new_state = replace(
-            state,
+        new_state = TSPState(
             node=action,
             first_node=first_node,
             num_visited=xp.where(is_done, state.num_visited, state.num_visited + 1),
@@ -100,19 +91,19 @@ class ClosedTour(Problem[InstanceT, TSPStateT]):
         )
         return new_state, xp.where(closes, leg + way_back, leg)
 
-    def done(self, instance: InstanceT, state: TSPStateT) -> Array:
+    def done(self, instance: InstanceT, state: TSPState) -> Array:
         return state.num_visited == self.num_nodes
 
-    def why_illegal(self, instance: InstanceT, state: TSPStateT, row: int, action: int) -> str:
+    def why_illegal(self, instance: InstanceT, state: TSPState, row: int, action: int) -> str:
         return f"city {action} is already visited"
 
-    def observe_dynamic(self, instance: InstanceT, state: TSPStateT) -> dict[str, Array]:
+    def observe_dynamic(self, instance: InstanceT, state: TSPState) -> dict[str, Array]:
         return {"current_node": state.node, "first_node": state.first_node}
 
     def cost_bound(self, instance: InstanceT) -> Array:
         return tour_bound(instance)
 
-    def progress(self, instance: InstanceT, state: TSPStateT) -> Array:
+    def progress(self, instance: InstanceT, state: TSPState) -> Array:
         return as_share(state.num_visited, self.num_nodes)
 
     def objective(self, instance: InstanceT, actions: Array) -> Array:
@@ -123,7 +114,7 @@ class ClosedTour(Problem[InstanceT, TSPStateT]):
 
 
 @dataclass(frozen=True)
-class TSP(ClosedTour[TSPInstanceT, TSPStateT]):
+class TSP(ClosedTour[TSPInstance]):
     """Travelling salesman problem with `num_nodes` cities; actions are cities 0 to n-1.
 
     Raises:
@@ -137,16 +128,14 @@ class TSP(ClosedTour[TSPInstanceT, TSPStateT]):
     def num_uniforms(self) -> int:
         return 2 * self.num_nodes
 
-    def from_uniforms(self, uniforms: Array) -> TSPInstanceT:
-        return cast(
-            TSPInstanceT, TSPInstance(uniform_coords(uniforms, self.num_nodes))
-        )  # a variant adds its own fields
+    def from_uniforms(self, uniforms: Array) -> TSPInstance:
+        return TSPInstance(uniform_coords(uniforms, self.num_nodes))
 
-    def validate(self, instance: TSPInstanceT) -> None:
+    def validate(self, instance: TSPInstance) -> None:
         check_nodes(instance, self.num_actions)
         check_batch(instance)
 
-    def observe_static(self, instance: TSPInstanceT) -> dict[str, Array]:
+    def observe_static(self, instance: TSPInstance) -> dict[str, Array]:
         return {"coords": instance.coords}
 
     def observation_space(self) -> spaces.Dict:

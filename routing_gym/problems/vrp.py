@@ -21,6 +21,8 @@ with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have the
 0.15 to 0.2 wide in a horizon of 4.6.
 """
 
+# mypy: disable-error-code=override
+# (the methods take VRPInstance and VRPState, where CVRP's take its own)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -85,7 +87,7 @@ class VRPState(CVRPState):
 
 
 @dataclass(frozen=True)
-class VRP(CVRP[VRPInstance, VRPState]):
+class VRP(CVRP):
     """Vehicle routing with `num_nodes` customers and at least one of four attributes; action 0 ends a route.
 
     Every customer can be served by a vehicle of its own, and there are as many vehicles as it takes: `validate` refuses
@@ -136,11 +138,11 @@ class VRP(CVRP[VRPInstance, VRPState]):
         return "".join(compress(ATTRIBUTES, present))
 
     @property
-    def name(self) -> str:  # type: ignore[override]  # depends on the settings, unlike in other problems
+    def name(self) -> str:
         return preset_name(self.attributes)
 
     @property
-    def length_observations(self) -> tuple[str, ...]:  # type: ignore[override]  # like `name`
+    def length_observations(self) -> tuple[str, ...]:
         limit = ("remaining_length",) if self.max_length is not None else ()
         return (*limit, *((*FIELDS["TW"], "current_time") if self.time_windows else ()))
 
