@@ -333,7 +333,9 @@ def main(args: Args) -> Path:
     folder = args.runs / (
         args.name or f"jax-{problem.name.lower()}-{problem.num_nodes}-{time.strftime('%Y%m%d-%H%M%S')}"
     )
-    folder.mkdir(parents=True)  # refuses one that is there, before any work
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists; choose another --name, and --init-from to begin with its weights")
+    folder.mkdir(parents=True)
     held_out = to_backend(problem.generate(np.random.default_rng(HELD_OUT), args.held_out), "jax")
     optimizer = make_optimizer(args, weights)
     training = (weights, stats, optimizer.init(weights))

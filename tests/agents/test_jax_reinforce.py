@@ -119,6 +119,12 @@ def test_bad_arguments(changes, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_existing_run_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(FileExistsError, match="run exists; choose another --name, and --init-from to begin with its"):
+        jax_reinforce.main(dataclasses.replace(TINY, runs=tmp_path))
+
+
 @pytest.mark.parametrize("header", ["[]", '{"a": ' * 100_000, "9" * 5000])
 def test_headers_of_strangers(header, tmp_path):
     save_file({"x": np.zeros(1)}, tmp_path / "odd.safetensors", metadata={"header": header})
