@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -44,6 +45,8 @@ SIZES = {"embed_dim": DIM, "num_heads": HEADS, "num_layers": LAYERS, "feed_forwa
 CONFIG = {**SIZES, "tanh_clipping": CLIPPING, "normalization": "batch"}
 READ_FEATURES = ("embed_node", "embed_depot")  # inputs are numbers, not embeddings: no matrices for Muon
 HELD_OUT = (20190307, 1, 0)  # seed of the held-out instances, that of am_reinforce.py
+TOGETHER = ("batch_size", "num_tours", "held_out")  # held in memory at the same time
+MOST_COUNT, MOST_INTEGER = 10**6, 2**31 - 1
 LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}
 
 
@@ -79,12 +82,16 @@ class Args:
     """Of the run's folder; by default "jax", the problem and the time."""
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "steps_per_epoch": 1, "batch_size": 1, "num_tours": 2, "held_out": 1}
+        least = {"seed": 0, "epochs": 1, "steps_per_epoch": 1, "batch_size": 1, "num_tours": 2, "held_out": 1}
         for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ValueError(f"--{name.replace('_', '-')} must be at least {bound}, got {getattr(self, name)}")
-        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"--learning-rate must be positive, got {self.learning_rate}")
+            value, most = getattr(self, name), MOST_COUNT if name in TOGETHER else MOST_INTEGER
+            if not bound <= value <= most:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least {bound} and at most {most}, got {value}")
+        for name, number in (("learning-rate", self.learning_rate), ("max-grad-norm", self.max_grad_norm)):
+            if number is not None and not 0 < number < math.inf:
+                raise ValueError(f"--{name} must be positive, got {number}")
+        if self.name and (not re.fullmatch(r"[\w.+-]+", self.name) or not self.name.strip(".")):
+            raise ValueError(f"--name {self.name!r}: use letters, digits and . _ + - only")
 
 
 # --- the network: as routing_agents/attention/model.py, on plain dicts
@@ -274,8 +281,10 @@ def load(path: Path, problem: AnyProblem) -> tuple[Weights, Weights]:
             names = [name for name in file.keys() if name.startswith("model.") and "batches" not in name]  # noqa: SIM118
             found = {name.removeprefix("model."): file.get_tensor(name).astype(np.float32) for name in names}
             header = json.loads((file.metadata() or {}).get("header", "{}"))
-    except (SafetensorError, OSError, TypeError, json.JSONDecodeError) as error:
+    except (SafetensorError, OSError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a checkpoint ({error})") from error
+    if not isinstance(header, dict):
+        raise ValueError(f"{path}: not a checkpoint (its header is {header!r:.40}; expected an object)")
     if header.get("problem") != problem.name:
         raise ValueError(f"{path}: trained on {header.get('problem')}, not on {problem.name}")
     weights, stats = jax.eval_shape(lambda: initial_weights(problem, jax.random.key(0)))
@@ -324,7 +333,9 @@ def main(args: Args) -> Path:
     folder = args.runs / (
         args.name or f"jax-{problem.name.lower()}-{problem.num_nodes}-{time.strftime('%Y%m%d-%H%M%S')}"
     )
-    folder.mkdir(parents=True)  # refuses one that is there, before any work
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists; choose another --name, and --init-from to begin with its weights")
+    folder.mkdir(parents=True)
     held_out = to_backend(problem.generate(np.random.default_rng(HELD_OUT), args.held_out), "jax")
     optimizer = make_optimizer(args, weights)
     training = (weights, stats, optimizer.init(weights))

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from helpers import AGENTS
 from routing_agents import checkpoint, load
@@ -100,7 +102,11 @@ def test_adam_on_cvrp_goes_on_from_a_checkpoint(tmp_path, one_layer):
     ("changes", "message"),
     [
         ({"env_id": "routing/OP-20"}, "--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got 'routing/OP-20'"),
-        ({"num_tours": 1}, "--num-tours must be at least 2, got 1"),
+        ({"num_tours": 1}, "--num-tours must be at least 2 and at most 1000000, got 1"),
+        ({"held_out": 10**12}, "--held-out must be at least 1 and at most 1000000, got 1000000000000"),
+        ({"seed": 10**30}, "--seed must be at least 0 and at most 2147483647, got 1000"),
+        ({"max_grad_norm": math.nan}, "--max-grad-norm must be positive, got nan"),
+        ({"name": "../.."}, r"--name '../..': use letters, digits"),
         ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
         ({"init_from": WEIGHTS / "cvrp-20.safetensors"}, "trained on CVRP, not on TSP"),
         ({"init_from": WEIGHTS / "tsp-20.json"}, "tsp-20.json: not a checkpoint"),
@@ -111,3 +117,16 @@ def test_bad_arguments(changes, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         jax_reinforce.main(dataclasses.replace(TINY, runs=tmp_path, **changes))
     assert not list(tmp_path.iterdir())
+
+
+def test_existing_run_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(FileExistsError, match="run exists; choose another --name, and --init-from to begin with its"):
+        jax_reinforce.main(dataclasses.replace(TINY, runs=tmp_path))
+
+
+@pytest.mark.parametrize("header", ["[]", '{"a": ' * 100_000, "9" * 5000])
+def test_headers_of_strangers(header, tmp_path):
+    save_file({"x": np.zeros(1)}, tmp_path / "odd.safetensors", metadata={"header": header})
+    with pytest.raises(ValueError, match="odd.safetensors: not a checkpoint"):
+        jax_reinforce.load(tmp_path / "odd.safetensors", make_problem("TSP", 4))
