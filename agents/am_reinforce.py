@@ -31,8 +31,28 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from routing_agents import checkpoint, distributed, runs, training
-from routing_agents.attention.baselines import (
+from routing_agents import checkpoint, runs
+from routing_agents.header import from_json
+from routing_agents.optimizers import LEARNING_RATES, make_optimizers
+from routing_agents.policies.attention.decoding import (
+    Choice,
+    decode,
+    log_probability,
+    sampling_choice,
+    solve,
+    symmetric_views,
+)
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, CostCritic, ModelConfig
+from routing_agents.policies.attention.saved import describe, warm_start
+from routing_agents.policies.pointer import saved
+from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig
+from routing_agents.policies.pointer.policy import PointerPolicy
+from routing_agents.policies.pointer.tasks import TASKS
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.terminal import command_line
+from routing_agents.training import distributed, loop
+from routing_agents.training.baselines import (
     Baseline,
     CriticBaseline,
     ExponentialBaseline,
@@ -40,20 +60,9 @@ from routing_agents.attention.baselines import (
     RolloutBaseline,
     SharedBaseline,
 )
-from routing_agents.attention.decoding import Choice, decode, log_probability, sampling_choice, solve, symmetric_views
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, CostCritic, ModelConfig
-from routing_agents.header import from_json
-from routing_agents.optimizers import LEARNING_RATES, make_optimizers
-from routing_agents.pointer import saved
-from routing_agents.pointer.model import BEFORE_NORMALIZATION, PointerConfig
-from routing_agents.pointer.policy import PointerPolicy
-from routing_agents.pointer.tasks import TASKS
-from routing_agents.report import Column, make_report
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
-from routing_agents.terminal import command_line
-from routing_agents.training import RunArgs, run
-from routing_agents.tuning import choose_precision
+from routing_agents.training.loop import RunArgs, run
+from routing_agents.training.report import Column, make_report
+from routing_agents.training.tuning import choose_precision
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
 from routing_gym.generators import GENERATORS
@@ -252,7 +261,7 @@ def make_baseline(args: Args, problem: AnyProblem, model: Policy) -> Baseline:
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-class Trainer(training.Trainer):
+class Trainer(loop.Trainer):
     """One run: model, optimisers, baseline, and how far it has come.
 
     Args:
@@ -292,7 +301,7 @@ class Trainer(training.Trainer):
         self.model = make_model(args, self.problem)
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
-            self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
+            self.started_from, self.history = warm_start(self.model, args.init_from)
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)
@@ -376,7 +385,7 @@ class Trainer(training.Trainer):
     def describe(self) -> dict[str, Any]:
         kind = saved.describe(self.model, TASKS["tsp"], "sorted") if isinstance(self.model, PointerPolicy) else {}
         said = {"variants": self.args.variants, "history": self.history, **super().describe()}
-        return {**checkpoint.describe(self.problem, self.model), **kind, **said}
+        return {**describe(self.problem, self.model), **kind, **said}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {**checkpoint.prefixed("baseline", self.baseline.tensors()), "sums": distributed.mean(self.sums)}
@@ -399,7 +408,7 @@ class Trainer(training.Trainer):
         columns = table_columns(self.problem, args.baseline)
         report = make_report(folder, args.to_json(), columns, self.step, args.total_steps, self.reference)
         profile = runs.make_profiler(args.profile and is_first, folder)
-        with profile as profiler, training.session(self, folder, report) as session:
+        with profile as profiler, loop.session(self, folder, report) as session:
             while session.goes_on():
                 self.update()
                 report.advance()

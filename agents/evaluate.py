@@ -30,14 +30,14 @@ import tyro
 from rich.markup import escape
 from rich.progress import Progress
 
-from routing_agents import distributed
-from routing_agents.attention.active_search import active_search
-from routing_agents.attention.decoding import Decoding, first_nodes, solve
-from routing_agents.attention.search import beam_search, simulation_guided_search
-from routing_agents.pointer.trained import TrainedPointer
+from routing_agents.policies.attention.decoding import Decoding, first_nodes, solve
+from routing_agents.search.active import active_search
+from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import TrainedModel, find_weights, load
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.trained.pointer import TrainedPointer
+from routing_agents.training import distributed
+from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import arrays, data
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.npz import load_npz

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import routing_agents
 from routing_agents import TrainedModel
-from routing_agents.attention.model import AttentionModel, Encoding
+from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 from routing_gym.optional import require

@@ -16,10 +16,11 @@ import torch
 import tyro
 from torch import Tensor
 
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_agents.checkpoint import describe, prefixed, save
+from routing_agents.checkpoint import prefixed, save
 from routing_agents.header import CheckpointError
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.saved import describe
 from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
 

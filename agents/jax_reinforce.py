@@ -94,7 +94,7 @@ class Args:
             raise ValueError(f"--name {self.name!r}: use letters, digits and . _ + - only")
 
 
-# --- the network: as routing_agents/attention/model.py, on plain dicts
+# --- the network: as routing_agents/policies/attention/model.py, on plain dicts
 
 
 def initial_weights(problem: AnyProblem, key: Any) -> tuple[Weights, Weights]:

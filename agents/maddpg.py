@@ -33,13 +33,13 @@ from routing_agents import checkpoint
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
-from routing_agents.report import Column
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_not_negative, check_positive
 from routing_agents.terminal import command_line
-from routing_agents.training import run
-from routing_gym.game_envs import GameVectorEnv
-from routing_gym.games import CompetitiveOP
-from routing_gym.games.heuristics import nearest
+from routing_agents.training.loop import run
+from routing_agents.training.report import Column
+from routing_gym.multi_agent import CompetitiveOP
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import nearest
 
 ACTION_SIZE = 2
 

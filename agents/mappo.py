@@ -29,20 +29,20 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from routing_agents.attention.decoding import sampling_choice
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork
 from routing_agents.multi_agent.players import greedy, heuristic, masked_logits
 from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
-from routing_agents.policy_gradient import clipped_losses, gae
-from routing_agents.report import Column
+from routing_agents.policies.attention.decoding import sampling_choice
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_not_negative, check_positive
 from routing_agents.terminal import command_line
-from routing_agents.training import run
-from routing_gym.game_envs import GameVectorEnv
-from routing_gym.games import CompetitiveOP
-from routing_gym.games.heuristics import rival_aware
+from routing_agents.training.loop import run
+from routing_agents.training.policy_gradient import clipped_losses, gae
+from routing_agents.training.report import Column
+from routing_gym.multi_agent import CompetitiveOP
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import rival_aware
 
 
 @dataclass(frozen=True)

@@ -33,21 +33,23 @@ import torch
 import tyro
 from torch import Tensor
 
-from routing_agents import checkpoint, runs, training
+from routing_agents import checkpoint, runs
 from routing_agents.header import from_json
 from routing_agents.optimizers import make_optimizers
-from routing_agents.pointer import pictures
-from routing_agents.pointer.decoding import evaluate, predict
-from routing_agents.pointer.labels import labelled
-from routing_agents.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork, log_likelihood
-from routing_agents.pointer.saved import describe, load_network
-from routing_agents.pointer.sequences import PADDING, Order, arrange
-from routing_agents.pointer.tasks import TASKS
-from routing_agents.report import Column, make_report
+from routing_agents.policies.attention.saved import warm_start
+from routing_agents.policies.pointer import pictures
+from routing_agents.policies.pointer.decoding import evaluate, predict
+from routing_agents.policies.pointer.labels import labelled
+from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork, log_likelihood
+from routing_agents.policies.pointer.saved import describe, load_network
+from routing_agents.policies.pointer.sequences import PADDING, Order, arrange
+from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
 from routing_agents.terminal import command_line
-from routing_agents.training import RunArgs, run
-from routing_agents.tuning import choose_precision
+from routing_agents.training import loop
+from routing_agents.training.loop import RunArgs, run
+from routing_agents.training.report import Column, make_report
+from routing_agents.training.tuning import choose_precision
 
 COLUMNS = (
     Column("epoch", ".0f"),
@@ -162,7 +164,7 @@ class Args(RunArgs):
         return from_json(cls, {**values, "model": {**BEFORE_NORMALIZATION, **values["model"]}})
 
 
-class Trainer(training.Trainer):
+class Trainer(loop.Trainer):
     """One run: examples, network, optimisers, and how far it has come.
 
     Args:
@@ -184,7 +186,7 @@ class Trainer(training.Trainer):
         self.model = PointerNetwork(args.model, self.task.holds, fixed_size, generator)
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
-            self.started_from, self.history = checkpoint.warm_start(self.model, args.init_from)
+            self.started_from, self.history = warm_start(self.model, args.init_from)
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
         if args.optimizer == "sgd":
             self.optimizers = {"optimizer": torch.optim.SGD(self.model.parameters(), args.learning_rate)}
@@ -267,7 +269,7 @@ class Trainer(training.Trainer):
         args = self.args
         columns = (*COLUMNS, *METRICS[args.task], SPEED)
         report = make_report(folder, args.to_json(), columns, self.step, args.total_steps)
-        with training.session(self, folder, report) as session:
+        with loop.session(self, folder, report) as session:
             while session.goes_on():
                 self.update()
                 report.advance()

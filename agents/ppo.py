@@ -38,11 +38,11 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from routing_agents import checkpoint
-from routing_agents.attention.decoding import Choice, sampling_choice, solve
-from routing_agents.attention.features import FEATURES, Features
-from routing_agents.attention.model import AttentionModel, Encoding, ModelConfig
-from routing_agents.attention.value import ValueHead
-from routing_agents.policy_gradient import clipped_losses, gae
+from routing_agents.policies.attention.decoding import Choice, sampling_choice, solve
+from routing_agents.policies.attention.features import FEATURES, Features
+from routing_agents.policies.attention.model import AttentionModel, Encoding, ModelConfig
+from routing_agents.policies.attention.saved import describe
+from routing_agents.policies.attention.value import ValueHead
 from routing_agents.runs import (
     HELD_OUT_SEED,
     HELD_OUT_STREAM,
@@ -63,10 +63,11 @@ from routing_agents.runs import (
     stream,
 )
 from routing_agents.terminal import command_line, plain_console
-from routing_agents.tuning import choose_precision, keep_freed_memory
+from routing_agents.training.policy_gradient import clipped_losses, gae
+from routing_agents.training.tuning import choose_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
+from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.problem import AnyProblem
-from routing_gym.vector_envs import RoutingVectorEnv
 
 
 @dataclass(frozen=True)
@@ -341,7 +342,7 @@ class Log:
             file.write(json.dumps(row) + "\n")
         if greedy < self.best_cost:
             self.best_cost = greedy
-            header = {**checkpoint.describe(self.problem, actor), "metrics": row, "args": self.args}
+            header = {**describe(self.problem, actor), "metrics": row, "args": self.args}
             weights = checkpoint.prefixed("model", actor.state_dict())
             checkpoint.save(self.folder / "best.safetensors", weights, header)
         name, shown = shown_cost(self.problem, greedy)

@@ -25,8 +25,8 @@ import tyro
 from rich.progress import track
 from torch import Tensor
 
-from routing_agents.attention.actor_critic import SMALL, ActorCritic, mean_costs
-from routing_agents.attention.model import ModelConfig
+from routing_agents.policies.attention.actor_critic import SMALL, ActorCritic, mean_costs
+from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.runs import check_at_least, check_positive
 from routing_agents.terminal import command_line
 from routing_gym.integrations.rllib import make_env

@@ -26,11 +26,11 @@ import tyro
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from routing_agents.attention.model import ModelConfig
-from routing_agents.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
 from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, StopRequest, check_at_least, check_positive, stream
 from routing_agents.terminal import command_line, plain_console
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
 from routing_gym.optional import explain_missing

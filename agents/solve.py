@@ -37,15 +37,15 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from routing_agents import TrainedModel, load
-from routing_agents.attention.decoding import GREEDY, Decoding
-from routing_agents.repair.search import neighbourhoods_of
+from routing_agents.policies.attention.decoding import GREEDY, Decoding
 from routing_agents.runs import check_at_least, check_positive, option
+from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import choose_decoding, find_weights, load_repair
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import batch_size, select
-from routing_gym.data.table import OwnInstance, from_columns, needs, read_csv
+from routing_gym.data.own import OwnInstance, from_columns, needs, read_csv
 from routing_gym.files import found, printable, write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.solvers import make_solver

@@ -17,8 +17,8 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from routing_agents.attention.actor_critic import SMALL, ActorCritic, mean_costs
-from routing_agents.attention.model import ModelConfig
+from routing_agents.policies.attention.actor_critic import SMALL, ActorCritic, mean_costs
+from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.runs import check_at_least, check_positive
 from routing_agents.terminal import command_line
 from routing_gym.optional import explain_missing

@@ -16,8 +16,8 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 import routing_gym  # noqa: F401  (registers the ids)
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.runs import check_at_least, check_positive
 from routing_agents.terminal import command_line
 from routing_gym.optional import explain_missing

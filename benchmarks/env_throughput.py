@@ -28,7 +28,7 @@ from rich.table import Table
 from arguments import check_counts, check_problems
 from output import Figures, finish
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
-from routing_gym.env_arguments import draw_instances
+from routing_gym.envs.arguments import draw_instances
 from routing_gym.sampling import sample_actions
 
 ROOT = Path(__file__).parents[1]

@@ -33,8 +33,8 @@ from rich.table import Table
 
 from output import Figures, finish
 from routing_gym import CompetitiveOP
-from routing_gym.game_envs import GameVectorEnv
 from routing_gym.integrations.pettingzoo import GameParallelEnv
+from routing_gym.multi_agent.environments import GameVectorEnv
 from worker_process import ONE_THREAD, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]

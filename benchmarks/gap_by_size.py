@@ -23,8 +23,8 @@ from rich.table import Table
 from arguments import check_counts
 from output import Figures, finish
 from routing_agents import TrainedModel, load
-from routing_agents.attention.decoding import GREEDY, Decoding
-from routing_agents.attention.model import AttentionModel
+from routing_agents.policies.attention.decoding import GREEDY, Decoding
+from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import check_positive
 from routing_gym.problems import make_problem
 from routing_gym.solvers import make_solver

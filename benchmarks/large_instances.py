@@ -24,11 +24,11 @@ from rich.table import Table
 
 from arguments import check_counts, check_problems
 from output import Figures, finish
-from routing_agents.attention.decoding import GREEDY, Decoding, solve
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.memory import chunk_size, footprint, value_of
-from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.policies.attention.decoding import GREEDY, Decoding, solve
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.memory import chunk_size, footprint, value_of
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 

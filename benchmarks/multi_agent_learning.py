@@ -48,11 +48,11 @@ from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkCon
 from routing_agents.multi_agent.players import Player, collected, greedy, heuristic, seated, seats
 from routing_agents.multi_agent.training import GameTrainer
 from routing_agents.runs import LAST
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import to_backend
-from routing_gym.game_envs import GameVectorEnv
-from routing_gym.games import CompetitiveOP
-from routing_gym.games.heuristics import rival_aware
+from routing_gym.multi_agent import CompetitiveOP
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import rival_aware
 
 ROOT = Path(__file__).parents[1]
 Group = Literal["values", "policies", "steering"]

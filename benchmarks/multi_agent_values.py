@@ -35,11 +35,11 @@ from output import Figures, finish
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
 from routing_agents.runs import check_positive
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import CompetitiveOP
 from routing_gym.files import write_atomically
-from routing_gym.game_envs import GameVectorEnv
-from routing_gym.games.heuristics import prize_per_tick
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import prize_per_tick
 
 ROOT = Path(__file__).parents[1]
 ARMS: dict[Mixing, str] = {

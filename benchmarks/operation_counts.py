@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 
 
 def encoder_operations(model: AttentionModel, num_nodes: int) -> int:

@@ -27,13 +27,13 @@ from rich.console import Console
 from rich.table import Table
 
 from output import Figures, finish
-from routing_agents.pointer.decoding import evaluate, predict
-from routing_agents.pointer.labels import labelled
-from routing_agents.pointer.model import PointerConfig, PointerNetwork, log_likelihood
-from routing_agents.pointer.pictures import draw_row
-from routing_agents.pointer.saved import PUBLISHED, load_network
-from routing_agents.pointer.tasks import TASKS, TSP_LABELS, Task, solve_tours, tour_lengths
-from routing_agents.tuning import fast_precision, keep_freed_memory
+from routing_agents.policies.pointer.decoding import evaluate, predict
+from routing_agents.policies.pointer.labels import labelled
+from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork, log_likelihood
+from routing_agents.policies.pointer.pictures import draw_row
+from routing_agents.policies.pointer.saved import PUBLISHED, load_network
+from routing_agents.policies.pointer.tasks import TASKS, TSP_LABELS, Task, solve_tours, tour_lengths
+from routing_agents.training.tuning import fast_precision, keep_freed_memory
 
 ROOT = Path(__file__).parents[1]
 # By what was trained: by points, tables 1 to 3 and section 4.3; area nan where the paper prints FAIL. By reinforcement:

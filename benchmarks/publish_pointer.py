@@ -20,9 +20,9 @@ from pointer_network import BEST_IS
 from pointer_network import Args as TrainingArgs
 from publish_weights import check_ended, commands, halve, install, words
 from routing_agents import checkpoint
-from routing_agents.pointer.decoding import evaluate
-from routing_agents.pointer.labels import labelled
-from routing_agents.pointer.saved import PUBLISHED, load_network
+from routing_agents.policies.pointer.decoding import evaluate
+from routing_agents.policies.pointer.labels import labelled
+from routing_agents.policies.pointer.saved import PUBLISHED, load_network
 from routing_agents.runs import BEST, HELD_OUT_SEED
 
 ROOT = Path(__file__).parents[1]

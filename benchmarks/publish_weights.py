@@ -25,7 +25,8 @@ from torch import Tensor
 from am_reinforce import Args as TrainingArgs
 from hardware import describe_machine
 from routing_agents import checkpoint
-from routing_agents.attention.decoding import solve
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.saved import load_model
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import NAMES as PAPER_PROBLEMS
@@ -108,7 +109,7 @@ def test_set(problem: AnyProblem, size: int) -> Any:
 
 def greedy_cost(path: Path, size: int) -> float:
     """Return the mean greedy cost on the test set."""
-    model, problem, _ = checkpoint.load_model(path)
+    model, problem, _ = load_model(path)
     return float(solve(model, problem, to_backend(test_set(problem, size), "torch")).cost.double().mean())
 
 

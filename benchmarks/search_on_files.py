@@ -24,8 +24,8 @@ from rich.console import Console
 
 from hardware import describe_machine, digest
 from routing_agents import load
-from routing_agents.repair.search import NEIGHBOURHOODS
 from routing_agents.runs import check_positive
+from routing_agents.search.large_neighbourhood import NEIGHBOURHOODS
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
 from routing_gym.files import write_atomically

@@ -26,9 +26,9 @@ from rich.table import Table
 
 from output import Figures, finish
 from routing_agents import load
-from routing_agents.attention.active_search import active_search
-from routing_agents.attention.search import beam_search, simulation_guided_search
 from routing_agents.runs import check_positive
+from routing_agents.search.active import active_search
+from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
 from routing_gym.arrays import to_backend

@@ -38,11 +38,11 @@ from arguments import check_counts
 from hardware import describe_machine, digest
 from import_original import load_original
 from quality_tables import OTHERS, PAPER, tables
-from routing_agents.attention.decoding import Decoding, num_symmetries, solve
-from routing_agents.attention.model import AttentionModel
-from routing_agents.checkpoint import load_model
+from routing_agents.policies.attention.decoding import Decoding, num_symmetries, solve
+from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.policies.attention.saved import load_model
 from routing_agents.trained import WEIGHTS, find_weights
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval

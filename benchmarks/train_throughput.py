@@ -40,7 +40,7 @@ from rich.table import Table
 from arguments import check_counts, check_problems
 from operation_counts import task_operations
 from output import Figures, finish
-from routing_agents.tuning import fast_precision
+from routing_agents.training.tuning import fast_precision
 from worker_process import OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
@@ -70,7 +70,7 @@ class Args:
     memory_problems: tuple[str, ...] = ("TSP-50",)
     """Where the peak memory of training with the rollout baseline is measured, each time in a fresh process."""
     keep_memory: bool = True
-    """Have the allocator of our processes keep freed memory, as am_reinforce.py does; see routing_agents/tuning.py."""
+    """Have the allocator of our processes keep freed memory, as am_reinforce.py does."""
     rl4co_python: Path | None = None
     """The Python of a virtual environment with rl4co; without it, ours alone is measured."""
     out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"

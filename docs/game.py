@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from routing_gym import CompetitiveOP
-from routing_gym.game_render import to_rgb_array
-from routing_gym.games.heuristics import rival_aware
+from routing_gym.multi_agent.heuristics import rival_aware
+from routing_gym.multi_agent.pictures import to_rgb_array
 
 OUT = Path(__file__).with_name("game.gif")
 COLOURS = 48  # of the palette that all frames share

@@ -8,8 +8,8 @@ native vector environment. Needs no torch.
 import gymnasium as _gymnasium
 
 from routing_gym.envs import RoutingEnv, RoutingVectorEnv
-from routing_gym.game import Game
-from routing_gym.games import CompetitiveOP, CompetitiveOPInstance
+from routing_gym.multi_agent import CompetitiveOP, CompetitiveOPInstance
+from routing_gym.multi_agent.game import Game
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems import (
     ATSP,

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from routing_gym.files import printable
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.base import Solution
+from routing_gym.solvers.runtime.base import Solution
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import pytest
 
 import worker_process
 from am_reinforce import Args
-from routing_agents.attention.model import ModelConfig
-from routing_agents.pointer.model import PointerConfig
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.pointer.model import PointerConfig
 
 ROOT = Path(__file__).parents[1]
 AGENTS, BENCHMARKS = ROOT / "agents", ROOT / "benchmarks"

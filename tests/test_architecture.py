@@ -1,4 +1,4 @@
-"""The order of imports that CONTRIBUTING.md describes, and what `import routing_gym` may not load."""
+"""The order of imports, and what `import routing_gym` may not load."""
 
 from __future__ import annotations
 
@@ -6,40 +6,45 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LAYERS = (  # each may import from itself and from those before it
-    ("files", "optional"),
-    ("arrays", "sampling"),
-    ("problem", "game"),
-    ("problems",),
-    ("games",),
-    (
-        "generators",
-        "windows",
-        "rollout",
-        "envs",
-        "env_arguments",
-        "episodes",
-        "vector_envs",
-        "data",
-        "render",
-        "trips",
-        "solvers",
-        "lanes",
-        "game_envs",
-        "game_render",
-    ),
-    ("evaluate", "wrappers"),
-    ("integrations", "testing"),
-    ("__init__",),  # the public names
-    ("routing_agents",),
-    ("agents", "benchmarks"),  # scripts
+ORDER = (  # folders and modules; each may import from those before it only
+    "routing_gym.files",
+    "routing_gym.optional",
+    "routing_gym.arrays",
+    "routing_gym.sampling",
+    "routing_gym.problem",
+    "routing_gym.problems",
+    "routing_gym.rollout",
+    "routing_gym.render",
+    "routing_gym.data",
+    "routing_gym.solvers",
+    "routing_gym.generators",
+    "routing_gym.envs",
+    "routing_gym.multi_agent",
+    "routing_gym.evaluate",
+    "routing_gym",  # the public names
+    "routing_gym.wrappers",
+    "routing_gym.testing",
+    "routing_gym.integrations",
+    "routing_agents.header",
+    "routing_agents.optimizers",
+    "routing_agents.runs",
+    "routing_agents.checkpoint",
+    "routing_agents.policies",
+    "routing_agents.search",
+    "routing_agents.terminal",
+    "routing_agents.training",
+    "routing_agents.trained",
+    "routing_agents.multi_agent",
+    "routing_agents",
+    "agents",  # scripts
+    "benchmarks",
 )
-LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 OPTIONAL = (
     *("torch", "safetensors", "tensorboard", "tyro", "rich", "matplotlib", "stable_baselines3", "sb3_contrib"),
     *("jax", "jaxlib", "optax", "torchrl", "tensordict", "pettingzoo", "supersuit"),
@@ -58,7 +63,8 @@ def dotted_name(file: Path) -> str:
 
 
 SCRIPT_NAMES = {script.stem for script in SCRIPTS}  # which import their siblings by plain name
-MODULES = {dotted_name(file) for file in PACKAGE}
+MODULES = {dotted_name(file) for file in [*PACKAGE, *AGENTS]}
+WHOLE = ("routing_gym", "routing_agents")  # in ORDER only for their own `__init__`
 
 
 def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
@@ -76,33 +82,41 @@ def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, submodule if submodule in MODULES else base
 
 
-def part_of(name: str) -> str:
-    """Return which part of `LAYERS` a module of ours belongs to."""
-    top, *rest = name.split(".")
+def place(name: str) -> int:
+    """Return where in `ORDER` a module of ours stands, by the longest name that leads to it."""
+    top = name.split(".")[0]
     if top in SCRIPT_NAMES:
-        return "agents"
-    if top != "routing_gym":
-        return top
-    return rest[0] if rest else "__init__"
+        return ORDER.index("agents")
+    known = [part for part in ORDER if f"{name}.".startswith(f"{part}.") and (name == part or part not in WHOLE)]
+    assert known, f"say in ORDER where {name} belongs"
+    return ORDER.index(max(known, key=len))
 
 
 def breaches(source: str, name: str, package: str) -> list[str]:
-    """Return the imports of a module that go against the order of `LAYERS`."""
-    own_layer = LAYER_OF[part_of(name)]
+    """Return the imports of a module that go against `ORDER`."""
     return [
         f"{name}, line {line}: imports {imported}"
         for line, imported in imports(source, package)
-        if imported.split(".")[0] in ("routing_gym", "routing_agents", "agents", "benchmarks", *SCRIPT_NAMES)
-        and LAYER_OF.get(part_of(imported), 0) > own_layer
+        if imported.split(".")[0] in (*WHOLE, "agents", "benchmarks", *SCRIPT_NAMES) and place(imported) > place(name)
     ]
 
 
 @pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS], ids=dotted_name)
 def test_imports_run_one_way(file):
     name = dotted_name(file)
-    assert part_of(name) in LAYER_OF, f"say in LAYERS where {name} belongs"
     package = name if file.stem == "__init__" else name.rpartition(".")[0]
     assert not breaches(file.read_text(), name, package)
+
+
+@pytest.mark.parametrize("files", [PACKAGE, AGENTS], ids=["routing_gym", "routing_agents"])
+def test_imports_have_no_circle(files):
+    """Imports for type checkers and those inside functions count too."""
+    graph = {}
+    for file in files:
+        name = dotted_name(file)
+        package = name if file.stem == "__init__" else name.rpartition(".")[0]
+        graph[name] = {imported for _, imported in imports(file.read_text(), package)} - {name}
+    assert list(TopologicalSorter(graph).static_order())  # raises CycleError with the circle
 
 
 @pytest.mark.parametrize(
@@ -138,7 +152,7 @@ def test_import_loads_no_optional_package():
 
 def test_every_module_imports_without_optional_packages():
     """Only the integrations may need their library to import."""
-    names = [name for name in sorted(MODULES) if part_of(name) != "integrations"]
+    names = [name for name in map(dotted_name, PACKAGE) if ".integrations" not in name]
     code = f"import importlib, sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n" + "\n".join(
         f"importlib.import_module({name!r})" for name in names
     )

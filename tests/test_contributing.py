@@ -65,7 +65,7 @@ def test_texts_leave_the_way_home_out(tree):
         import numpy as np
         from routing_gym import TSPInstance, make_problem, trips
         instance = TSPInstance(np.array([[[0.0, 0.0], [0.5, 0.0], [0.75, 0.0]]], dtype=np.float32))
-        print(trips.to_text(make_problem("OTSP", 3), instance, np.array([2, 1, 0])))
+        print(to_text(make_problem("OTSP", 3), instance, np.array([2, 1, 0])))
     """
     result = run(tree, "-c", code)
     assert "OTSP-3: cost 0.750, steps 3, complete\ntrip 1: 2 -> 1 -> 0; length 0.750\n" in result.stdout, result.stderr

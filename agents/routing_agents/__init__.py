@@ -9,7 +9,7 @@ solution.save("routes.png")
 """
 
 try:
-    from routing_agents.attention.decoding import Decoding
+    from routing_agents.policies.attention.decoding import Decoding
     from routing_agents.trained import SolvedInstance, TrainedModel, load
 except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith("routing_"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,14 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from routing_agents.attention.encoder import OPTIONS, ModelConfig
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel
-from routing_agents.header import FORMAT, CheckpointError, from_json, read_header
+from routing_agents.header import FORMAT, CheckpointError, read_header
 from routing_agents.optimizers import expected_state, load_optimizer, optimizer_tensors
 from routing_agents.runs import BEST, LAST, option
-from routing_gym.problem import AnyProblem
-from routing_gym.problems import make_problem
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 T = TypeVar("T")
@@ -86,21 +81,6 @@ def kind_of_network(path: Path) -> str:
     """
     header = load(path / BEST if path.is_dir() else path)[1]
     return str(header.get("network", "attention"))
-
-
-def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
-    """Return the part of the header from which `load_model` rebuilds problem and model."""
-    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
-
-
-def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
-    """Rebuild an attention model and the problem it was trained on; see `load_network`."""
-
-    def make(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
-        problem = make_problem(header["problem"], **header["settings"])
-        return AttentionModel(FEATURES[header["problem"]], from_json(ModelConfig, header["model"], "model")), problem
-
-    return load_network(Path(path), device, "problem and model", make)
 
 
 def load_network(
@@ -231,36 +211,6 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
     """
     check_weights(model, weights, path)
     model.load_state_dict(weights)
-
-
-def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:
-    """Begin with the weights of another run, of any problem and size, wherever they fit.
-
-    Args:
-        model: Gets the weights whose name and shape it shares; the others stay as they are.
-        path: A checkpoint, or the folder of a run (then its best).
-
-    Returns:
-        What was kept, what is new and what is left out, in a sentence; and of each run that led to these weights, the
-        first one first, what its checkpoint says of arguments, metrics and seconds.
-
-    Raises:
-        CheckpointError: The file cannot be read, or its network has other sizes.
-    """
-    path = path / BEST if path.is_dir() else path
-    tensors, header = load(path)
-    wanted, found = asdict(model.config), header.get("model")
-    options = {key: wanted[key] for key in OPTIONS if key in wanted}  # these may differ
-    if not isinstance(found, dict) or {**found, **options} != wanted:
-        raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
-    weights, expected = group(tensors, "model"), model.state_dict()
-    kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
-    new = [name for name in expected if name not in kept]
-    unused = [name for name in weights if name not in expected]
-    load_weights(model, {**expected, **kept}, path)
-    history = [*header.get("history", []), last_run(header)]
-    told = f"{path}: kept {len(kept)} tensors of {origin(header)}; new: {', '.join(new) or 'none'}"
-    return told + (f"; left out: {', '.join(unused)}" if unused else ""), history
 
 
 def origin(header: dict[str, Any]) -> str:

@@ -34,6 +34,10 @@ QUICK_SOLVERS: dict[str, FastTSP] = {"TSP": FastTSP()}  # good to the last digit
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
 
 
+class ProcessLostError(RuntimeError):
+    """Another process of the run is gone."""
+
+
 class TrainingDivergedError(RuntimeError):
     """The weights have left the range in which a network computes anything.
 

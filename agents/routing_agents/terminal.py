@@ -12,8 +12,8 @@ import gymnasium as gym
 import tyro
 from rich.console import Console
 
-from routing_agents.attention.memory import named_memory_errors
-from routing_agents.distributed import ProcessLostError
+from routing_agents.policies.attention.memory import named_memory_errors
+from routing_agents.runs import ProcessLostError
 from routing_gym.files import printable
 
 ArgsT = TypeVar("ArgsT")

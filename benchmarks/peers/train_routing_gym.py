@@ -10,8 +10,8 @@ import am_reinforce  # isort: skip  (first: it sets how threads wait, which is r
 from timing import timing
 from worker import Job, serve
 
-from routing_agents.attention.decoding import solve
-from routing_agents.tuning import keep_freed_memory
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.training.tuning import keep_freed_memory
 
 
 def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:

@@ -21,8 +21,10 @@ import tyro
 from torch import Tensor
 
 import am_reinforce
-from routing_agents import checkpoint, distributed, runs
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents import checkpoint, runs
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.saved import describe
+from routing_agents.training import distributed
 
 STOPS = (0, 10, 20, 35, 60, 100, 250, 700, 1800, 4000)  # steps of the optimiser
 FOLDER = Path(__file__).parent / "snapshots"
@@ -74,7 +76,7 @@ def keep(trainer: am_reinforce.Trainer, folder: Path, reference: float | None) -
     model = restored(trainer.model, stored)
     greedy = float(distributed.greedy_cost(model, trainer.problem, trainer.held_out).double().mean())
     header = {
-        **checkpoint.describe(trainer.problem, trainer.model),
+        **describe(trainer.problem, trainer.model),
         "step": trainer.step,
         "instances": trainer.instances,
         "seconds": round(trainer.seconds, 1),

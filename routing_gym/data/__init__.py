@@ -6,12 +6,12 @@ file = data.read_instance("berlin52.tsp")      # file.problem, file.instance: as
 data.write_tour("mine.tour", file, actions)    # in the file's node numbers; returns the integer length
 """
 
-from routing_gym.data.file_instance import FileInstance
 from routing_gym.data.npz import load_npz, save_npz
 from routing_gym.data.paper import paper_test_set
 from routing_gym.data.pickles import load_pickle
-from routing_gym.data.solutions import FileTour, read_solution, write_tour
-from routing_gym.data.tsplib import MAX_NODES, read_instance, write_instance
+from routing_gym.data.tsplib.instance import FileInstance
+from routing_gym.data.tsplib.reader import MAX_NODES, read_instance, write_instance
+from routing_gym.data.tsplib.solutions import FileTour, read_solution, write_tour
 from routing_gym.files import FileError, InvalidFile, UnsupportedFile
 
 __all__ = [

@@ -6,7 +6,7 @@
     env = GameParallelEnv(CompetitiveOP(8))
     observations, infos = env.reset(seed=0)
 
-For training in one's own loop, `routing_gym.game_envs.GameVectorEnv` plays many games at once.
+For training in one's own loop, `routing_gym.multi_agent.environments.GameVectorEnv` plays many games at once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gymnasium import logger, spaces
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils import seeding
 
-from routing_gym.env_arguments import Generator, check_instance, check_render_mode, draw_instances
-from routing_gym.game import AnyGame
-from routing_gym.game_envs import GameEpisodes
+from routing_gym.envs.arguments import Generator, check_instance, check_render_mode, draw_instances
+from routing_gym.multi_agent.environments import GameEpisodes
+from routing_gym.multi_agent.game import AnyGame
 from routing_gym.optional import explain_missing
 
 with explain_missing("PettingZoo", "pettingzoo"):

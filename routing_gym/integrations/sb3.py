@@ -11,11 +11,11 @@ import numpy.typing as npt
 from gymnasium.error import InvalidAction
 
 from routing_gym.arrays import concatenate
-from routing_gym.env_arguments import check_options
+from routing_gym.envs.arguments import check_options
+from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
 from routing_gym.optional import explain_missing
 from routing_gym.problems.geometry import match_distances
-from routing_gym.vector_envs import RoutingVectorEnv
 
 with explain_missing("Stable-Baselines3", "sb3"):
     from stable_baselines3.common.vec_env import VecEnv

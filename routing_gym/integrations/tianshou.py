@@ -10,10 +10,10 @@ import numpy.typing as npt
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
+from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.integrations.masked import Layout, Library, MaskedEnv, Observation
 from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
 from routing_gym.optional import explain_missing
-from routing_gym.vector_envs import RoutingVectorEnv
 
 with explain_missing("Tianshou", "tianshou"):
     from tianshou.data import Batch

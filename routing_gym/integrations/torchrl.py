@@ -6,9 +6,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.integrations.vector_env import make_vector_env
 from routing_gym.optional import explain_missing
-from routing_gym.vector_envs import RoutingVectorEnv
 
 with explain_missing("TorchRL", "torchrl"):
     import torch

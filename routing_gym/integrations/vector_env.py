@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from routing_gym.arrays import select
-from routing_gym.vector_envs import RoutingVectorEnv
+from routing_gym.envs.vector import RoutingVectorEnv
 
 PER_LANE = ("tour", "np_random", "np_random_seed")  # attributes with one entry per lane
 

@@ -14,18 +14,18 @@ from typing import Any
 
 from routing_gym.problems.checks import check_settings
 from routing_gym.problems.vrp import PRESETS
-from routing_gym.solvers.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
-from routing_gym.solvers.christofides import Christofides
-from routing_gym.solvers.fast_tsp import FastTSP
-from routing_gym.solvers.greedy_edge import GreedyEdge
-from routing_gym.solvers.held_karp import HeldKarp
-from routing_gym.solvers.hygese import Hygese
-from routing_gym.solvers.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
-from routing_gym.solvers.local_search import OrOpt, TwoOpt, TwoOptOrOpt
-from routing_gym.solvers.milp import ExactMIP, OfflineMIP
-from routing_gym.solvers.nearest_neighbour import NearestNeighbour
-from routing_gym.solvers.ortools import ORTools
-from routing_gym.solvers.pyvrp import PyVRP
+from routing_gym.solvers.constructive.christofides import Christofides
+from routing_gym.solvers.constructive.greedy_edge import GreedyEdge
+from routing_gym.solvers.constructive.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
+from routing_gym.solvers.constructive.local_search import OrOpt, TwoOpt, TwoOptOrOpt
+from routing_gym.solvers.constructive.nearest_neighbour import NearestNeighbour
+from routing_gym.solvers.exact.held_karp import HeldKarp
+from routing_gym.solvers.exact.milp import ExactMIP, OfflineMIP
+from routing_gym.solvers.external.fast_tsp import FastTSP
+from routing_gym.solvers.external.hygese import Hygese
+from routing_gym.solvers.external.ortools import ORTools
+from routing_gym.solvers.external.pyvrp import PyVRP
+from routing_gym.solvers.runtime.base import BatchSolver, RowSolver, Solution, Solver, TimedOut
 
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver

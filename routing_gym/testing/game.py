@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import concatenate, converter, select, to_backend, to_numpy
-from routing_gym.game import AnyGame
+from routing_gym.multi_agent.game import AnyGame
 from routing_gym.testing.compare import call, difference, expect
 from routing_gym.testing.problem import check_generate
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import Array, concatenate, select, to_backend, to_numpy
-from routing_gym.envs import RoutingEnv
-from routing_gym.game import AnyGame
+from routing_gym.envs.single import RoutingEnv
+from routing_gym.multi_agent.game import AnyGame
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.testing.backends import TOLERANCE, check_backend, installed_backends
 from routing_gym.testing.compare import call, difference, expect

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import Autoreset
 
-from routing_gym.envs import RoutingEnv
+from routing_gym.envs.single import RoutingEnv
 from routing_gym.wrappers import transforms
 
 ONLY_LANE = np.zeros(1, dtype=np.intp)

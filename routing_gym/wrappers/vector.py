@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import Array, to_numpy
-from routing_gym.vector_envs import RoutingVectorEnv
+from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.wrappers import transforms
 
 AnyVectorEnv = VectorEnv[Any, Any, Any]

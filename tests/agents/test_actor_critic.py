@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from problem_names import ONE_OF_EACH
-from routing_agents.attention.actor_critic import ILLEGAL, ActorCritic
-from routing_agents.attention.decoding import solve
-from routing_agents.attention.model import ModelConfig
+from routing_agents.policies.attention.actor_critic import ILLEGAL, ActorCritic
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.model import ModelConfig
 from routing_gym.arrays import to_backend
 
 SIZES = {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 16}

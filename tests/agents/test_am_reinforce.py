@@ -28,9 +28,10 @@ from am_reinforce import Args, Trainer, TrainingDivergedError
 from helpers import AGENTS, BENCHMARKS, ROOT, SMALL, TINY, logged, start, stop_after, wait_for_epoch
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
-from routing_agents.attention.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
-from routing_agents.attention.model import ModelConfig
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.saved import load_model
 from routing_agents.runs import choose_device, reference_cost
+from routing_agents.training.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
 from routing_gym.arrays import to_backend
 from routing_gym.data import load_npz
 from routing_gym.problems import PROBLEMS, TSP, make_problem
@@ -146,7 +147,7 @@ def test_symmetries_seen_alike_change_nothing(tiny, monkeypatch, name):
     usual, gradient = loss_of_a_step(Trainer(tiny))
     other, _ = loss_of_a_step(Trainer(replace(tiny, symmetries=True)))
     assert abs(other - usual) > 1e-4
-    monkeypatch.setattr("routing_agents.attention.decoding.symmetry", lambda coords, index: coords)
+    monkeypatch.setattr("routing_agents.policies.attention.decoding.symmetry", lambda coords, index: coords)
     loss, same_gradient = loss_of_a_step(Trainer(replace(tiny, symmetries=True)))
     assert loss == pytest.approx(usual, rel=1e-4)
     torch.testing.assert_close(same_gradient, gradient, rtol=1e-3, atol=1e-5)
@@ -340,7 +341,7 @@ def test_range_of_sizes(tiny):
     trainer = Trainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
     assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
-    assert checkpoint.load_model(folder)[1].num_nodes == 10
+    assert load_model(folder)[1].num_nodes == 10
 
 
 def test_one_model_for_a_family(tiny):
@@ -618,21 +619,21 @@ def test_checkpoints_that_are_none(tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "bad.safetensors"
     with pytest.raises(checkpoint.CheckpointError, match="no such file"):
-        checkpoint.load_model(path)
+        load_model(path)
     path.write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
-        checkpoint.load_model(path)
+        load_model(path)
     assert not (tmp_path / "exploded").exists()
     folder = am_reinforce.main(replace(tiny, epochs=1))
     whole = (folder / "best.safetensors").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
-        checkpoint.load_model(path)
+        load_model(path)
     from safetensors.numpy import save_file
 
     save_file({"x": np.zeros(3)}, path)
     with pytest.raises(checkpoint.CheckpointError, match="written by something else"):
-        checkpoint.load_model(path)
+        load_model(path)
     (folder / "last.safetensors").write_bytes(whole)
     with pytest.raises(checkpoint.CheckpointError, match="holds weights only"):
         am_reinforce.main(Args(resume=folder))
@@ -649,7 +650,7 @@ def test_weights_that_do_not_fit_are_listed(tiny, tmp_path):
         checkpoint.CheckpointError,
         match=r"missing placeholder; project_mean.weight has shape \(2, 2\), expected \(16, 16\); unexpected extra",
     ):
-        checkpoint.load_model(tmp_path / "odd.safetensors")
+        load_model(tmp_path / "odd.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -660,7 +661,7 @@ def test_weights_that_are_no_numbers(tiny, tmp_path, value):
     tensors, header = checkpoint.load(path)
     name = next(name for name in tensors if name.endswith("contract.bias"))
     checkpoint.save(path, {**tensors, name: value}, header)
-    for read in (checkpoint.load_model, lambda path: Trainer(replace(tiny, init_from=path))):
+    for read in (load_model, lambda path: Trainer(replace(tiny, init_from=path))):
         with pytest.raises(
             checkpoint.CheckpointError, match=r"contract.bias (is not finite|holds (C64|F8_E5M2); expected)"
         ):
@@ -684,7 +685,7 @@ def test_header_that_describes_no_model(tiny, tmp_path, sizes, message):
     header["model"] |= sizes
     checkpoint.save(tmp_path / "odd.safetensors", tensors, header)
     with pytest.raises(checkpoint.CheckpointError, match=message):
-        checkpoint.load_model(tmp_path / "odd.safetensors")
+        load_model(tmp_path / "odd.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -704,7 +705,7 @@ def test_headers_of_strangers(tiny, tmp_path, header, message):
     """Whoever reads it: the model, a warm start, a resumed run."""
     path = tmp_path / "last.safetensors"
     save_file({"model.x": torch.zeros(1)}, path, metadata={"format": checkpoint.FORMAT, "header": header})
-    readers = (checkpoint.load_model, lambda path: Trainer(replace(tiny, init_from=path)))
+    readers = (load_model, lambda path: Trainer(replace(tiny, init_from=path)))
     for read in (*readers, lambda path: am_reinforce.main(Args(resume=path.parent))):
         with pytest.raises(checkpoint.CheckpointError, match=message):
             read(path)

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from problem_names import ONE_OF_EACH
-from routing_agents.attention import active_search as eas
-from routing_agents.attention.decoding import (
+from routing_agents.policies.attention.decoding import (
     Decoding,
     decode,
     greedy_choice,
@@ -21,11 +20,12 @@ from routing_agents.attention.decoding import (
     sampling_choice,
     solve,
 )
-from routing_agents.attention.encoder import FEW_NODES, attend, fixed_edges, partners
-from routing_agents.attention.features import CODE_SIZE, FEATURES
-from routing_agents.attention.matrices import node_codes, successions
-from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_agents.attention.search import beam_search, branch, simulation_guided_search
+from routing_agents.policies.attention.encoder import FEW_NODES, attend, fixed_edges, partners
+from routing_agents.policies.attention.features import CODE_SIZE, FEATURES
+from routing_agents.policies.attention.matrices import node_codes, successions
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.search import active as eas
+from routing_agents.search.beam import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import make_problem
 from routing_gym.problems.geometry import symmetry

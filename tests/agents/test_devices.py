@@ -10,14 +10,14 @@ from torch.utils._pytree import tree_leaves
 
 from am_reinforce import Reinforce
 from problem_names import ONE_OF_EACH
-from routing_agents.attention import memory
-from routing_agents.attention.baselines import SharedBaseline
-from routing_agents.attention.decoding import Decoding, greedy_choice, solve
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.optimizers import make_optimizers
-from routing_agents.pointer.model import PointerConfig
-from routing_agents.pointer.policy import PointerPolicy
+from routing_agents.policies.attention import memory
+from routing_agents.policies.attention.decoding import Decoding, greedy_choice, solve
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.pointer.model import PointerConfig
+from routing_agents.policies.pointer.policy import PointerPolicy
+from routing_agents.training.baselines import SharedBaseline
 from routing_gym.arrays import map_arrays
 from routing_gym.problems import make_problem
 

@@ -14,8 +14,9 @@ import torch
 import am_reinforce
 from am_reinforce import Args, Trainer
 from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
-from routing_agents import checkpoint, distributed
-from routing_agents.attention.model import ModelConfig
+from routing_agents import checkpoint
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.training import distributed
 from routing_gym.arrays import concatenate
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]

@@ -16,8 +16,9 @@ import solve
 from evaluate import Args
 from helpers import SQUARE
 from routing_agents import checkpoint
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.saved import describe
 from routing_gym.data import save_npz
 from routing_gym.problems import TSP, make_problem
 from routing_gym.solvers import HeldKarp
@@ -65,7 +66,7 @@ def model_path(tmp_path):
         torch.Generator().manual_seed(1),
     )
     path = tmp_path / "tsp.safetensors"
-    checkpoint.save(path, checkpoint.prefixed("model", model.state_dict()), checkpoint.describe(TSP(8), model))
+    checkpoint.save(path, checkpoint.prefixed("model", model.state_dict()), describe(TSP(8), model))
     return path
 
 

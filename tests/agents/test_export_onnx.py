@@ -6,8 +6,8 @@ import torch
 
 import export_onnx
 import routing_agents
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_gym.problems import make_problem
 
 

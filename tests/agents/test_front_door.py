@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import routing_agents
-from routing_agents.attention.decoding import solve
-from routing_agents.checkpoint import load_model
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.saved import load_model
 from routing_gym import TSPInstance
 from routing_gym.problems import make_problem
 

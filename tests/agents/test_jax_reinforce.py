@@ -10,9 +10,10 @@ import torch
 from safetensors.numpy import save_file
 
 from helpers import AGENTS
-from routing_agents import checkpoint, load
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents import load
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.saved import load_model
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 
@@ -77,7 +78,7 @@ def test_a_run_leaves_what_torch_reads(tmp_path, capsys, one_layer):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2]
     assert "compiled in" in capsys.readouterr().out
-    _, problem, header = checkpoint.load_model(folder / "best.safetensors")
+    _, problem, header = load_model(folder / "best.safetensors")
     assert problem == make_problem("TSP", 5)
     held_out = problem.generate(np.random.default_rng(jax_reinforce.HELD_OUT), 8)
     found = load(folder / "best.safetensors").solve_batch(problem, held_out)

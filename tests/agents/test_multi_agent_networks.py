@@ -12,7 +12,7 @@ import torch
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, SelfAttention, bottleneck
 from routing_gym import CompetitiveOP
-from routing_gym.game_envs import GameVectorEnv
+from routing_gym.multi_agent.environments import GameVectorEnv
 
 SMALL = NetworkConfig(width=8, token_width=4, num_heads=2, query_dim=3, value_dim=4, hidden=8)
 LAYOUT = Layout(num_listed=3, rivals_seen=1)

@@ -22,11 +22,11 @@ from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
 from routing_agents.multi_agent.players import collected, compare, greedy, heuristic, play_one, seats
 from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameTrainer, TrainingDivergedError
-from routing_agents.policy_gradient import clipped_losses
 from routing_agents.runs import BEST, LAST
+from routing_agents.training.policy_gradient import clipped_losses
 from routing_gym import CompetitiveOP
-from routing_gym.game_envs import GameVectorEnv
-from routing_gym.games.heuristics import nearest, rival_aware
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import nearest, rival_aware
 
 SIZES = {"width": 8, "token_width": 4, "num_heads": 2, "query_dim": 4, "value_dim": 4, "hidden": 8}
 CRITIC = NetworkConfig(**SIZES)

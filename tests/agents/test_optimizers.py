@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
 from routing_agents.optimizers import Muon, make_optimizers, orthogonalize
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 
 
 @pytest.mark.parametrize("shape", [(24, 8), (8, 24), (16, 16)])

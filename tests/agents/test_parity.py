@@ -12,9 +12,9 @@ import torch
 
 import import_original
 from helpers import SHARED
-from routing_agents.attention.decoding import solve
-from routing_agents.checkpoint import load_model
 from routing_agents.header import CheckpointError
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.saved import load_model
 from routing_gym.arrays import gather, scatter, select, to_backend
 from routing_gym.data.paper import paper_test_set
 from routing_gym.problems import CVRP, SDVRP, make_problem

@@ -12,17 +12,17 @@ import torch
 from test_devices import RefusesToMix
 
 from helpers import ROOT
-from routing_agents.attention import encoder
 from routing_agents.header import from_json
-from routing_agents.pointer.decoding import beam_search, evaluate, predict
-from routing_agents.pointer.model import (
+from routing_agents.policies.attention import encoder
+from routing_agents.policies.pointer.decoding import beam_search, evaluate, predict
+from routing_agents.policies.pointer.model import (
     BEFORE_NORMALIZATION,
     PointerConfig,
     PointerNetwork,
     chosen_before,
     log_likelihood,
 )
-from routing_agents.pointer.tasks import TASKS, tour_lengths
+from routing_agents.policies.pointer.tasks import TASKS, tour_lengths
 
 POINTS = torch.rand(4, 5, 2, generator=torch.Generator().manual_seed(0))
 
@@ -177,7 +177,7 @@ def test_answers_do_not_depend_on_the_batch(width, monkeypatch):
     points = np.random.default_rng(0).random((7, 6, 2), dtype=np.float32)
     model, task = network("every"), TASKS["tsp"]
     whole = predict(model, task, points, width=width)
-    monkeypatch.setattr("routing_agents.pointer.decoding.MEMORY_ELEMENTS", 2 * width * 7 * 16)
+    monkeypatch.setattr("routing_agents.policies.pointer.decoding.MEMORY_ELEMENTS", 2 * width * 7 * 16)
     assert np.array_equal(predict(model, task, points, width=width), whole)
     assert (np.sort(whole, axis=1) == np.arange(6)).all()
 

@@ -23,9 +23,9 @@ from helpers import AGENTS, SQUARE, start, stop_after, wait_for_epoch
 from pointer_network import Args, Trainer
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError
-from routing_agents.pointer import labels
-from routing_agents.pointer.model import PointerConfig
-from routing_agents.pointer.saved import load_network
+from routing_agents.policies.pointer import labels
+from routing_agents.policies.pointer.model import PointerConfig
+from routing_agents.policies.pointer.saved import load_network
 from routing_agents.runs import LAST
 
 TINY = Args(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from routing_agents.attention.decoding import (
+from routing_agents.policies.attention.decoding import (
     Decoding,
     decode,
     greedy_choice,
@@ -12,11 +12,11 @@ from routing_agents.attention.decoding import (
     sampling_choice,
     solve,
 )
-from routing_agents.pointer.decoding import predict
-from routing_agents.pointer.model import PointerConfig, PointerNetwork, log_likelihood
-from routing_agents.pointer.policy import PointerPolicy
-from routing_agents.pointer.sequences import sorting
-from routing_agents.pointer.tasks import TASKS
+from routing_agents.policies.pointer.decoding import predict
+from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork, log_likelihood
+from routing_agents.policies.pointer.policy import PointerPolicy
+from routing_agents.policies.pointer.sequences import sorting
+from routing_agents.policies.pointer.tasks import TASKS
 from routing_gym.arrays import to_backend
 from routing_gym.problems import TSP
 

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from routing_agents.pointer import labels
-from routing_agents.pointer.labels import Block, labelled
-from routing_agents.pointer.sequences import (
+from routing_agents.policies.pointer import labels
+from routing_agents.policies.pointer.labels import Block, labelled
+from routing_agents.policies.pointer.sequences import (
     PADDING,
     arrange,
     counter_clockwise,
@@ -17,7 +17,7 @@ from routing_agents.pointer.sequences import (
     stack,
     triangle_order,
 )
-from routing_agents.pointer.tasks import TASKS, is_simple, solve_tours, tour_lengths, triangles
+from routing_agents.policies.pointer.tasks import TASKS, is_simple, solve_tours, tour_lengths, triangles
 
 TSP, HULL, DELAUNAY = (TASKS[name] for name in ("tsp", "convex-hull", "delaunay"))
 SQUARE = np.array([[[0.0, 0.0], [0.5, 0.4], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]], dtype=np.float32)  # 1 is inside
@@ -43,7 +43,7 @@ def test_labels_beyond_held_karp_are_close_to_optimal(monkeypatch):
     """With 12 cities both ways of labelling are at hand."""
     points = draw(12, 200)
     best = tour_lengths(points, solve_tours(points, "optimal"))
-    monkeypatch.setattr("routing_agents.pointer.tasks.MAX_NODES", 11)
+    monkeypatch.setattr("routing_agents.policies.pointer.tasks.MAX_NODES", 11)
     near = tour_lengths(points, solve_tours(points, "optimal"))
     assert (near < best + 1e-6).mean() > 0.98
     assert near.mean() / best.mean() - 1 < 1e-4

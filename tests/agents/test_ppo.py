@@ -16,9 +16,10 @@ import torch
 import ppo
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
-from routing_agents.attention.decoding import sampling_choice, solve
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import ModelConfig
+from routing_agents.policies.attention.decoding import sampling_choice, solve
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.saved import load_model
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import make_problem
 
@@ -128,7 +129,7 @@ def test_two_rollouts_of_every_problem(tiny, name):
     assert [(row["global_step"], row["instances"]) for row in rows] == [(16 * horizon, 4), (32 * horizon, 8)]
     assert all(math.isfinite(value) for row in rows for value in row.values())
     assert {"charts/episodic_return", "charts/SPS", "losses/approx_kl", "losses/value_loss"} <= rows[0].keys()
-    model, problem, header = checkpoint.load_model(folder)
+    model, problem, header = load_model(folder)
     assert problem == make_problem(name, 10)
     assert header["metrics"]["greedy"] == min(row["greedy"] for row in rows)
     held_out = problem.generate(ppo.stream(ppo.HELD_OUT_SEED, ppo.HELD_OUT_STREAM, 0), 16)

@@ -9,22 +9,22 @@ import torch
 import routing_agents
 import solve as solve_script
 from helpers import CVRP_TEXT
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_agents.repair.parts import Effort
-from routing_agents.repair.routes import RouteSearch
-from routing_agents.repair.search import Improved, improve, neighbourhoods_of
-from routing_agents.repair.windows import WindowSearch
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.search.large_neighbourhood import Improved, improve, neighbourhoods_of
+from routing_agents.search.neighbourhood import Effort
+from routing_agents.search.routes import RouteSearch
+from routing_agents.search.segments import WindowSearch
 from routing_agents.trained import TrainedModel, load_repair
 from routing_gym import data
 from routing_gym.data import read_instance, save_npz
+from routing_gym.generators.subproblems import choose_windows, contract
 from routing_gym.problems import make_problem
 from routing_gym.problems.cvrp import CVRPInstance
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import make_solver
-from routing_gym.solvers.greedy_edge import greedy_tour
-from routing_gym.windows import choose_windows, contract
+from routing_gym.solvers.constructive.greedy_edge import greedy_tour
 
 CONFIG = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
 

@@ -19,9 +19,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 import sb3_curves
 import sb3_maskable_ppo
 from problem_names import ONE_OF_EACH
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import ModelConfig
-from routing_agents.attention.sb3_policy import AttentionPolicy, LaneRolloutBuffer, find_features, group_rows
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.sb3_policy import AttentionPolicy, LaneRolloutBuffer, find_features, group_rows
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
 LANES = 4
@@ -212,7 +212,7 @@ def test_batch_normalization_is_refused():
 
 def test_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sb3_contrib.common.maskable.buffers", None)
-    for module in ("routing_agents.attention.sb3_policy", "sb3_maskable_ppo"):
+    for module in ("routing_agents.policies.attention.sb3_policy", "sb3_maskable_ppo"):
         monkeypatch.delitem(sys.modules, module)
         with pytest.raises(ImportError, match=r'sb3-contrib cannot be imported .*: pip install "\.\[sb3\]"'):
             importlib.import_module(module)

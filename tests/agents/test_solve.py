@@ -9,11 +9,11 @@ import pytest
 import am_reinforce
 import solve as solve_script
 from helpers import SQUARE, TINY, TSP_TEXT
-from routing_agents.attention.decoding import GREEDY
+from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.terminal import command_line
 from routing_agents.trained import TrainedModel
 from routing_gym.data import save_npz
-from routing_gym.data.table import from_columns
+from routing_gym.data.own import from_columns
 from routing_gym.problems import make_problem
 
 

@@ -16,7 +16,8 @@ import solve as solve_script
 from helpers import SQUARE, TINY
 from publish_weights import greedy_cost
 from routing_agents import checkpoint, trained
-from routing_agents.attention.decoding import solve
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.saved import load_model
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 
@@ -137,7 +138,7 @@ def test_one_model_for_the_vrp_family():
 def test_weights_keep_what_their_card_says(path):
     """The first 500 of the card's 10,000 instances: their mean is within four standard errors of the card's."""
     card = json.loads(path.with_suffix(".json").read_text())
-    model, problem, header = checkpoint.load_model(path)
+    model, problem, header = load_model(path)
     assert publish_weights.portable([card, header]) == [card, header]  # no path of the machine that made them
     assert path.stem == f"{problem.name.lower()}-{problem.num_nodes}"
     instance = publish_weights.test_set(problem, 500)

@@ -16,12 +16,12 @@ import torch
 import large_instances
 from large_instances import Case
 from problem_names import ONE_OF_EACH
-from routing_agents.attention import decoding, memory
-from routing_agents.attention.decoding import GREEDY, Decoding, num_symmetries, solve
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.memory import HEAP, WORKSPACE, Footprint, chunk_size, footprint, free_memory
-from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_agents.attention.search import beam_search
+from routing_agents.policies.attention import decoding, memory
+from routing_agents.policies.attention.decoding import GREEDY, Decoding, num_symmetries, solve
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.memory import HEAP, WORKSPACE, Footprint, chunk_size, footprint, free_memory
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.search.beam import beam_search
 from routing_gym.arrays import to_backend
 from routing_gym.problems import TSPInstance, make_problem
 
@@ -267,9 +267,9 @@ def test_figures(tmp_path):
 UNDER_A_LIMIT = """
 import resource
 import numpy as np, torch
-from routing_agents.attention.model import AttentionModel, ModelConfig
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention import memory
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention import memory
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 

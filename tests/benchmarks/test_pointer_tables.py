@@ -13,9 +13,9 @@ import pointer_network
 import pointer_tables
 import publish_pointer
 from routing_agents import checkpoint
-from routing_agents.pointer import labels
-from routing_agents.pointer.model import PointerConfig
-from routing_agents.pointer.saved import load_network
+from routing_agents.policies.pointer import labels
+from routing_agents.policies.pointer.model import PointerConfig
+from routing_agents.policies.pointer.saved import load_network
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import doc_tables
 import search_on_files
 from helpers import SQUARE
-from routing_agents.repair.search import Improved
+from routing_agents.search.large_neighbourhood import Improved
 from routing_agents.trained import TrainedModel
 
 

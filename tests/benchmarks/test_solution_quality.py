@@ -12,8 +12,9 @@ import quality_tables
 import solution_quality
 from helpers import SQUARE
 from routing_agents import checkpoint
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.saved import describe
 from routing_gym.data.paper import paper_test_set
 from routing_gym.problems import make_problem
 from solution_quality import Args
@@ -23,7 +24,7 @@ def save_untrained(folder, name):
     """Save the weights of a small model that has learnt nothing."""
     config = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
     model = AttentionModel(FEATURES[name], config, torch.Generator().manual_seed(5))
-    header = checkpoint.describe(make_problem(name, 20), model)
+    header = describe(make_problem(name, 20), model)
     checkpoint.save(folder / f"{name.lower()}-20.safetensors", checkpoint.prefixed("model", model.state_dict()), header)
 
 

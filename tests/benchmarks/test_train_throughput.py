@@ -14,8 +14,8 @@ import torch
 import operation_counts
 import train_throughput
 import worker_process
-from routing_agents.attention.features import FEATURES
-from routing_agents.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from worker_process import WorkerError
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from helpers import ATSP_TEXT, CVRP_TEXT, FIXED_TEXT, OP_TEXT, ROUTES, SEQUENCE, SHARED, TOUR, TSP_TEXT
 from routing_gym import ATSP, TSPFE, data
-from routing_gym.data.matrix import FORMATS
-from routing_gym.data.metrics import file_distances, planar
+from routing_gym.data.tsplib.matrix import FORMATS
+from routing_gym.data.tsplib.metrics import file_distances, planar
 from routing_gym.problem import InfeasibleTour
 from routing_gym.solvers import ExactMIP
 

@@ -9,8 +9,8 @@ import pytest
 
 from routing_gym import CompetitiveOP, CompetitiveOPInstance, InvalidInstance
 from routing_gym.arrays import converter, select, to_backend, to_numpy
-from routing_gym.games import heuristics
-from routing_gym.games.optimum import cooperative_optimum
+from routing_gym.multi_agent import heuristics
+from routing_gym.multi_agent.optimum import cooperative_optimum
 from routing_gym.sampling import sample_actions
 from routing_gym.testing import ContractViolation, check_game
 

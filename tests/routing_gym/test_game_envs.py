@@ -8,8 +8,8 @@ from gymnasium.error import InvalidAction, ResetNeeded
 
 from routing_gym import CompetitiveOP, InvalidInstance
 from routing_gym.arrays import select, to_numpy
-from routing_gym.game_envs import GameVectorEnv
-from routing_gym.games.heuristics import rival_aware
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import rival_aware
 from routing_gym.testing.compare import difference
 
 GAME = CompetitiveOP(3, num_ticks=4, step_length=0.1)

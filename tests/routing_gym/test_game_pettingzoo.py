@@ -6,7 +6,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import data_equivalence
 
 from routing_gym import CompetitiveOP
-from routing_gym.game_envs import GameVectorEnv
+from routing_gym.multi_agent.environments import GameVectorEnv
 from routing_gym.sampling import sample_actions
 
 pettingzoo = pytest.importorskip("pettingzoo", reason='PettingZoo is not installed: pip install ".[pettingzoo]"')

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from problem_names import ONE_OF_EACH
-from routing_gym.generators import DEMANDS, GENERATORS, demands, mixed, places, set_x
+from routing_gym.generators import GENERATORS, mixed, set_x
+from routing_gym.generators.clustered import DEMANDS, demands, places
 from routing_gym.problems import make_problem
 
 

@@ -18,7 +18,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from problem_names import ONE_OF_EACH
-from routing_gym import render, trips
+from routing_gym import render
 from routing_gym.arrays import to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import (
@@ -34,6 +34,7 @@ from routing_gym.problems import (
     TSPInstance,
     make_problem,
 )
+from routing_gym.render.text import length, replay, split_trips, to_text
 
 COORDS = np.array([[[0, 0], [0.3, 0.4], [0.6, 0.8]]], dtype=np.float32)  # 0.5 and 1.0 from the depot
 
@@ -79,7 +80,7 @@ def node_areas(figure: Figure, label: str | None = None) -> dict[tuple[float, fl
 def test_text_of_cvrp(backend):
     """Round trips of 2 x 0.5 and 2 x 1.0; each carries 3 of 5."""
     instance = to_backend(two_customers(), backend)
-    assert trips.to_text(CVRP(2), instance, [1, 0, 2, 0]) == (
+    assert to_text(CVRP(2), instance, [1, 0, 2, 0]) == (
         "CVRP-2: cost 3.000, steps 4, complete\n"
         "trip 1: 0 -> 1 -> 0; load 3 of 5, length 1.000\n"
         "trip 2: 0 -> 2 -> 0; load 3 of 5, length 2.000"
@@ -88,14 +89,14 @@ def test_text_of_cvrp(backend):
 
 def test_text_of_unfinished_cvrp():
     """Customer 1 lies 0.5 away; the way back is not travelled yet."""
-    assert trips.to_text(CVRP(2), two_customers(), np.array([1])) == (
+    assert to_text(CVRP(2), two_customers(), np.array([1])) == (
         "CVRP-2: cost 0.500, steps 1, incomplete\ntrip 1: 0 -> 1; load 3 of 5, length 0.500\nunvisited: 2"
     )
 
 
 def test_text_of_sdvrp_counts_what_is_delivered():
     """Capacity 5: 3 for customer 1 and 2 for customer 2, then the last 1; 0.5 + 0.5 + 1 = 2 and 2 x 1 = 2."""
-    assert trips.to_text(SDVRP(2), two_customers(), [1, 2, 0, 2, 0]) == (
+    assert to_text(SDVRP(2), two_customers(), [1, 2, 0, 2, 0]) == (
         "SDVRP-2: cost 4.000, steps 5, complete\n"
         "trip 1: 0 -> 1 -> 2 -> 0; load 5 of 5, length 2.000\n"
         "trip 2: 0 -> 2 -> 0; load 1 of 5, length 2.000"
@@ -104,24 +105,24 @@ def test_text_of_sdvrp_counts_what_is_delivered():
 
 def test_text_of_op_names_the_prize_not_the_cost():
     instance = OPInstance(COORDS, np.array([[0, 0.25, 0.5]], dtype=np.float32), np.array([1.5], dtype=np.float32))
-    assert trips.to_text(OP(2), instance, [1, 0]) == (
+    assert to_text(OP(2), instance, [1, 0]) == (
         "OP-2: prize 0.250, steps 2, complete\ntrip 1: 0 -> 1 -> 0; prize 0.250, length 1.000\nunvisited: 2"
     )
-    assert trips.to_text(OP(2), instance, []).startswith("OP-2: prize 0.000, steps 0, incomplete")
+    assert to_text(OP(2), instance, []).startswith("OP-2: prize 0.000, steps 0, incomplete")
 
 
 def test_text_of_spctsp_shows_the_real_prize():
     """Expected 0.5, real 1: one visit suffices. Length 1.0, penalty of customer 2 is 0.25."""
     half = np.array([[0, 0.5, 0.5]], dtype=np.float32)
     instance = SPCTSPInstance(COORDS, expected_prize=half, penalty=half / 2, real_prize=2 * half)
-    text = trips.to_text(SPCTSP(2), instance, [1, 0])
+    text = to_text(SPCTSP(2), instance, [1, 0])
     assert text.startswith("SPCTSP-2: cost 1.250, steps 2, complete\ntrip 1: 0 -> 1 -> 0; prize 1.000, length 1.000")
 
 
 def test_text_of_tsp_closes_the_tour_at_the_end_only():
     """Four sides of 1; after three cities two sides are travelled."""
-    assert "0 -> 1 -> 2 -> 3 -> 0; length 4.000" in trips.to_text(TSP(4), square(), [0, 1, 2, 3])
-    unfinished = trips.to_text(TSP(4), square(), [0, 1, 2])
+    assert "0 -> 1 -> 2 -> 3 -> 0; length 4.000" in to_text(TSP(4), square(), [0, 1, 2, 3])
+    unfinished = to_text(TSP(4), square(), [0, 1, 2])
     assert "cost 2.000" in unfinished
     assert "0 -> 1 -> 2; length 2.000\nunvisited: 3" in unfinished
 
@@ -129,7 +130,7 @@ def test_text_of_tsp_closes_the_tour_at_the_end_only():
 def test_distances_of_a_file_replace_coordinates():
     """Distances of 0.25 everywhere: 4 x 0.25 = 1."""
     distances = (0.25 * (1 - np.eye(4, dtype=np.float32)))[None]
-    text = trips.to_text(TSP(4), dataclasses.replace(square(), distances=distances), [0, 1, 2, 3])
+    text = to_text(TSP(4), dataclasses.replace(square(), distances=distances), [0, 1, 2, 3])
     assert "cost 1.000" in text
     assert "length 1.000" in text
 
@@ -137,13 +138,13 @@ def test_distances_of_a_file_replace_coordinates():
 def test_long_tours_are_shortened():
     """100 cities and the return are 101 names; 20 at each end leave 61."""
     coords = np.random.default_rng(0).random((1, 100, 2)).astype(np.float32)
-    assert "18 -> 19 -> (61 more) -> 81 -> 82" in trips.to_text(TSP(100), TSPInstance(coords), range(100))
+    assert "18 -> 19 -> (61 more) -> 81 -> 82" in to_text(TSP(100), TSPInstance(coords), range(100))
 
 
 @pytest.mark.parametrize(("problem", "tour"), [(TSP(4), [0, 1, 2, 3]), (CVRP(2), [1, 0, 2, 0])])
 def test_trailing_zeros_are_ignored(problem, tour):
     instance = square() if isinstance(problem, TSP) else two_customers()
-    assert trips.to_text(problem, instance, [*tour, 0, 0]) == trips.to_text(problem, instance, tour)
+    assert to_text(problem, instance, [*tour, 0, 0]) == to_text(problem, instance, tour)
     assert paths(render.draw(problem, instance, [*tour, 0, 0])) == paths(render.draw(problem, instance, tour))
 
 
@@ -152,11 +153,11 @@ def test_trailing_zeros_are_ignored(problem, tour):
 def test_trips_add_up_to_the_objective(name, num_nodes, seed):
     problem = make_problem(name, num_nodes)
     instance, tour = random_episode(problem, np.random.default_rng(seed))
-    actions, cost, done = trips.replay(problem, instance, tour)
-    parts = trips.split_trips(problem, actions, done)
+    actions, cost, done = replay(problem, instance, tour)
+    parts = split_trips(problem, actions, done)
     objective = problem.objective(instance, np.array([tour]))[0]
     assert done
-    assert sum(trips.length(instance, trip) for trip in parts) == pytest.approx(objective, abs=1e-5)
+    assert sum(length(instance, trip) for trip in parts) == pytest.approx(objective, abs=1e-5)
     assert cost == pytest.approx(objective, abs=1e-5)
 
 
@@ -312,7 +313,7 @@ def test_save_refuses_other_formats_and_missing_folders(tmp_path):
 )
 def test_bad_tours(tour, message):
     with pytest.raises(ValueError, match=message):
-        trips.to_text(TSP(4), square(), tour)
+        to_text(TSP(4), square(), tour)
     with pytest.raises(ValueError, match=message):
         render.draw(TSP(4), square(), tour)
 
@@ -324,7 +325,7 @@ def test_several_rows_are_refused():
 
 def test_without_matplotlib_text_works_and_pictures_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert trips.to_text(TSP(4), square(), []).startswith("TSP-4: cost 0.000")
+    assert to_text(TSP(4), square(), []).startswith("TSP-4: cost 0.000")
     for function in (render.draw, render.to_rgb_array, render.show):
         with pytest.raises(ImportError, match=r'pip install "\.\[render\]"'):
             function(TSP(4), square(), [])

@@ -19,7 +19,7 @@ import pytest
 
 from problem_names import ONE_OF_EACH
 from routing_gym.arrays import batch_size, concatenate, normalise, select, to_backend
-from routing_gym.data.file_instance import orienteering_instance, scale_distances
+from routing_gym.data.tsplib.instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
 from routing_gym.problems.vrp import PRESETS
@@ -43,16 +43,16 @@ from routing_gym.solvers import (
     Solution,
     TwoOpt,
     TwoOptOrOpt,
-    cache,
     make_solver,
 )
-from routing_gym.solvers import local_search as search
-from routing_gym.solvers.base import distance_matrix
-from routing_gym.solvers.hygese import scale_demand
-from routing_gym.solvers.milp import relax, solve_integer
-from routing_gym.solvers.milp_program import Program
-from routing_gym.solvers.pool import RowResult, row_seed, serve
-from routing_gym.solvers.split_delivery import best_replay, merge_copies, replay, unit_copies
+from routing_gym.solvers.constructive import local_search as search
+from routing_gym.solvers.exact.milp import relax, solve_integer
+from routing_gym.solvers.exact.milp_program import Program
+from routing_gym.solvers.external.hygese import scale_demand
+from routing_gym.solvers.external.split_delivery import best_replay, merge_copies, replay, unit_copies
+from routing_gym.solvers.runtime import cache
+from routing_gym.solvers.runtime.base import distance_matrix
+from routing_gym.solvers.runtime.pool import RowResult, row_seed, serve
 from routing_gym.testing.exhaustive import check_exhaustively
 
 LIMIT = 60.0  # seconds, which no test reaches: see `limited_by_work`

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing_gym.data.table import from_columns, read_csv
+from routing_gym.data.own import from_columns, read_csv
 from routing_gym.files import InvalidFile
 from routing_gym.problem import InfeasibleTour
 

@@ -6,19 +6,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from routing_gym import (
-    CVRP,
-    VRP,
-    CVRPInstance,
-    InfeasibleTour,
-    InvalidInstance,
-    VRPInstance,
-    make_problem,
-    render,
-    trips,
-)
+from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
 from routing_gym.arrays import normalise, to_backend
 from routing_gym.problems.vrp import PRESETS, variants
+from routing_gym.render.text import to_text
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, play
 
@@ -381,7 +372,7 @@ def test_why_illegal(actions, node, reason, backend):
 def test_text_says_what_is_fetched_and_leaves_the_way_home_out():
     """Delivered 5, fetched 5, on 0.1 + 0.2; then 0.2 out."""
     instance = make(LINE, **BACKHAUL)
-    text = trips.to_text(make_problem("OVRPB", 3), instance, np.array([2, 1, 0, 3, 0]))
+    text = to_text(make_problem("OVRPB", 3), instance, np.array([2, 1, 0, 3, 0]))
     assert "trip 1: 0 -> 2 -> 1; delivers 5 and fetches 5 of 10, length 0.300" in text
     assert "trip 2: 0 -> 3; delivers 5 and fetches 0 of 10, length 0.200" in text
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from problem_names import ONE_OF_EACH
 from routing_gym import CVRPInstance, OPInstance, PCTSPInstance, TSPInstance, sample_actions, wrappers
 from routing_gym.solvers import SOLVERS, make_solver
-from routing_gym.solvers.base import NO_NODE
+from routing_gym.solvers.runtime.base import NO_NODE
 from routing_gym.testing.compare import difference
 
 NAMES = ("RescaleCoordinates", "RandomSymmetry", "RelativeCoordinates", "ScaleReward", "FlattenObservation")

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from routing_gym.games import CompetitiveOP
+from routing_gym.multi_agent import CompetitiveOP
 
 SELF, CUSTOMER, RIVAL = 7, 5, 4  # numbers that `CompetitiveOP` shows of oneself, of a customer and of a rival
 PRESENT, PLACE = slice(0, 1), slice(1, 3)  # of those of a customer and a rival: whether there is one; dx, dy

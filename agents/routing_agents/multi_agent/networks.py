@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from routing_agents.attention.sizes import check_sizes
 from routing_agents.multi_agent.extractor import Extractor, Layout
+from routing_agents.policies.attention.sizes import check_sizes
 
 Mixing = Literal["attention", "attention-own", "mean", "concatenation", "concatenation-narrow", "own"]
 Output = Literal["value", "choice", "vector"]

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from routing_agents.multi_agent.extractor import flatten
 from routing_agents.multi_agent.networks import AgentNetwork
-from routing_gym import game_render
-from routing_gym.games import CompetitiveOP
-from routing_gym.render import DARK
+from routing_gym.multi_agent import CompetitiveOP, pictures
+from routing_gym.render.figure import DARK
 
 WIDEST = 24.0  # points, of the line that all attention would have
 
@@ -29,14 +28,14 @@ def draw_attention(
         states: All states so far, one row each.
         weights: (m, m), row i for agent i; such as `listening` returns.
         agent: Whose attention is drawn: lines to the others, as wide as its weights.
-        **drawing: `title` and `axes` of `game_render.draw`.
+        **drawing: `title` and `axes` of `pictures.draw`.
 
     Raises:
         ValueError: There is no such agent.
     """
     if not 0 <= agent < game.num_agents:
         raise ValueError(f"agent must be one of 0 to {game.num_agents - 1}, got {agent}")
-    figure = game_render.draw(game, instance, states, **drawing)
+    figure = pictures.draw(game, instance, states, **drawing)
     axes = drawing.get("axes") or figure.axes[0]
     position = states[-1].position[0]
     for other in range(game.num_agents):

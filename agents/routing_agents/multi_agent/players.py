@@ -12,9 +12,9 @@ from torch import Tensor
 from routing_agents.multi_agent.extractor import flatten
 from routing_agents.multi_agent.networks import AgentNetwork
 from routing_gym.arrays import batch_size, to_numpy
-from routing_gym.game_envs import GameVectorEnv
-from routing_gym.games import CompetitiveOP
-from routing_gym.games.heuristics import Heuristic
+from routing_gym.multi_agent import CompetitiveOP
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import Heuristic
 
 Player = Callable[[GameVectorEnv, dict[str, Tensor]], Tensor]  # environment, and what its agents see -> actions (B, m)
 

@@ -10,7 +10,7 @@ from routing_agents import checkpoint
 from routing_agents.header import CheckpointError, from_json
 from routing_agents.multi_agent.extractor import Layout
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
-from routing_gym.games import CompetitiveOP
+from routing_gym.multi_agent import CompetitiveOP
 
 NETWORK = "multi-agent"
 

@@ -14,20 +14,20 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from routing_agents import runs, training
+from routing_agents import runs
 from routing_agents.header import from_json
 from routing_agents.multi_agent.extractor import Layout
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
 from routing_agents.multi_agent.pictures import draw_attention, listening
 from routing_agents.multi_agent.players import compare, greedy, heuristic, play_one
 from routing_agents.multi_agent.saved import describe, load_policy
-from routing_agents.report import Column, make_report
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
-from routing_agents.training import RunArgs
-from routing_gym import game_render
+from routing_agents.training import loop
+from routing_agents.training.loop import RunArgs
+from routing_agents.training.report import Column, make_report
 from routing_gym.arrays import select, to_backend
-from routing_gym.games import CompetitiveOP
-from routing_gym.games.heuristics import rival_aware
+from routing_gym.multi_agent import CompetitiveOP, pictures
+from routing_gym.multi_agent.heuristics import rival_aware
 
 RESULTS = (
     Column("self_play", ".3f", curve="all seats, over the rival-aware heuristic"),
@@ -98,7 +98,7 @@ class GameArgs(RunArgs):
         return from_json(cls, values)
 
 
-class GameTrainer(training.Trainer):
+class GameTrainer(loop.Trainer):
     """One run: the game, its networks and optimisers, and how far it has come.
 
     A script derives from it, makes `model` and `optimizers`, and says how one step learns.
@@ -211,7 +211,7 @@ class GameTrainer(training.Trainer):
         logged = {**args.to_json(), "batch_size": args.games, "precision": "float32"}
         columns = (Column("epoch", ".0f"), *self.shown, *RESULTS)
         report = make_report(folder, logged, columns, self.step, args.total_steps)
-        with training.session(self, folder, report) as session:
+        with loop.session(self, folder, report) as session:
             while session.goes_on():
                 self.update()
                 report.advance()
@@ -232,11 +232,11 @@ class GameTrainer(training.Trainer):
             weights = listening(attentive.cpu(), seen[half])
             figure = draw_attention(self.game, instance, states[: half + 1], weights, agent=0)
         else:
-            figure = game_render.draw(self.game, instance, states)
+            figure = pictures.draw(self.game, instance, states)
         self.model.to(self.device)
         if path is not None:
             figure.savefig(path)
-        return game_render.pixels(figure)
+        return pictures.pixels(figure)
 
     def results(self, folder: Path) -> list[str]:
         policy, _, header = load_policy(folder / runs.BEST, self.device)

@@ -93,7 +93,7 @@ function instancesCore(rules, randomNumbers) {
     },
   };
 
-  // Coordinates whose Euclidean lengths resemble the metric's: as routing_gym.data.metrics.planar.
+  // Coordinates whose Euclidean lengths resemble the metric's: as routing_gym.data.tsplib.metrics.planar.
   function planar(points, metric) {
     if (metric !== "GEO") return points;
     const { sin, cos, atan2, hypot } = Math;

@@ -1,4 +1,4 @@
-// The attention model of Kool et al. (2019), read from our own safetensors: agents/routing_agents/attention/model.py,
+// The attention model of Kool et al. (2019), read from our own safetensors: agents/routing_agents/policies/attention/model.py,
 // for one instance and one query at a time. A = nodes, d = embedding size, H = heads.
 // Everything is inside one function, so that a worker can be made of its source (see worker.js).
 function attentionCore() {

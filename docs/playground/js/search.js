@@ -1,4 +1,4 @@
-// Tours: decoding with the model (agents/routing_agents/attention/decoding.py), heuristics, and dynamic programming.
+// Tours: decoding with the model (agents/routing_agents/policies/attention/decoding.py), heuristics, and dynamic programming.
 function searchCore(attention, rules) {
   "use strict";
 

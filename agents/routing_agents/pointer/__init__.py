@@ -1,1 +1,0 @@
-"""Pointer Networks (Vinyals, Fortunato and Jaitly 2015): networks that answer with indices of their input."""

@@ -1,0 +1,1 @@
+"""The attention model of Kool et al. (2019)."""

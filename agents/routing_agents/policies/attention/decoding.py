@@ -1,0 +1,312 @@
+"""Decode tours with the attention model: the encoder runs once, the decoder as often as asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
+from routing_agents.policies.attention.model import AttentionModel, Encoding
+from routing_gym import arrays
+from routing_gym.arrays import concatenate, select, to_backend
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.geometry import symmetry
+from routing_gym.rollout import Policy, Rollout, rollout
+
+Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
+
+
+def greedy_choice(logits: Tensor) -> Tensor:
+    """Take the most probable action."""
+    return logits.argmax(dim=-1)
+
+
+def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Choice:
+    """Draw actions from softmax(logits / temperature), with one random number each.
+
+    A sixth of the time of `torch.multinomial` on a CPU, which needs one for every node.
+    """
+
+    def choose(logits: Tensor) -> Tensor:
+        reached = (logits / temperature).softmax(dim=-1).cumsum(dim=-1)
+        whole = reached[..., -1:]  # 1, but for rounding
+        drawn = torch.rand(whole.shape, generator=generator, device=whole.device) * whole
+        drawn = torch.minimum(drawn, torch.nextafter(whole, torch.zeros_like(whole)))  # the product may round up
+        action = torch.searchsorted(reached, drawn, right=True)[..., 0]
+        return action.clamp(max=logits.shape[-1] - 1)  # NaN, of weights that have diverged, is found nowhere
+
+    return choose
+
+
+def make_policy(
+    model: AttentionModel, encoding: Encoding, choose: Choice, num_tours: int = 1, first_actions: Tensor | None = None
+) -> Policy:
+    """Make a policy for `rollout` on instances repeated `num_tours` times, row by row.
+
+    Args:
+        model: The network.
+        encoding: Of B instances.
+        choose: Picks actions from logits (B, num_tours, A).
+        num_tours: Tours per instance.
+        first_actions: int64 (B * num_tours,), forced in the first step.
+    """
+    forced = first_actions
+    logits = model.stepwise_logits(encoding, num_tours, skip=int(first_actions is not None))
+
+    def policy(observation: dict[str, Tensor]) -> Tensor:
+        nonlocal forced
+        if forced is not None:
+            action, forced = forced, None
+            return action
+        queries = {key: value.unflatten(0, (-1, num_tours)) for key, value in observation.items()}
+        return choose(logits(queries)).flatten()
+
+    return policy
+
+
+@torch.no_grad()
+def decode(
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    encoding: Encoding,
+    choose: Choice,
+    num_tours: int = 1,
+    force_starts: bool = False,
+    record: bool = False,
+    first_tour: int = 0,
+) -> Rollout:
+    """Play `num_tours` episodes of every instance from one encoding.
+
+    Args:
+        model: The network.
+        problem: The rules.
+        instance: B instances, on the model's device.
+        encoding: Of the instances.
+        choose: Picks actions from logits.
+        num_tours: Tours per instance; row b * num_tours + k of the result is tour k of instance b.
+        force_starts: Tour k starts at the k-th node (customer), as in POMO.
+        record: Keep the observations, for `log_probability`.
+        first_tour: Number of the first tour, where others of the same instances are decoded apart.
+    """
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    if num_tours > 1:
+        instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_tours))
+    starts = None
+    if force_starts:
+        starts = first_nodes(problem, first_tour + num_tours, device)[first_tour:].repeat(batch_size)
+    policy = make_policy(model, encoding, choose, num_tours, starts)
+    return rollout(problem, instance, policy, record=record)
+
+
+def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str = "cpu") -> Tensor:
+    """Return the first `num_tours` nodes that are no depot.
+
+    Raises:
+        ValueError: There are not so many, or a good tour may not start at any of them.
+    """
+    if not problem.any_first_node:
+        raise ValueError(f"force_starts: the first node of a tour matters in {problem.name}; sample instead")
+    if num_tours > problem.num_nodes:
+        raise ValueError(f"{num_tours} starts asked of {problem.num_nodes} nodes; ask for at most one per node")
+    return torch.arange(num_tours, device=device) + int(problem.has_depot)
+
+
+def log_probability(model: AttentionModel, encoding: Encoding, played: Rollout, skip: int = 0) -> Tensor:
+    """Score recorded tours in one parallel pass over all their steps.
+
+    Args:
+        model: The network.
+        encoding: Of B instances, with its graph.
+        played: B * K recorded episodes.
+        skip: Leading steps that were forced and so have no probability.
+
+    Returns:
+        float32 (B, K), differentiable.
+    """
+    assert played.observations is not None
+    batch_size = encoding.keys.shape[0]
+    # What the policy saw in K tours of T steps, (B K, T, ...), becomes (B, K, T, ...); the logits become
+    # log-probabilities, of which those of the actions taken are picked and summed.
+    observation = {key: value.unflatten(0, (batch_size, -1)) for key, value in played.observations.items()}
+    actions = played.actions[:, skip:].unflatten(0, (batch_size, -1))  # (B, K, T)
+    log_p = model.tour_logits(encoding, observation, skip).log_softmax(dim=-1)
+    return log_p.gather(3, actions[..., None])[..., 0].sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to search for a good tour with a trained model; the best of all tours found is kept.
+
+    Attributes:
+        num_tours: Tours per instance and symmetry.
+        sample: Draw the actions, instead of taking the most probable.
+        temperature: Divides the logits before sampling.
+        force_starts: Tour k starts at the k-th node, as in POMO; for problems with `any_first_node`.
+        symmetries: How many of the eight symmetries of the square to show the model.
+    """
+
+    num_tours: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    force_starts: bool = False
+    symmetries: int = 1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            kind, words = KINDS[type(field.default)]
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise ValueError(f"{field.name} must be {words}, got {value!r}")
+        if self.num_tours < 1:
+            raise ValueError(f"num_tours must be at least 1, got {self.num_tours}")
+        if self.num_tours > 1 and not (self.sample or self.force_starts):
+            raise ValueError(f"{self.num_tours} greedy tours from one start are the same: sample or force_starts")
+        if not 1 <= self.symmetries <= 8:
+            raise ValueError(f"symmetries must be 1 to 8, got {self.symmetries}")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
+        if self.temperature != 1 and not self.sample:
+            raise ValueError(f"temperature {self.temperature} has no effect without sample; leave it out")
+
+
+KINDS = {bool: (bool, "true or false"), int: (Integral, "an integer"), float: (Real, "a number")}
+GREEDY = Decoding()
+
+
+@torch.no_grad()
+def solve(
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    decoding: Decoding = GREEDY,
+    generator: torch.Generator | None = None,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Rollout:
+    """Decode every instance in evaluation mode, chunk by chunk, and keep the best tour of each.
+
+    Args:
+        model: The network; its training mode is restored.
+        problem: The rules.
+        instance: Any number of instances, on NumPy or the model's device.
+        decoding: How; greedy by default.
+        generator: Of the sampled actions.
+        batch_size: Tours decoded at a time, which bounds the memory; by default 1,024, or as many as fit
+            into the free memory (see `memory.chunk_size`). Sampled tours depend on it.
+        progress: Called with the number of instances done after each chunk.
+
+    Returns:
+        Actions (B, T), padded with each row's closing action, and cost (B,).
+
+    Raises:
+        ValueError: Sampling without a generator, forced starts that the problem does not have, or a bad batch size.
+        MemoryError: Not even one tour of one instance fits; not raised where `batch_size` is given.
+    """
+    if decoding.sample and generator is None:
+        raise ValueError("sampling draws random numbers: pass a generator")
+    if decoding.force_starts:
+        first_nodes(problem, decoding.num_tours)  # refuses before any work
+    if decoding.symmetries > num_symmetries(problem):
+        raise ValueError(
+            f"{decoding.symmetries} symmetries of the square, but {problem.name} has no coordinates; ask 1"
+        )
+    if not torch.is_tensor(arrays.any_array(instance)):
+        instance = to_backend(instance, "torch", str(next(model.parameters()).device))
+    choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
+    chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
+    parts: list[Rollout] = []
+    with evaluation_mode(model), named_memory_errors():
+        for start in range(0, arrays.batch_size(instance), chunk):
+            rows = select(instance, slice(start, start + chunk))
+            found = [
+                best_tours(model, problem, rows, decoding, choose, tours_at_once, index)
+                for index in range(decoding.symmetries)
+            ]
+            parts.append(better_of(found))
+            if progress is not None:
+                progress(arrays.batch_size(rows))
+    longest = max(part.actions.shape[1] for part in parts)
+    return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+
+
+def num_symmetries(problem: AnyProblem) -> int:
+    """Count in how many ways an instance can be shown: the symmetries of the square, where there are coordinates."""
+    return 8 if "coords" in problem.observation_space().spaces else 1
+
+
+def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
+    """Return the static observation of instances through symmetries of the square, where there are coordinates."""
+    observation = problem.observe_static(instance)
+    if "coords" not in observation:
+        return observation
+    return {**observation, "coords": symmetry(observation["coords"], index)}
+
+
+def symmetric_views(problem: AnyProblem, instance: Any, num_views: int) -> tuple[Any, dict[str, Tensor]]:
+    """Repeat B instances; return them, and what is seen of them: row b * num_views + k through symmetry k."""
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_views))
+    return views, seen(problem, views, np.tile(np.arange(num_views), batch_size))
+
+
+@contextmanager
+def evaluation_mode(model: AttentionModel) -> Iterator[None]:
+    """Put a model into evaluation mode for a while, and back into that of before, however the while ends."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def best_tours(
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    decoding: Decoding,
+    choose: Choice,
+    tours_at_once: int,
+    index: int,
+) -> Rollout:
+    """Decode all tours from one encoding, of one of the eight symmetries; keep the best of each instance."""
+    encoding = model.encode(seen(problem, instance, index))
+    found = []
+    for first in range(0, decoding.num_tours, tours_at_once):
+        num_tours = min(tours_at_once, decoding.num_tours - first)
+        played = decode(model, problem, instance, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
+        found.append(cheapest(played.actions, played.cost, arrays.batch_size(instance)))
+    return better_of(found)
+
+
+def cheapest(actions: Tensor, cost: Tensor, batch_size: int) -> Rollout:
+    """Keep the cheapest of each instance's tours, which lie side by side."""
+    cost, best = cost.unflatten(0, (batch_size, -1)).min(dim=1)
+    return Rollout(
+        actions.unflatten(0, (batch_size, -1))[torch.arange(batch_size, device=best.device), best], cost, None
+    )
+
+
+def better_of(found: list[Rollout]) -> Rollout:
+    """Keep the cheaper tour, row by row."""
+    if len(found) == 1:
+        return found[0]
+    longest = max(one.actions.shape[1] for one in found)
+    actions = torch.stack([pad(one.actions, longest) for one in found], dim=1)
+    cost = torch.stack([one.cost for one in found], dim=1)
+    return cheapest(actions.flatten(0, 1), cost.flatten(), len(cost))
+
+
+def pad(actions: Tensor, length: int) -> Tensor:
+    """Repeat the last action, which a finished row may do for free, up to a common length."""
+    missing = length - actions.shape[1]
+    return torch.cat([actions, actions[:, -1:].expand(-1, missing)], dim=1) if missing else actions

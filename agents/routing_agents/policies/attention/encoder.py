@@ -1,0 +1,273 @@
+"""The encoder of Kool et al. (2019), section 3.1: embeddings of nodes from what `Features` says of them.
+
+B = instances, A = nodes, Q = queries per instance, d = embedding size, H = heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from routing_agents.policies.attention.features import Features
+from routing_agents.policies.attention.matrices import node_codes, relative, successions
+from routing_agents.policies.attention.sizes import check_sizes
+
+FEW_NODES = 32  # see `attend`
+EDGE_INPUTS = 4  # see `edge_shifts`
+EDGE_DIM = 16  # hidden size of the network of edges, as MatNet's
+NORMALIZATIONS = ("batch", "instance", "layer", "none")
+OPTIONS = ("normalization", "nearness", "glimpse_layer")  # they leave the sizes of the paper's layers as they are
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of the network.
+
+    Attributes:
+        embed_dim: Size d of the embeddings.
+        num_heads: Attention heads H; divides `embed_dim`.
+        num_layers: Encoder layers N.
+        feed_forward_dim: Hidden size of the encoder's feed-forward sublayers.
+        tanh_clipping: C, the range of the logits.
+        normalization: After each sublayer: "batch" (the paper's), "instance", "layer" or "none".
+        nearness: Add -log of the distance from the current node to the logits, times a learned number (Huang et al.
+            2025, "Rethinking Light Decoder-based Solvers for Vehicle Routing Problems", where it is 1 and clipped).
+        glimpse_layer: Hidden units of a feed-forward layer after the glimpse, with skip connections around both, as
+            in the same paper; 0, as in Kool et al., for none.
+    """
+
+    embed_dim: int = 128
+    num_heads: int = 8
+    num_layers: int = 3
+    feed_forward_dim: int = 512
+    tanh_clipping: float = 10.0
+    normalization: str = "batch"
+    nearness: bool = False
+    glimpse_layer: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = {name: getattr(self, name) for name in ("embed_dim", "num_heads", "feed_forward_dim")}
+        check_sizes(self.num_layers, sizes | ({"glimpse_layer": self.glimpse_layer} if self.glimpse_layer != 0 else {}))
+        if type(self.tanh_clipping) not in (int, float) or not 0 < self.tanh_clipping < math.inf:
+            raise ValueError(f"tanh_clipping must be a positive number, got {self.tanh_clipping!r}")
+        if self.embed_dim % self.num_heads:
+            raise ValueError(f"embed_dim {self.embed_dim} is not a multiple of num_heads {self.num_heads}")
+        if self.normalization not in NORMALIZATIONS:
+            raise ValueError(f"normalization must be one of {', '.join(NORMALIZATIONS)}; got {self.normalization!r}")
+        if type(self.nearness) is not bool:
+            raise ValueError(f"nearness must be true or false, got {self.nearness!r}")
+
+
+class Normalization(nn.Module):
+    """Normalise (B, A, d): per feature over the batch or the instance, or per node."""
+
+    def __init__(self, kind: str, embed_dim: int) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "batch":
+            self.norm = nn.BatchNorm1d(embed_dim)
+        elif kind == "instance":
+            self.norm = nn.InstanceNorm1d(embed_dim, affine=True)
+        elif kind == "layer":
+            self.norm = nn.LayerNorm(embed_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "batch":
+            return self.norm(x.flatten(0, 1)).view_as(x)
+        if self.kind == "instance":
+            return self.norm(x.transpose(1, 2)).transpose(1, 2)
+        return self.norm(x) if self.kind == "layer" else x
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward sublayers, each with a skip connection and normalisation."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        d = config.embed_dim
+        self.num_heads = config.num_heads
+        self.bfloat16 = False  # see `Encoder.multiply_in`
+        self.project_qkv = nn.Linear(d, 3 * d, bias=False)
+        self.project_out = nn.Linear(d, d, bias=False)
+        self.attention_norm = Normalization(config.normalization, d)
+        self.expand = nn.Linear(d, config.feed_forward_dim)
+        self.contract = nn.Linear(config.feed_forward_dim, d)
+        self.feed_forward_norm = Normalization(config.normalization, d)
+
+    def forward(self, x: Tensor, shift: Tensor | None = None) -> Tensor:
+        """Embed nodes (B, A, d) in the light of each other; `shift` (B, H, A, A) adds to the scores of attention."""
+        with products(x, self.bfloat16):
+            projected = self.project_qkv(x)
+        query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
+        attended = merge_heads(attend(query, key, value, shift))
+        with products(x, self.bfloat16):
+            attended = self.project_out(attended)
+        x = self.attention_norm(x + attended)
+        with products(x, self.bfloat16):
+            transformed = self.contract(F.relu(self.expand(x)))
+        return self.feed_forward_norm(x + transformed)
+
+
+class Encoder(nn.Module):
+    """Encoder of Kool et al. (2019), section 3.1: node embeddings from the static observation.
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig) -> None:
+        super().__init__()
+        self.features = features
+        self.config = config
+        self.bfloat16 = False  # see `multiply_in`
+        self.embed_node = nn.Linear(features.node_inputs, config.embed_dim)
+        if features.depot:
+            self.embed_depot = nn.Linear(2, config.embed_dim)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        if features.per_edge:
+            heads = config.num_layers * config.num_heads
+            self.embed_edge = nn.Sequential(nn.Linear(EDGE_INPUTS, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, heads))
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator | None) -> None:
+        """Draw every parameter but the normalisations' from U(-1/sqrt(fan-in), 1/sqrt(fan-in))."""
+        for name, parameter in self.named_parameters():
+            if "norm" in name:
+                continue
+            layer = self.get_submodule(name.rpartition(".")[0])
+            fan_in = layer.in_features if isinstance(layer, nn.Linear) else self.config.embed_dim
+            parameter.uniform_(-1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=generator)
+
+    def multiply_in(self, dtype: torch.dtype) -> None:
+        """Choose the precision of the encoder's matrix products: float32 or bfloat16.
+
+        They are most of the arithmetic; the projections of the nodes for the decoder are among them. Attention,
+        normalisation, sums and the decoder stay in float32: with attention in bfloat16 too a training step took
+        twice as long on the CPU it was tried on.
+
+        Raises:
+            ValueError: Another dtype.
+        """
+        if dtype not in (torch.float32, torch.bfloat16):
+            raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
+        for module in (self, *self.layers):
+            module.bfloat16 = dtype == torch.bfloat16
+
+    def embed(self, observation: dict[str, Tensor]) -> Tensor:
+        """Embed the nodes of the static observation, each on its own: (B, A, d)."""
+        coords = observation["coords"] if self.features.coords else node_codes(observation[self.features.per_edge])
+        absent = {key: coords.new_zeros(coords.shape[:2]) for key in self.features.optional if key not in observation}
+        seen = observation | absent
+        columns = [coords, *(seen[key][..., None] for key in self.features.per_node)]
+        if self.features.pairs:
+            columns.append(partners(observation["coords"], observation[self.features.pairs]))
+        if self.features.partner:
+            columns.append(fixed_edges(observation["coords"], observation[self.features.partner]))
+        if not self.features.depot:
+            return self.embed_node(torch.cat(columns, dim=-1))
+        customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
+        return torch.cat([self.embed_depot(observation["coords"][:, :1]), customers], dim=1)
+
+    def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
+        """Embed the nodes of the static observation in the light of each other: (B, A, d)."""
+        x = self.embed(observation)
+        for layer, shift in zip(self.layers, self.edge_shifts(observation), strict=True):
+            x = layer(x, shift)
+        return x
+
+    @property
+    def floats_per_edge(self) -> int:
+        """Count what is held at the same time per pair of nodes while encoding, for `memory.footprint`."""
+        if not self.features.per_edge:
+            return 0
+        # What is seen of it; hidden units before and after the ReLU; shifts; in attention, scores twice.
+        return EDGE_INPUTS + 2 * EDGE_DIM + (self.config.num_layers + 2) * self.config.num_heads
+
+    def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor | None]:
+        """Say by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
+
+        Kwon et al. (2021) mix each score with the length by a small network of each head (MatNet's mixed-score
+        attention), in two encoders, one for the rows and one for the columns. Here a network turns the lengths there
+        and back, relative to their mean so that their unit does not matter, and the chances of succession there and
+        back, into one number for each head, which is added to the score, in one encoder.
+        """
+        if not self.features.per_edge:
+            return [None] * len(self.layers)
+        lengths = observation[self.features.per_edge]
+        seen = torch.stack([relative(lengths), successions(lengths)], dim=-1)
+        shifts = self.embed_edge(torch.cat([seen, seen.transpose(1, 2)], dim=-1))
+        return shifts.permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
+
+
+def partners(coords: Tensor, pickup: Tensor) -> Tensor:
+    """Say of each node whether it is a pickup, or a delivery, and where its partner lies; (0, 0) for none.
+
+    Args:
+        coords: (B, A, 2).
+        pickup: (B, A), the pickup of each delivery, 0 elsewhere; some libraries make numbers in a Box float32. Of
+            several deliveries of a pickup one counts.
+
+    Returns:
+        (B, A, 4).
+    """
+    pickup = pickup.long()
+    nodes = torch.arange(pickup.shape[1], device=pickup.device).expand_as(pickup)
+    delivery = torch.zeros_like(pickup).scatter_reduce(1, pickup, nodes * (pickup > 0), "amax")
+    flags = torch.stack([delivery > 0, pickup > 0], dim=-1).to(coords.dtype)
+    place = take_nodes(coords, delivery + pickup) * flags.sum(dim=-1, keepdim=True)
+    return torch.cat([flags, place], dim=-1)
+
+
+def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
+    """Say of each node whether it has a fixed edge, and the way to its other end; (0, 0, 0) for none.
+
+    Args:
+        coords: (B, A, 2).
+        partner: (B, A), the node itself for none; as in `partners`, perhaps float32.
+
+    Returns:
+        (B, A, 3).
+    """
+    partner = partner.long()
+    has_edge = partner != torch.arange(partner.shape[1], device=partner.device)
+    return torch.cat([has_edge[..., None].to(coords.dtype), take_nodes(coords, partner) - coords], dim=-1)
+
+
+def products(x: Tensor, bfloat16: bool) -> AbstractContextManager[None]:
+    """Return the context in which matrix products take the chosen precision."""
+    return torch.autocast(x.device.type, torch.bfloat16) if bfloat16 else nullcontext()
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = None) -> Tensor:
+    """Return softmax(query key' / sqrt(d_k) + shift) value, for (B, H, Q, d_k) and twice (B, H, A, d_k).
+
+    With gradients, several queries and few nodes, products one after the other take half to two thirds of the time of
+    torch's fused attention on a CPU.
+    """
+    if query.shape[2] == 1 or key.shape[2] > FEW_NODES or not (key.requires_grad and key.is_cpu):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=shift)
+    scores = (query / math.sqrt(query.shape[3])) @ key.transpose(2, 3)
+    return (scores if shift is None else scores + shift).softmax(dim=-1) @ value
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """(B, Q, d) -> (B, H, Q, d/H)."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, H, Q, d/H) -> (B, Q, d)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def take_nodes(x: Tensor, index: Tensor) -> Tensor:
+    """Pick nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
+    starts = torch.arange(0, x.shape[0] * x.shape[1], x.shape[1], device=x.device)[:, None]
+    return F.embedding(index + starts, x.flatten(0, 1))  # copies rows: ten times as fast as gather on a CPU

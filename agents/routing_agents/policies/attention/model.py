@@ -1,0 +1,300 @@
+"""The attention model of Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", section 3.
+
+It knows no problem: `Features` says which observations it reads. The encoder runs once per instance
+(`encode`), the decoder any number of queries per instance (`logits`), so that one function serves a
+single step, all starts at once, and the scoring of whole tours.
+
+B = instances, A = nodes, Q = queries per instance, d = embedding size, H = heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from routing_agents.policies.attention.encoder import (
+    Encoder,
+    ModelConfig,
+    attend,
+    merge_heads,
+    products,
+    split_heads,
+    take_nodes,
+)
+from routing_agents.policies.attention.features import Features
+from routing_agents.policies.attention.matrices import successions
+
+SHORTEST = 1e-4  # shorter ways count as this long in `nearness`, which has no logarithm of 0
+RAREST = 1e-9  # smaller chances count as this
+LOOPED = 400  # products; torch multiplies a batch of smaller matrices on a CPU in a loop, not through MKL
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What the decoder needs of B encoded instances; nothing of it is copied or projected again."""
+
+    fixed_query: Tensor  # (B, 1, d), from the mean embedding
+    node_queries: tuple[Tensor, ...]  # (B, A, d) each, one per context node; (B, A + 1, d) with a placeholder
+    keys: Tensor  # (B, H, A, d/H), of the glimpse
+    values: Tensor  # (B, H, A, d/H), of the glimpse
+    logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
+    places: tuple[Tensor, ...] = ()  # what nearness is of: coordinates (B, A, 2), or `successions` (B, A, A)
+
+    def map(self, function) -> Encoding:
+        """Apply a function to every tensor."""
+        changed = (getattr(self, field.name) for field in fields(self))
+        return Encoding(*(tuple(map(function, x)) if isinstance(x, tuple) else function(x) for x in changed))
+
+    def detach(self) -> Encoding:
+        """Cut the graph: the same numbers, without gradients."""
+        return self.map(Tensor.detach)
+
+
+class AttentionModel(Encoder):
+    """Encoder and decoder of Kool et al. (2019), section 3.
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(features, config)
+        d = config.embed_dim
+        if not features.depot:  # the context before the first action, when there is no first and last node (eq. 4)
+            self.placeholder = nn.Parameter(torch.empty(len(features.context_nodes) * d))
+        self.project_nodes = nn.Linear(d, 3 * d, bias=False)  # glimpse keys, glimpse values, logit keys
+        self.project_mean = nn.Linear(d, d, bias=False)
+        context_dim = len(features.context_nodes) * d + len(features.context_scalars)
+        self.project_context = nn.Linear(context_dim, d, bias=False)
+        self.project_glimpse = nn.Linear(d, d, bias=False)
+        if features.per_step:
+            self.project_step = nn.Linear(1, 3 * d, bias=False)
+        if config.glimpse_layer:
+            self.expand_glimpse = nn.Linear(d, config.glimpse_layer)
+            self.contract_glimpse = nn.Linear(config.glimpse_layer, d)
+        self.initialise(generator)
+        if config.nearness:
+            self.nearness_weight = nn.Parameter(torch.tensor(2.0))  # put on trained weights, 2 served best
+
+    def encode(self, observation: dict[str, Tensor]) -> Encoding:
+        """Encode B instances from their static observation.
+
+        One matrix product yields all that the decoder reads per node. The projections of the context
+        nodes and of the glimpse's output are linear, so they are applied to nodes here, once, rather
+        than to queries later: W_c [h_first; h_last] = W_c1 h_first + W_c2 h_last, and
+        (W_o g) . (W_l h) = g . (W_o' W_l h), unless layers come between glimpse and logits.
+        """
+        x = self.encode_nodes(observation)
+        d, heads = self.config.embed_dim, self.config.num_heads
+        key_weight, value_weight, logit_weight = self.project_nodes.weight.chunk(3)
+        context_weights = self.project_context.weight[:, : len(self.features.context_nodes) * d].split(d, dim=1)
+        logit_weight = self.fold(logit_weight)
+        with products(x, self.bfloat16):
+            projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
+        keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
+        if not self.features.depot:  # node A stands for the placeholder
+            placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
+            node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
+        places = successions(observation[self.features.per_edge]) if self.features.per_edge else observation["coords"]
+        return Encoding(
+            fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
+            node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),
+            keys=split_heads(keys, heads).contiguous().to(x.dtype),
+            values=split_heads(values, heads).contiguous().to(x.dtype),
+            logit_keys=logit_keys.contiguous().to(x.dtype),
+            places=(places,) if self.config.nearness else (),
+        )
+
+    def fold(self, weight: Tensor) -> Tensor:
+        """Apply the glimpse's output projection to a weight in advance, where no layer comes between."""
+        return weight if self.config.glimpse_layer else self.project_glimpse.weight.T @ weight
+
+    def query(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Build the decoder's queries from the context: (B, Q, d)."""
+        nodes = [observation[key] for key in self.features.context_nodes]
+        if not self.features.depot:
+            not_started = observation["action_mask"].all(dim=-1)
+            nodes = [node.masked_fill(not_started, observation["action_mask"].shape[-1]) for node in nodes]
+        query = encoding.fixed_query
+        for projected, node in zip(encoding.node_queries, nodes, strict=True):
+            query = query + take_nodes(projected, node)
+        for index, key in enumerate(self.features.context_scalars):
+            if key in self.features.optional and key not in observation:
+                continue  # zero
+            column = len(self.features.context_nodes) * self.config.embed_dim + index
+            query = query + observation[key] * self.project_context.weight[:, column]
+        return query
+
+    def logits(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Score the actions of Q queries per instance (eqs. 5 to 8).
+
+        Args:
+            encoding: B instances.
+            observation: The changing observations, (B, Q, ...) each, "action_mask" (B, Q, A) as bool.
+
+        Returns:
+            float32 (B, Q, A), -inf where illegal.
+        """
+        legal = penalties(observation["action_mask"])
+        query = self.query(encoding, observation)
+        if self.features.per_step:
+            scores = self.dynamic_scores(encoding, query, legal, observation[self.features.per_step])
+        else:
+            heads = split_heads(query, self.config.num_heads)
+            glimpse = attend(heads, encoding.keys, encoding.values, legal[:, None])
+            scores = self.refine(merge_heads(glimpse), query) @ encoding.logit_keys.transpose(1, 2)
+        return self.clip(scores, legal, encoding, observation)
+
+    def clip(self, scores: Tensor, legal: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Turn scores (B, Q, A) into logits (eqs. 7 and 8)."""
+        logits = self.config.tanh_clipping * torch.tanh(scores / math.sqrt(self.config.embed_dim))
+        if self.config.nearness:
+            logits = logits + self.nearness_weight * self.nearness(encoding, observation)
+        return logits.float() + legal
+
+    def refine(self, glimpse: Tensor, query: Tensor) -> Tensor:
+        """Pass the glimpse (B, Q, d) through the feed-forward layer, if there is one."""
+        if not self.config.glimpse_layer:
+            return glimpse
+        x = query + self.project_glimpse(glimpse)
+        return x + self.contract_glimpse(F.relu(self.expand_glimpse(x)))
+
+    def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Return -log of each node's distance from the current one, 0 before a tour has begun: (B, Q, A).
+
+        With a matrix of lengths, the logarithm of the chance that the node follows the current one, rather than another
+        that is still to be left.
+        """
+        (places,) = encoding.places
+        here = take_nodes(places, observation["current_node"])
+        if self.features.per_edge:
+            still = observation["action_mask"].to(here.dtype) @ places + here  # of the nodes that are still to be left
+            near = here.clamp(min=RAREST).log_().sub_(still.clamp(min=RAREST).log_())
+        else:
+            x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
+            near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
+        if self.features.depot:
+            return near
+        return near.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
+
+    def stepwise_logits(
+        self, encoding: Encoding, num_tours: int, skip: int = 0
+    ) -> Callable[[dict[str, Tensor]], Tensor]:
+        """Return what scores the actions of one step after the other, without gradients.
+
+        It computes what `logits` does: this decoder has no memory. For a few queries at a time, products with keys
+        that lie so that they need not be transposed take two thirds of the time of torch's attention on a CPU. Where
+        these are so small that torch would multiply them in a loop, zeros make them larger, a sixth of that time.
+
+        Args:
+            encoding: B instances.
+            num_tours: Tours of each instance.
+            skip: Leading steps, at most one, that were forced and so are not asked for.
+        """
+        if self.features.per_step:
+            return partial(self.logits, encoding)
+        num_nodes, head_dim = encoding.keys.shape[2:]
+        width = max(head_dim, math.ceil(LOOPED / (num_tours * num_nodes))) if encoding.keys.is_cpu else head_dim
+        keys = (widen(encoding.keys, width) / math.sqrt(head_dim)).transpose(2, 3).contiguous()
+        values, logit_keys = widen(encoding.values, width), encoding.logit_keys.transpose(1, 2).contiguous()
+
+        def logits(observation: dict[str, Tensor]) -> Tensor:
+            legal = penalties(observation["action_mask"])
+            query = self.query(encoding, observation)
+            heads = widen(split_heads(query, self.config.num_heads), width)
+            weights = (heads @ keys).add_(legal[:, None]).softmax(dim=-1)
+            glimpse = self.refine(merge_heads((weights @ values)[..., :head_dim]), query)
+            return self.clip(glimpse @ logit_keys, legal, encoding, observation)
+
+        return logits
+
+    def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
+        """Score the actions of all steps of K tours per instance in one pass, but for the first `skip` steps.
+
+        Args:
+            encoding: B instances.
+            observation: As that of `logits`, (B, K, T, ...) each.
+            skip: Leading steps that nobody asks for.
+
+        Returns:
+            float32 (B, K, T - skip, A).
+        """
+        queries = {key: value[:, :, skip:] for key, value in observation.items()}
+        shape = queries["action_mask"].shape
+        return self.logits(encoding, {key: value.flatten(1, 2) for key, value in queries.items()}).view(shape)
+
+    def num_floats(self) -> tuple[int, int, int, int]:
+        """Count what is held at the same time while decoding, for `memory.footprint`.
+
+        Returns:
+            Numbers per node while encoding; per node of an encoded instance; and per node and once for each tour.
+        """
+        d = self.config.embed_dim
+        # In a layer: its input, the same after attention, queries, keys and values, what was attended to, and
+        # twice the hidden units, before and after the ReLU. After it: embeddings and projections, these twice.
+        projections = 3 + len(self.features.context_nodes)
+        encoder = max(6 * d + 2 * self.config.feed_forward_dim, (1 + 2 * projections) * d)
+        scores = (5 if self.features.per_step else 2) * self.config.num_heads
+        nearness = 3 if self.config.nearness else 0
+        keys = 0 if self.features.per_step else 2 * d  # see `stepwise_logits`
+        queries = 8 * d + 2 * self.config.glimpse_layer  # and glimpses
+        return encoder, projections * d + keys, scores + nearness, queries
+
+    def dynamic_scores(self, encoding: Encoding, query: Tensor, legal: Tensor, remaining: Tensor) -> Tensor:
+        """Unclipped scores where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
+
+        The shift of a node is remaining * w, of rank one: q . (k + r w) = q . k + r (q . w), so the
+        shifted keys are never built.
+        """
+        shift_key, shift_value, shift_logit = self.project_step.weight[:, 0].chunk(3)
+        shift_logit = self.fold(shift_logit)
+        num_heads = self.config.num_heads
+        heads = split_heads(query, num_heads)
+        remaining = remaining[:, None]  # (B, 1, Q, A)
+        by_head = heads * shift_key.view(num_heads, 1, -1)
+        scores = heads @ encoding.keys.transpose(2, 3) + remaining * by_head.sum(dim=-1, keepdim=True)
+        weights = (scores / math.sqrt(heads.shape[-1]) + legal[:, None]).softmax(dim=-1)
+        shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
+        glimpse = self.refine(merge_heads(weights @ encoding.values + shift), query)
+        return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
+
+
+class CostCritic(Encoder):
+    """Predicts the cost of an instance from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
+
+    Args:
+        features: Which observations to read.
+        config: Sizes.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(features, config)
+        self.hidden = nn.Linear(config.embed_dim, config.embed_dim)
+        self.value = nn.Linear(config.embed_dim, 1)
+        self.initialise(generator)
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return the predicted cost: (B, 1)."""
+        return self.value(F.relu(self.hidden(self.encode_nodes(observation).mean(dim=1))))
+
+
+def penalties(mask: Tensor) -> Tensor:
+    """Turn a mask into what illegal actions add to their scores: -inf, and legal ones 0.
+
+    A quarter of the time of `torch.where` or `masked_fill` on a CPU.
+    """
+    return (mask.float() - 1).mul_(torch.finfo(torch.float32).max).mul_(2.0)
+
+
+def widen(x: Tensor, width: int) -> Tensor:
+    """Append zeros to the last axis until it has a width."""
+    return F.pad(x, (0, width - x.shape[-1])) if width > x.shape[-1] else x

@@ -1,0 +1,1 @@
+"""The pointer network of Vinyals et al. (2015)."""

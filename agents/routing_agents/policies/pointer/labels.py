@@ -1,0 +1,162 @@
+"""Solved instances, kept on disk in blocks: computed once, by several processes, and taken up where one was stopped."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import zipfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from routing_agents.policies.pointer.sequences import PADDING, Answers, Points
+from routing_agents.policies.pointer.tasks import TASKS, Task
+from routing_gym.files import write_atomically
+from routing_gym.solvers.runtime.pool import START_METHOD
+from routing_gym.solvers.runtime.progress import show_progress
+
+SIZE = 2_500  # instances of a block
+VERSION = 1  # of the generator and the labels: raise it where they change
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some solved instances; which ones depends on these fields only.
+
+    Attributes:
+        task: Name of it.
+        labels: How they are solved; one of the task's labels.
+        num_points: Points of each instance, uniform in the unit square.
+        seed: Of the points.
+        number: Of the block.
+        version: Of this code.
+    """
+
+    task: str
+    labels: str
+    num_points: int
+    seed: int
+    number: int
+    version: int = VERSION
+
+    def path(self, folder: Path) -> Path:
+        """Return where the block is kept."""
+        return folder / f"{self.task}-{self.labels}-{self.num_points}-seed{self.seed}-{self.number:03}.npz"
+
+    def make(self, folder: Path) -> None:
+        """Draw, solve and write the instances; the file is there complete or not at all."""
+        task = TASKS[self.task]
+        rng = np.random.default_rng((self.seed, self.num_points, self.number))
+        points = rng.random((SIZE, self.num_points, 2), dtype=np.float32)
+        answers = task.canonical(points, task.solve(points, self.labels)).astype(np.int16)
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, about=np.array(json.dumps(asdict(self))), points=points, answers=answers)
+        write_atomically(self.path(folder), buffer.getvalue())
+
+    def read(self, folder: Path) -> tuple[Points, Answers]:
+        """Read points (SIZE, n, 2) and answers (SIZE, T).
+
+        Raises:
+            ValueError: The file is damaged, or holds something else.
+        """
+        path = self.path(folder)
+        try:
+            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+                about, points, answers = (file[name] for name in ("about", "points", "answers"))
+        except (OSError, EOFError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path}: no solved instances, or damaged ({error}); delete it to solve again") from error
+        if str(about) != (expected := json.dumps(asdict(self))):
+            raise ValueError(f"{path}: holds {about}, expected {expected}; delete it to solve again")
+        kinds = (points.dtype, answers.dtype) == (np.float32, np.int16)
+        fits = points.shape == (SIZE, self.num_points, 2) and answers.shape[:1] == (SIZE,) and answers.ndim == 2
+        if not (
+            kinds and fits and answers.size and np.isfinite(points).all() and answers_fit(answers, self.num_points)
+        ):
+            found = f"points {points.dtype} {points.shape} and answers {answers.dtype} {answers.shape}"
+            raise ValueError(
+                f"{path}: {found} do not fit {SIZE} instances of {self.num_points}; delete it to solve again"
+            )
+        return points, answers.astype(np.int64)
+
+
+def answers_fit(answers: Answers, num_points: int) -> bool:
+    """Say whether answers are indices of points and padding, and none is empty."""
+    return bool(answers.min() >= PADDING and answers.max() < num_points and (answers != PADDING).any(axis=1).all())
+
+
+def labelled(
+    task: Task,
+    labels: str,
+    counts: dict[int, int],
+    seed: int,
+    folder: Path,
+    workers: int = 1,
+    progress: bool = False,
+) -> dict[int, tuple[Points, Answers]]:
+    """Return solved instances, from disk as far as they are there.
+
+    Args:
+        task: One of `TASKS`.
+        labels: How they are solved; one of `task.labels`.
+        counts: By the number of points, how many instances. Those of a smaller count are the first of a larger one.
+        seed: Of the points.
+        folder: Where the files are.
+        workers: Processes that solve.
+        progress: Show a bar.
+
+    Returns:
+        By the number of points: points float32 (count, n, 2), answers int64 (count, T).
+
+    Raises:
+        ValueError: Too few points for the task, labels that it does not have, or a file that is damaged or holds
+            something else.
+        ChildProcessError: A process died.
+    """
+    check(task, labels, min(counts))
+    blocks = {
+        n: [Block(task.name, labels, n, seed, number) for number in range(-(-count // SIZE))]
+        for n, count in counts.items()
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [block for some in blocks.values() for block in some if not block.path(folder).exists()]
+    for _ in show_progress(make_all(missing, folder, workers), len(missing), f"solving {task.name}", progress):
+        pass
+    sets = {}
+    for n, some in blocks.items():
+        points, answers = zip(*(block.read(folder) for block in some), strict=True)
+        sets[n] = np.concatenate(points)[: counts[n]], np.concatenate(answers)[: counts[n]]
+    return sets
+
+
+def check(task: Task, labels: str, num_points: int) -> None:
+    """Refuse what the task cannot do.
+
+    Raises:
+        ValueError: Saying what it can.
+    """
+    if labels not in task.labels:
+        raise ValueError(f"{task.name} has no labels {labels!r}; choose one of {', '.join(task.labels)}")
+    if num_points < task.fewest:
+        raise ValueError(f"{task.name} needs at least {task.fewest} points, got {num_points}")
+
+
+def make_all(blocks: Sequence[Block], folder: Path, workers: int) -> Iterator[None]:
+    """Make the blocks, in this process or in several."""
+    if workers < 2 or len(blocks) < 2:
+        yield from map(partial(Block.make, folder=folder), blocks)
+        return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context(START_METHOD)) as pool:
+        try:
+            yield from pool.map(partial(Block.make, folder=folder), blocks)
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "a process that solved instances died, perhaps of lack of memory; start again"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,382 @@
+"""The Pointer Network of Vinyals, Fortunato and Jaitly (2015), section 2, and the two models it is compared with.
+
+An encoder reads the points, a decoder LSTM writes the answer. The three models differ in how the decoder's
+state becomes a choice: by a fixed dictionary (2.1), by a dictionary and attention to the input (2.2), or
+by the attention itself (2.3), which is the Pointer Network.
+
+Choices are numbered from 1 in the order of the points; 0 is the end of the answer, and at the decoder's
+input its beginning. B = instances, n = points, T = steps, d = units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from routing_agents.policies.attention.encoder import NORMALIZATIONS, Encoder, ModelConfig, products, take_nodes
+from routing_agents.policies.attention.features import Features
+from routing_agents.policies.attention.sizes import check_sizes
+
+POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads
+PAPER_RANGE = 0.08  # of the paper's initial weights
+INITIAL = ("fan-in", "paper")
+END = 0
+BEFORE_NORMALIZATION = {"normalization": "batch"}  # of checkpoints from before there was a choice
+Holds = Literal["every", "some", "repeated"]  # every point once, some points once, or points any number of times
+
+
+@dataclass(frozen=True)
+class PointerConfig:
+    """Kind and size of the network.
+
+    Attributes:
+        encoder: "lstm", the paper's, or "transformer", the attention model's, which does not see the points' order.
+        answer: "pointer", or one of the paper's comparisons, for instances of one size: "attention" (content-based, to
+            a dictionary) or "sequence".
+        units: Size d of embeddings, states and attention; the paper's are 256 or 512.
+        mask_chosen: Whether points that were chosen before are masked, in training too, where no answer holds a point
+            twice; the paper's network has to learn that.
+        initial: "fan-in" draws the initial weights from +-1/sqrt(fan-in), "paper" from +-0.08.
+        num_layers: Of the transformer.
+        num_heads: Of the transformer; divides `units`.
+        normalization: Of the transformer, see `ModelConfig`: "layer"; "batch" is the attention model's.
+    """
+
+    encoder: Literal["lstm", "transformer"] = "transformer"
+    answer: Literal["pointer", "attention", "sequence"] = "pointer"
+    units: int = 128
+    mask_chosen: bool = True
+    initial: Literal["fan-in", "paper"] = "fan-in"
+    num_layers: int = 3
+    num_heads: int = 8
+    normalization: Literal["batch", "instance", "layer", "none"] = "layer"
+
+    def __post_init__(self) -> None:
+        check_sizes(self.num_layers, {"units": self.units, "num_heads": self.num_heads})
+        choices = {"encoder": ENCODERS, "answer": ANSWERS, "initial": INITIAL, "normalization": NORMALIZATIONS}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
+        if self.encoder == "transformer" and self.units % self.num_heads:
+            raise ValueError(f"units {self.units} is not a multiple of num_heads {self.num_heads}")
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What the decoder needs of B encoded instances."""
+
+    inputs: Tensor  # (B, n + 1, d), of the decoder: where the answer begins, then the points
+    states: Tensor  # e, (B, n, d): the encoder's state at each point
+    keys: Tensor  # what a decoder's state is compared with, see `keys` of the three answers
+    last: tuple[Tensor, Tensor]  # (1, B, d) each: the decoder's first state
+    absent: Tensor  # bool (B, n + 1), True where an instance has no such choice
+
+    def repeat(self, times: int) -> Encoding:
+        """Repeat the decoder's first state, so that it writes several answers to each instance."""
+        hidden, cell = (state.repeat_interleave(times, dim=1) for state in self.last)
+        return replace(self, last=(hidden, cell))
+
+    def detach(self) -> Encoding:
+        """Cut the graph: the same numbers, without gradients."""
+        hidden, cell = self.last
+        inputs, states, keys = self.inputs.detach(), self.states.detach(), self.keys.detach()
+        return Encoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
+
+
+class LSTMEncoder(nn.Module):
+    """Reads the embedded points in their given order."""
+
+    def __init__(self, config: PointerConfig) -> None:
+        super().__init__()
+        self.bfloat16 = False  # see `PointerNetwork.multiply_in`
+        self.embed = nn.Linear(2, config.units)
+        self.lstm = nn.LSTM(config.units, config.units, batch_first=True)
+
+    def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """Return the decoder's inputs and the encoder's states (B, n, d), and the last state (1, B, d), (1, B, d)."""
+        with products(points, self.bfloat16):
+            embedded = self.embed(points)
+        states, last = run_lstm(self.lstm, embedded, None, self.bfloat16)
+        return embedded, states, last
+
+
+class TransformerEncoder(nn.Module):
+    """The encoder of Kool et al. (2019), which sees a set; the decoder starts from the mean of its embeddings."""
+
+    def __init__(self, config: PointerConfig) -> None:
+        super().__init__()
+        d = config.units
+        layers = ModelConfig(d, config.num_heads, config.num_layers, 4 * d, normalization=config.normalization)
+        self.encoder = Encoder(POINTS, layers)
+        self.first_state = nn.Linear(d, 2 * d)
+
+    def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """As `LSTMEncoder.forward`; the decoder is fed with the embedding of the point last chosen."""
+        states = self.encoder.encode_nodes({"coords": points})
+        hidden, cell = self.first_state(states.mean(dim=1))[None].chunk(2, dim=-1)
+        return states, states, (hidden.tanh().contiguous(), cell.contiguous())
+
+
+class Attention(nn.Module):
+    """Additive attention: u_ij = v' tanh(W1 e_j + W2 d_i), of Bahdanau et al. (2015)."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.project_key = nn.Linear(units, units, bias=False)  # W1
+        self.project_query = nn.Linear(units, units, bias=False)  # W2
+        self.combine = nn.Linear(units, 1, bias=False)  # v
+
+    def forward(self, keys: Tensor, decoded: Tensor) -> Tensor:
+        """Score keys W1 e (B, n, d) for decoder states d (B, T, d): u (B, T, n)."""
+        mixed = keys[:, None] + self.project_query(decoded)[:, :, None]
+        return self.combine(mixed.tanh())[..., 0]
+
+
+class PointerAnswer(nn.Module):
+    """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, where answers vary, the end."""
+
+    def __init__(self, config: PointerConfig, fixed_size: int | None) -> None:
+        super().__init__()
+        self.attention = Attention(config.units)
+        self.end = nn.Parameter(torch.empty(config.units))
+
+    def keys(self, states: Tensor) -> Tensor:
+        """Return a key of the end, then W1 e of the points: (B, n + 1, d)."""
+        keys = self.attention.project_key(states)
+        return torch.cat([self.end.to(keys.dtype).expand(len(keys), 1, -1), keys], dim=1)
+
+    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+        """Return u (B, T, n + 1)."""
+        return self.attention(encoding.keys, decoded)
+
+
+class DictionaryAnswer(nn.Module):
+    """Sequence to sequence (section 2.1): p = softmax(W d_i), over a dictionary of fixed size."""
+
+    def __init__(self, config: PointerConfig, fixed_size: int) -> None:
+        super().__init__()
+        self.dictionary = nn.Linear(config.units, fixed_size + 1)
+
+    def keys(self, states: Tensor) -> Tensor:
+        """Return none: nothing of the input is looked at."""
+        return states[:, :0]
+
+    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+        """Return logits (B, T, n + 1)."""
+        return self.dictionary(decoded)
+
+
+class AttentionAnswer(nn.Module):
+    """Content-based input attention (2.2): a_i = softmax(u_i), d'_i = sum_j a_ij e_j, p = softmax(W [d_i; d'_i]).
+
+    The paper also feeds [d_i; d'_i] to the next step; here it does not, so that all steps are scored at once.
+    """
+
+    def __init__(self, config: PointerConfig, fixed_size: int) -> None:
+        super().__init__()
+        self.attention = Attention(config.units)
+        self.dictionary = nn.Linear(2 * config.units, fixed_size + 1)
+
+    def keys(self, states: Tensor) -> Tensor:
+        """Return W1 e of the points: (B, n, d)."""
+        return self.attention.project_key(states)
+
+    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+        """Return logits (B, T, n + 1)."""
+        weights = self.attention(encoding.keys, decoded).softmax(dim=-1)
+        return self.dictionary(torch.cat([decoded, weights @ encoding.states.to(weights.dtype)], dim=-1))
+
+
+ENCODERS = {"lstm": LSTMEncoder, "transformer": TransformerEncoder}
+ANSWERS = {"pointer": PointerAnswer, "attention": AttentionAnswer, "sequence": DictionaryAnswer}
+
+
+class PointerNetwork(nn.Module):
+    """Encoder, decoder and one of the three ways to answer.
+
+    Args:
+        config: Kind and size.
+        holds: What an answer holds, see `Holds`.
+        fixed_size: Points of every instance, if all have as many: size of the dictionary of the two comparisons.
+        generator: Source of the initial weights.
+
+    Raises:
+        ValueError: A comparison without a fixed size, or unknown `holds`.
+    """
+
+    def __init__(
+        self,
+        config: PointerConfig,
+        holds: Holds,
+        fixed_size: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if holds not in get_args(Holds):
+            raise ValueError(f"holds must be one of {', '.join(get_args(Holds))}; got {holds!r}")
+        self.config = config
+        self.ends = holds != "every"  # what holds every point needs no end
+        self.masks = config.mask_chosen and holds != "repeated"
+        self.fixed_size = None if config.answer == "pointer" else fixed_size
+        if config.answer != "pointer" and fixed_size is None:
+            raise ValueError(
+                f"answer {config.answer!r} has a dictionary with one word per point, so all instances need one "
+                'size; for mixed sizes take answer "pointer"'
+            )
+        self.bfloat16 = False  # see `multiply_in`
+        self.encoder = ENCODERS[config.encoder](config)
+        self.begin = nn.Parameter(torch.empty(config.units))  # the decoder's first input
+        self.decoder = nn.LSTM(config.units, config.units, batch_first=True)
+        self.answer = ANSWERS[config.answer](config, fixed_size)
+        self.initialise(generator)
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator | None) -> None:
+        """Draw every parameter but the normalisations' uniformly: from +-0.08, or from +-1/sqrt(fan-in)."""
+        for name, parameter in self.named_parameters():
+            if "norm" in name:
+                continue
+            limit = PAPER_RANGE if self.config.initial == "paper" else fan_in(self, name) ** -0.5
+            parameter.uniform_(-limit, limit, generator=generator)
+
+    def multiply_in(self, dtype: torch.dtype) -> None:
+        """Choose the precision of matrix products, LSTMs and attention: float32 or bfloat16. Logits are float32.
+
+        LSTMs remain in float32 on processors where oneDNN has none in bfloat16, see `run_lstm`.
+
+        Raises:
+            ValueError: Another dtype.
+        """
+        if dtype not in (torch.float32, torch.bfloat16):
+            raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
+        self.bfloat16 = dtype == torch.bfloat16
+        if isinstance(self.encoder, TransformerEncoder):
+            self.encoder.encoder.multiply_in(dtype)
+        else:
+            self.encoder.bfloat16 = self.bfloat16
+
+    def encode(self, points: Tensor, lengths: Tensor | None = None) -> Encoding:
+        """Encode instances; padded ones come out as they would alone.
+
+        Args:
+            points: (B, n, 2).
+            lengths: int64 (B,), points of each instance, which come first; None where all have n.
+
+        Raises:
+            ValueError: A network of fixed size gets another.
+        """
+        batch_size, n, _ = points.shape
+        if self.fixed_size is not None and (self.fixed_size != n or lengths is not None):
+            raise ValueError(f'this network answers {self.fixed_size} points only; answer "pointer" takes any number')
+        absent = torch.zeros(batch_size, n + 1, dtype=torch.bool, device=points.device)
+        absent[:, END] = not self.ends
+        if lengths is not None:
+            absent[:, 1:] = torch.arange(n, device=points.device) >= lengths[:, None]
+        inputs, states, last = self.encoder(points) if lengths is None else self.encode_padded(points, lengths)
+        with products(points, self.bfloat16):
+            keys = self.answer.keys(states)
+        begin = self.begin.to(inputs.dtype).expand(batch_size, 1, -1)
+        return Encoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
+
+    def encode_padded(self, points: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """Encode the instances of each size together, without the padding."""
+        rows, parts = [], []
+        for length in lengths.unique().tolist():
+            same = (lengths == length).nonzero()[:, 0]
+            inputs, states, last = self.encoder(points[same, :length])
+            padding = (0, 0, 0, points.shape[1] - length)
+            parts.append((nn.functional.pad(inputs, padding), nn.functional.pad(states, padding), *last))
+            rows.append(same)
+        back = torch.cat(rows).argsort()
+        inputs, states, hidden, cell = zip(*parts, strict=True)
+        last = torch.cat(hidden, dim=1)[:, back], torch.cat(cell, dim=1)[:, back]
+        return torch.cat(inputs)[back], torch.cat(states)[back], last
+
+    def decode(self, encoding: Encoding, previous: Tensor) -> Tensor:
+        """Logits of all steps of given answers, in one call.
+
+        Args:
+            encoding: B instances.
+            previous: int64 (B, T), the choice before each step; 0 where the answer begins.
+
+        Returns:
+            float32 (B, T, n + 1), -inf where there is no such choice.
+        """
+        return self.choose(encoding, self.advance(take_nodes(encoding.inputs, previous), encoding.last)[0])
+
+    def advance(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Run the decoder over inputs (B, T, d): its states d_i (B, T, d), and the last one to go on from."""
+        return run_lstm(self.decoder, inputs, state, self.bfloat16)
+
+    def choose(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+        """Turn decoder states (B, T, d) into logits float32 (B, T, n + 1)."""
+        with products(decoded, self.bfloat16):
+            logits = self.answer(encoding, decoded)
+        return logits.float().masked_fill(encoding.absent[:, None], -torch.inf)
+
+
+def run_lstm(
+    lstm: nn.LSTM, inputs: Tensor, state: tuple[Tensor, Tensor] | None, bfloat16: bool
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Run an LSTM in bfloat16 if asked for and if the device can, otherwise in float32.
+
+    On x86 processors without AVX-512, oneDNN has no LSTM in bfloat16, but torch's autocast asks it for one and fails.
+    """
+    if inputs.is_cpu and not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        bfloat16 = False
+    if not bfloat16:
+        inputs = inputs.float()
+        state = None if state is None else (state[0].float(), state[1].float())
+    with products(inputs, bfloat16):
+        return lstm(inputs, state)
+
+
+def fan_in(model: nn.Module, name: str) -> int:
+    """Inputs that a parameter multiplies; for vectors of their own, their size."""
+    layer, parameter = model.get_submodule(name.rpartition(".")[0]), model.get_parameter(name)
+    return layer.in_features if isinstance(layer, nn.Linear) else parameter.shape[-1]
+
+
+def log_likelihood(
+    model: PointerNetwork, points: Tensor, answers: Tensor, lengths: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Score right answers (equation 1): log p(C | P) = sum over i of log p(C_i | C_1 .. C_i-1, P).
+
+    Args:
+        model: The network.
+        points: (B, n, 2).
+        answers: int64 (B, T), indices of points, padded with -1.
+        lengths: int64 (B,), points of each instance; None where all have n.
+
+    Returns:
+        The terms of the sum, in nats, 0 where an answer has ended; and bool, where it has not. (B, T), or (B, T + 1)
+        with the choice of the end.
+    """
+    targets = answers + 1  # padding becomes the end
+    if model.ends:
+        targets = nn.functional.pad(targets, (0, 1))
+    previous = nn.functional.pad(targets, (1, -1))
+    counts = targets > 0
+    if model.ends:  # the first end counts too
+        counts = nn.functional.pad(counts, (1, -1), value=True)
+    logits = model.decode(model.encode(points, lengths), previous)
+    if model.masks:
+        logits = logits.masked_fill(chosen_before(previous, logits.shape[2]), -torch.inf)
+    log_p = logits.log_softmax(dim=-1).gather(2, targets[..., None])[..., 0]
+    return log_p.masked_fill(~counts, 0.0), counts
+
+
+def chosen_before(previous: Tensor, num_choices: int) -> Tensor:
+    """Mark the points that were chosen before each step; the end is none: bool (B, T, n + 1).
+
+    Args:
+        previous: int64 (B, T), the choice before each step.
+        num_choices: n + 1.
+    """
+    chosen = torch.zeros(*previous.shape, num_choices, dtype=torch.uint8, device=previous.device)
+    chosen = chosen.scatter(2, previous[..., None], 1).cummax(dim=1).values.bool()
+    chosen[..., END] = False
+    return chosen

@@ -1,0 +1,54 @@
+"""Pictures of instances and answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from routing_agents.policies.pointer.sequences import PADDING, Answers, Points
+from routing_agents.policies.pointer.tasks import Task
+
+LINE = {"color": "tab:blue", "linewidth": 1.2}
+
+
+def draw(task: Task, points: Points, right: Answers, predicted: Answers) -> FigureCanvasAgg:
+    """Draw some instances (B, n, 2), one above the other."""
+    figure = Figure(figsize=(7.5, 2.6 * len(points)), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    for row, axes in enumerate(figure.subplots(len(points), 3, squeeze=False)):
+        draw_row(axes, task, points[row], (None, right[row], predicted[row]))
+    return canvas
+
+
+def draw_row(axes: npt.NDArray[np.object_], task: Task, points: Points, answers: tuple[Answers | None, ...]) -> None:
+    """Draw one instance (n, 2) three times: the input, the right answer, the network's."""
+    for axis, answer, title in zip(axes, answers, ("input", "answer", "network's answer"), strict=True):
+        draw_answer(axis, task, points, answer)
+        axis.set_title(title, fontsize="medium")
+
+
+def draw_answer(axis: Axes, task: Task, points: Points, answer: Answers | None) -> None:
+    """Draw points (n, 2), and an answer (T,) as a closed line, or as triangles where the task has these."""
+    axis.plot(*points.T, "o", color="black", markersize=3)
+    axis.set(xlim=(-0.05, 1.05), ylim=(-0.05, 1.05), aspect="equal", xticks=(), yticks=())
+    if answer is None or not (indices := answer[answer != PADDING]).size:
+        return
+    pieces = [indices] if not task.triangles else [indices[i : i + 3] for i in range(0, len(indices) - 2, 3)]
+    for piece in pieces:
+        axis.plot(*points[np.append(piece, piece[0])].T, **LINE)
+
+
+def to_array(canvas: FigureCanvasAgg) -> npt.NDArray[np.uint8]:
+    """Return the pixels: uint8 (height, width, 3)."""
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def save(path: Path, canvas: FigureCanvasAgg) -> None:
+    """Write the picture."""
+    canvas.figure.savefig(path, dpi=120)

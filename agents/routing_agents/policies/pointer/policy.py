@@ -1,0 +1,99 @@
+"""The pointer network as a policy for the TSP, trained by reinforcement (Bello et al. 2016, arXiv 1611.09940).
+
+B = instances, K = tours of each, T = steps, A = cities, d = units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from routing_agents.policies.attention.encoder import take_nodes
+from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.pointer.model import Encoding, PointerConfig, PointerNetwork
+
+
+class PointerPolicy(PointerNetwork):
+    """The network that `agents/pointer_network.py` trains, asked as `AttentionModel` is: by observations.
+
+    It sees the cities in the order of x, and its decoder remembers the tour so far. Every city but the visited ones
+    may come first. What Bello et al. add to the network, glimpses and clipped logits, is left out, so that the same
+    weights serve both kinds of training.
+
+    Args:
+        config: Kind and size; the answer is "pointer".
+        generator: Source of the initial weights.
+
+    Raises:
+        ValueError: Another answer, which has a dictionary of fixed size.
+    """
+
+    features = FEATURES["TSP"]
+    floats_per_edge = 0  # as `AttentionModel.floats_per_edge`
+
+    def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
+        if config.answer != "pointer":
+            raise ValueError(f"a policy points at cities, so its answer must be 'pointer'; got {config.answer!r}")
+        super().__init__(config, "every", generator=generator)
+
+    def encode(self, observation: dict[str, Tensor]) -> Encoding:
+        """Encode B instances from their static observation, city by city in the order of x.
+
+        The encoding numbers the cities as the observation does.
+        """
+        coords = observation["coords"]
+        by_x = coords[..., 0].argsort(dim=1)
+        encoding = super().encode(take_nodes(coords, by_x))
+        back = by_x.argsort(dim=1)
+        back_from_1 = torch.nn.functional.pad(back + 1, (1, 0))  # 0 is where the answer begins, or ends
+        return replace(
+            encoding,
+            inputs=take_nodes(encoding.inputs, back_from_1),
+            states=take_nodes(encoding.states, back),
+            keys=take_nodes(encoding.keys, back_from_1),
+        )
+
+    def inputs(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Return the decoder's inputs at observations (B, ..., A): where the answer begins, or the current city."""
+        not_started = observation["action_mask"].all(dim=-1)
+        previous = (observation["current_node"] + 1).masked_fill(not_started, 0)
+        return take_nodes(encoding.inputs, previous.flatten(1))
+
+    def score(self, encoding: Encoding, decoded: Tensor, mask: Tensor) -> Tensor:
+        """Turn decoder states (B, Q, d) into logits float32 (B, Q, A), -inf where the mask (B, Q, A) is False."""
+        return self.choose(encoding, decoded)[..., 1:].masked_fill(~mask, -torch.inf)
+
+    def stepwise_logits(
+        self, encoding: Encoding, num_tours: int, skip: int = 0
+    ) -> Callable[[dict[str, Tensor]], Tensor]:
+        """As `AttentionModel.stepwise_logits`; this one remembers the tour so far."""
+        state = encoding.repeat(num_tours).last
+        if skip:
+            begin = encoding.inputs[:, :1].expand(-1, num_tours, -1)
+            _, state = self.advance(begin.flatten(0, 1)[:, None], state)
+
+        def logits(observation: dict[str, Tensor]) -> Tensor:
+            nonlocal state
+            inputs = self.inputs(encoding, observation)
+            decoded, state = self.advance(inputs.flatten(0, 1)[:, None], state)
+            return self.score(encoding, decoded.reshape(inputs.shape), observation["action_mask"])
+
+        return logits
+
+    def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
+        """As `AttentionModel.tour_logits`: the decoder runs over all K tours at once, step by step."""
+        mask = observation["action_mask"]
+        inputs = self.inputs(encoding, observation).unflatten(1, mask.shape[1:3])  # (B, K, T, d)
+        decoded, _ = self.advance(inputs.flatten(0, 1), encoding.repeat(mask.shape[1]).last)
+        decoded = decoded.reshape(inputs.shape)[:, :, skip:].flatten(1, 2)
+        return self.score(encoding, decoded, mask[:, :, skip:].flatten(1, 2)).view_as(mask[:, :, skip:])
+
+    def num_floats(self) -> tuple[int, int, int, int]:
+        """As `AttentionModel.num_floats`."""
+        d = self.config.units
+        # In a layer of the transformer, see there; an LSTM holds inputs, gates and states. Encoded: inputs, states and
+        # keys. A tour: additive attention before and after the tanh, city by city; inputs, gates and states.
+        return 14 * d, 3 * d, 2 * d, 12 * d

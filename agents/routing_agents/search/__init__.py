@@ -1,0 +1,1 @@
+"""Search with a policy: beam search, simulation-guided and active search, large-neighbourhood search."""

@@ -1,0 +1,215 @@
+"""Beam search: keep the partial tours that are most probable, or those whose greedy completions are cheapest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from routing_agents.policies.attention.decoding import better_of, cheapest, evaluation_mode, greedy_choice, pad
+from routing_agents.policies.attention.memory import chunk_size
+from routing_agents.policies.attention.model import AttentionModel
+from routing_gym import arrays
+from routing_gym.arrays import concatenate, select
+from routing_gym.problem import AnyProblem
+from routing_gym.rollout import Rollout, rollout
+
+
+@torch.no_grad()
+def beam_search(
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    width: int,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Rollout:
+    """Search in evaluation mode, chunk by chunk; return the cheapest tour of each instance's last beam.
+
+    Width 1 is greedy decoding.
+
+    Args:
+        model: The network; its training mode is restored.
+        problem: The rules.
+        instance: Any number of instances, on the model's device.
+        width: Partial tours kept per instance.
+        batch_size: Partial tours at a time, which bounds the memory, but never fewer than `width`; by default
+            1,024, or as many as fit into the free memory (see `memory.chunk_size`).
+        progress: Called with the number of instances done after each chunk.
+
+    Raises:
+        ValueError: `width` or `batch_size` is not positive.
+        MemoryError: Not even the beam of one instance fits; not raised where `batch_size` is given.
+    """
+    if width < 1:
+        raise ValueError(f"the beam's width must be at least 1, got {width}")
+    return in_chunks(partial(search, width=width), model, problem, instance, width, batch_size, progress)
+
+
+@torch.no_grad()
+def simulation_guided_search(
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    width: int,
+    expansion: int,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Rollout:
+    """Search as Choo et al. (2022), "Simulation-guided beam search for neural combinatorial optimization".
+
+    Every step continues each partial tour by its most probable actions, completes all of these greedily, and keeps
+    those whose completions are cheapest. The cheapest completion of all is the answer: it is never worse than the
+    greedy tour, which is found with width and expansion 1.
+
+    Args:
+        model: The network; its training mode is restored.
+        problem: The rules.
+        instance: Any number of instances, on the model's device.
+        width: Partial tours kept per instance.
+        expansion: Actions by which each of them is continued.
+        batch_size: Tours completed at a time, but never fewer than `width * expansion`; as that of `beam_search`.
+        progress: Called with the number of instances done after each chunk.
+
+    Raises:
+        ValueError: `width`, `expansion` or `batch_size` is not positive; or the problem is stochastic: completing
+            tours would reveal what shows only on the way.
+        MemoryError: As `beam_search`.
+    """
+    if min(width, expansion) < 1:
+        raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
+    if problem.stochastic:
+        raise ValueError(f"{problem.name}: completing tours shows what is known only on the way; decode greedily")
+    simulate = partial(search_by_simulation, width=width, expansion=expansion)
+    return in_chunks(simulate, model, problem, instance, width * expansion, batch_size, progress)
+
+
+def in_chunks(
+    search_chunk: Callable[[AttentionModel, AnyProblem, Any], Rollout],
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+    num_tours: int,
+    batch_size: int | None,
+    progress: Callable[[int], None] | None,
+    views: int = 1,
+    scored: bool = False,
+) -> Rollout:
+    """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours of each of their views."""
+    fit, _ = chunk_size(model, problem, instance, num_tours, batch_size, together=True, views=views, scored=scored)
+    chunk = max(1, fit // views)
+    parts = []
+    with evaluation_mode(model):
+        for start in range(0, arrays.batch_size(instance), chunk):
+            rows = select(instance, slice(start, start + chunk))
+            parts.append(search_chunk(model, problem, rows))
+            if progress is not None:
+                progress(arrays.batch_size(rows))
+    longest = max(part.actions.shape[1] for part in parts)
+    return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+
+
+def search_by_simulation(
+    model: AttentionModel, problem: AnyProblem, instance: Any, width: int, expansion: int
+) -> Rollout:
+    """Search one chunk of B instances. Row b * k + i is tour i of the k of instance b."""
+    encoding = model.encode(problem.observe_static(instance))
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    expansion = min(expansion, problem.num_actions)
+    score = model.stepwise_logits(encoding, width * expansion)
+
+    def logits(observation: dict[str, Tensor]) -> Tensor:
+        """Score the actions of as many tours of each instance as there are now: (rows, A)."""
+        queries = {key: value.unflatten(0, (batch_size, -1)) for key, value in observation.items()}
+        return score(queries).flatten(0, 1)
+
+    state, rows, best = problem.initial(instance), instance, None
+    cost, taken = torch.zeros(batch_size, device=device), torch.empty(batch_size, 0, dtype=torch.int64, device=device)
+    for step in range(problem.horizon):
+        observation = {**problem.observe_dynamic(rows, state), "action_mask": problem.action_mask(rows, state)}
+        likely, action = logits(observation).topk(expansion)  # (B beams, expansion)
+        # Where there are fewer actions: the best one again, not to be kept.
+        impossible = likely == -math.inf
+        action = torch.where(impossible, action[:, :1], action).flatten()
+        parents = torch.arange(len(cost), device=device).repeat_interleave(expansion)
+        rows = select(rows, parents)
+        state, step_cost = problem.step(rows, select(state, parents), action)
+        cost, taken = cost[parents] + step_cost, torch.cat([taken[parents], action[:, None]], dim=1)
+        total, tours = cost.masked_fill(impossible.flatten(), math.inf), taken
+        if step + 1 < problem.horizon:
+            left = problem.horizon - step - 1
+            rest = rollout(problem, rows, lambda seen: greedy_choice(logits(seen)), state=state, max_steps=left)
+            total, tours = total + rest.cost, torch.cat([taken, rest.actions], dim=1)
+        found = cheapest(tours, total, batch_size)
+        best = found if best is None else better_of([best, found])
+        if not problem.fixed_length and bool(problem.done(rows, state).all()):
+            break
+        totals = total.unflatten(0, (batch_size, -1))  # (B, tours of each)
+        kept = totals.topk(min(width, totals.shape[1]), largest=False).indices
+        kept = (kept + torch.arange(0, len(total), totals.shape[1], device=device)[:, None]).flatten()
+        state, rows, cost, taken = select(state, kept), select(rows, kept), cost[kept], taken[kept]
+    assert best is not None
+    return best
+
+
+def search(model: AttentionModel, problem: AnyProblem, instance: Any, width: int) -> Rollout:
+    """Search one chunk of B instances; row b * width + k is beam k of instance b."""
+    encoding = model.encode(problem.observe_static(instance))
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    firsts = torch.arange(0, batch_size * width, width, device=device)[:, None]
+    if width > 1:
+        instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(width))
+    state = problem.initial(instance)
+    # One tour to begin with: the other beams are as good as impossible until it has branched out.
+    score = torch.full((batch_size, width), -math.inf, device=device)
+    score[:, 0] = 0.0
+    cost = torch.zeros(batch_size * width, device=device)
+    actions = torch.empty(batch_size * width, problem.horizon, dtype=torch.int64, device=device)
+    parents = torch.empty_like(actions)
+    for step in range(problem.horizon):
+        observation = problem.observe_dynamic(instance, state)
+        observation["action_mask"] = problem.action_mask(instance, state)
+        queries = {key: value.unflatten(0, (-1, width)) for key, value in observation.items()}
+        log_probabilities = model.logits(encoding, queries).log_softmax(dim=-1)
+        score, beam, action = branch(score, log_probabilities)
+        action, parent = action.flatten(), (firsts + beam).flatten()
+        actions[:, step], parents[:, step] = action, parent
+        state, step_cost = problem.step(instance, select(state, parent), action)
+        cost = cost[parent] + step_cost
+        if not problem.fixed_length and bool(problem.done(instance, state).all()):
+            break
+    return cheapest(trace(actions[:, : step + 1], parents), cost, batch_size)
+
+
+def trace(actions: Tensor, parents: Tensor) -> Tensor:
+    """Follow the last beams back to their first actions: (rows, T), from what each step chose and whom it continued."""
+    rows = torch.arange(len(actions), device=actions.device)
+    tours = torch.empty_like(actions)
+    for step in range(actions.shape[1] - 1, -1, -1):
+        tours[:, step] = actions[rows, step]
+        rows = parents[rows, step]
+    return tours
+
+
+def branch(score: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Choose the `width` most probable continuations of all beams.
+
+    Where there are fewer, the rest repeats a beam's most probable action, at a score of -inf.
+
+    Args:
+        score: (B, width), log-probabilities of the beams.
+        log_probabilities: (B, width, A), of their next actions.
+
+    Returns:
+        The new scores, and whose continuation by which action they are: (B, width) each.
+    """
+    width, num_actions = log_probabilities.shape[1:]
+    total = score[..., None] + log_probabilities
+    best, index = total.flatten(1).topk(width, dim=1)
+    beam, action = index // num_actions, index % num_actions
+    fallback = log_probabilities.argmax(dim=-1).gather(1, beam)
+    return best, beam, torch.where(best == -math.inf, fallback, action)

@@ -1,0 +1,105 @@
+"""What the neighbourhoods share: lengths in the instance's metric, frames of parts, the policy's tours of parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from routing_agents.policies.attention.decoding import decode, greedy_choice, sampling_choice
+from routing_agents.policies.attention.model import AttentionModel
+from routing_gym.arrays import to_backend, to_numpy
+from routing_gym.problem import AnyProblem
+from routing_gym.solvers.runtime.base import FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+Legs = Callable[[IntArray, IntArray], FloatArray]  # from nodes to nodes, of any shape
+MIN_GAIN = 1e-6  # of a side of the square; smaller ones may be rounding errors
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How parts are solved.
+
+    Attributes:
+        size: Nodes of a part, at most.
+        frames: Random turns of each part that the policy sees.
+        tours: Tours in each frame.
+    """
+
+    size: int
+    frames: int
+    tours: int
+
+
+class Neighbourhoods(ABC):
+    """A tour of one instance, improved part by part.
+
+    Args:
+        network: A policy for the problem of the parts, in evaluation mode.
+        instance: One row, NumPy.
+        actions: int64 (T,), a complete tour.
+        seed: Of the choice of parts, and of sampled tours.
+        effort: How parts are solved.
+        legs: Lengths of ways, in sides of the unit square; by default those of the instance.
+    """
+
+    repairs_with: ClassVar[str]  # the problem that parts are instances of
+    trained_size: ClassVar[int]  # the size for which `find_weights` finds its policy
+    trained_with: ClassVar[str]  # options of am_reinforce.py for it
+    effort: ClassVar[Effort]
+
+    def __init__(
+        self,
+        network: AttentionModel,
+        instance: Any,
+        actions: IntArray,
+        seed: int,
+        effort: Effort | None = None,
+        legs: Legs | None = None,
+    ) -> None:
+        self.network, self.instance = network, instance
+        self.coords = instance.coords[0].astype(np.float64)
+        self.effort = effort or type(self).effort
+        self.legs = legs or self.instance_legs
+        self.rng = np.random.default_rng(seed)
+        self.device = str(next(network.parameters()).device)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.take_up(np.asarray(actions))
+
+    @abstractmethod
+    def take_up(self, actions: IntArray) -> None:
+        """Begin with a tour."""
+
+    @abstractmethod
+    def round(self) -> None:
+        """Solve many disjoint parts in one decode, and take over those that got better."""
+
+    @abstractmethod
+    def actions(self) -> IntArray:
+        """Return the best tour so far as the environment takes it: int64 (T,)."""
+
+    @abstractmethod
+    def cost(self) -> float:
+        """Return the length of that tour, in sides of the unit square."""
+
+    def instance_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
+        """Return lengths of ways, of any shape, in the metric of the instance."""
+        if self.instance.distances is not None:
+            return self.instance.distances[0][origin, destination].astype(np.float64)
+        way = self.coords[origin] - self.coords[destination]
+        return np.hypot(way[..., 0], way[..., 1])
+
+    def play(self, problem: AnyProblem, parts: Any, num_tours: int, sample: bool) -> IntArray:
+        """Decode `num_tours` tours of each of B parts (NumPy): int64 (B * num_tours, T)."""
+        parts = to_backend(parts, "torch", self.device)
+        choose = sampling_choice(self.generator) if sample else greedy_choice
+        with torch.no_grad():
+            encoding = self.network.encode(problem.observe_static(parts))
+            played = decode(self.network, problem, parts, encoding, choose, num_tours, force_starts=not sample)
+        return to_numpy(played.actions)

@@ -1,0 +1,124 @@
+"""CVRP: a few routes near each other are a small CVRP, which a policy for CVRP solves anew."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from routing_agents.search.neighbourhood import BoolArray, Effort, Neighbourhoods
+from routing_gym.generators.subproblems import random_frames
+from routing_gym.problems.cvrp import CVRP, CVRPInstance
+from routing_gym.solvers.runtime.base import IntArray, join_trips
+
+MOST_GROUPS = 16  # of a round
+LARGEST = 240  # customers of a group; routes of more stay as they are
+SMALLEST = 10  # customers that groups of routes may be limited to
+ROUNDING = 1e-12  # of sums: a tour of the same length is taken, for a change
+
+
+class RouteSearch(Neighbourhoods):
+    """Routes, improved group by group."""
+
+    repairs_with: ClassVar[str] = "CVRP"
+    trained_size: ClassVar[int] = 100  # from 20 on, and with capacities of all kinds
+    trained_with: ClassVar[str] = "--sizes 20 120 --generator x --nearness"
+    effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
+
+    def take_up(self, actions: IntArray) -> None:
+        self.demand, self.capacity = self.instance.demand[0], self.instance.capacity
+        self.routes = split_trips(actions)
+
+    def actions(self) -> IntArray:
+        return np.array(join_trips(self.routes))
+
+    def cost(self) -> float:
+        return sum(map(self.length, self.routes))
+
+    def length(self, route: IntArray) -> float:
+        """Return the length of a route, from the depot to the depot."""
+        stops = np.concatenate(([0], route))
+        return float(self.legs(stops, np.roll(stops, -1)).sum())
+
+    def round(self) -> None:
+        groups = self.choose_groups()
+        groups.sort(key=self.num_customers)
+        routes = list(self.routes)
+        while groups:
+            smallest = self.num_customers(groups[0])
+            most = smallest + max(2, smallest // 8)
+            together = [group for group in groups if self.num_customers(group) <= most]
+            groups = groups[len(together) :]
+            for group, trips in zip(together, self.solve(together), strict=True):
+                if sum(map(self.length, trips)) <= sum(self.length(routes[k]) for k in group) + ROUNDING:
+                    for k in group:
+                        routes[k] = routes[k][:0]
+                    routes += trips
+        self.routes = [route for route in routes if len(route)]  # at once: a round that is interrupted changes nothing
+
+    def num_customers(self, group: IntArray) -> int:
+        """Count the customers of a group of routes."""
+        return sum(len(self.routes[k]) for k in group)
+
+    def choose_groups(self) -> list[IntArray]:
+        """Put routes into groups: a random customer's route and those that pass near it, up to a random size.
+
+        At least two routes, unless these are too large for a group.
+        """
+        limit = self.rng.integers(SMALLEST, self.effort.size + 1)
+        num_routes = len(self.routes)
+        sizes = np.array([len(route) for route in self.routes])
+        route_of = np.repeat(np.arange(num_routes), sizes)
+        customers = np.concatenate(self.routes)
+        is_free = np.ones(num_routes, dtype=bool)
+        groups = []
+        for seed in self.rng.permutation(len(customers)):
+            if not is_free[route_of[seed]]:
+                continue
+            nearness = self.legs(customers[seed], customers)
+            nearness[seed] = -1  # its own route first, also where others stop in the same place
+            by_nearness = route_of[np.argsort(nearness)]
+            _, first = np.unique(by_nearness, return_index=True)
+            near = by_nearness[np.sort(first)]
+            near = near[is_free[near]]
+            total = np.cumsum(sizes[near])
+            group = near[: max(int((total[:2] <= LARGEST).sum()), int((total <= limit).sum()))]
+            is_free[near[:1]] = is_free[group] = False
+            if len(group):
+                groups.append(group)
+            if len(groups) == MOST_GROUPS:
+                break
+        return groups
+
+    def solve(self, groups: list[IntArray]) -> list[list[IntArray]]:
+        """Solve the small CVRPs that groups of routes are; return the best routes found of each.
+
+        Parts of one decode have one size: what is missing is made up with twins, customers without demand in the
+        same place as another, which then are left out.
+        """
+        nodes = [self.rng.permutation(np.concatenate([self.routes[k] for k in group])) for group in groups]
+        size = max(map(len, nodes))
+        node = np.array([[0, *np.resize(x, size)] for x in nodes])  # (G, size + 1), the depot first
+        is_twin = np.arange(-1, size) >= np.array([[len(x)] for x in nodes])
+        demand = np.where(is_twin, 0, self.demand[node])
+        frames, num_tours = self.effort.frames, self.effort.tours
+        coords = random_frames(np.repeat(self.coords[node], frames, axis=0), self.rng)
+        part = CVRPInstance(coords, np.repeat(demand, frames, axis=0), np.repeat(self.capacity, len(coords)))
+        columns = self.play(CVRP(size), part, num_tours, sample=True).reshape(len(groups), frames * num_tours, -1)
+        tours = self.drop_twins(node, is_twin, columns)
+        best = self.legs(tours[..., :-1], tours[..., 1:]).sum(axis=2).argmin(axis=1)
+        return [split_trips(tour[k]) for tour, k in zip(tours, best, strict=True)]
+
+    def drop_twins(self, node: IntArray, is_twin: BoolArray, columns: IntArray) -> IntArray:
+        """Turn columns of parts (G, K, T) into nodes (G, K, T + 1), from the depot on; twins repeat the stop before."""
+        row = np.arange(len(columns))[:, None, None]
+        columns = np.concatenate([np.zeros_like(columns[..., :1]), columns], axis=2)
+        stop = np.where(is_twin[row, columns], 0, np.arange(columns.shape[2]))
+        return np.take_along_axis(node[row, columns], np.maximum.accumulate(stop, axis=2), axis=2)
+
+
+def split_trips(tour: IntArray) -> list[IntArray]:
+    """Cut a tour at the depot; leave out repeated stops."""
+    tour = np.concatenate(([0], tour))
+    tour = tour[1:][tour[1:] != tour[:-1]]
+    return [trip[trip != 0] for trip in np.split(tour, np.flatnonzero(tour == 0)) if (trip != 0).any()]

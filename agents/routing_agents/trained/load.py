@@ -1,0 +1,90 @@
+"""Find and load trained models: the published weights, or those of a run."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+from routing_agents.checkpoint import kind_of_network
+from routing_agents.policies.attention.saved import load_model
+from routing_agents.runs import choose_device
+from routing_agents.search.large_neighbourhood import neighbourhoods_of
+from routing_agents.trained.model import TrainedModel
+from routing_agents.trained.pointer import load_tours
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems.vrp import FAMILY, PRESETS, VRP
+
+WEIGHTS = Path(__file__).parents[1] / "weights"
+
+
+def load_repair(problem: AnyProblem) -> TrainedModel:
+    """Load the published weights whose `improve` improves tours of a problem.
+
+    Raises:
+        ValueError: Tours of the problem cannot be improved, or there are no weights for its parts.
+    """
+    kind = neighbourhoods_of(problem)
+    try:
+        path = find_weights(kind.repairs_with, kind.trained_size)
+    except ValueError:
+        raise ValueError(
+            f"there are no weights for {kind.repairs_with}, of which parts of {problem.name} are; train some: python "
+            f"agents/am_reinforce.py --env-id routing/{kind.repairs_with}-{kind.trained_size} {kind.trained_with} "
+            "--name mine, and give --repair runs/mine"
+        ) from None
+    return load(path)
+
+
+def load(name: str | Path, device: str = "cpu") -> TrainedModel:
+    """Load a trained model.
+
+    Args:
+        name: A problem and a size, such as "TSP-50", for the published weights of the nearest size; or the folder of
+            a run; or a checkpoint.
+        device: Where to compute: "cpu", "cuda", "cuda:1"; or "auto", a GPU where there is one.
+
+    Raises:
+        ValueError: There is no such model, or no such device.
+        CheckpointError: The checkpoint cannot be read.
+    """
+    device = choose_device(device, "device")
+    path = Path(name)
+    match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
+    asked = match[1] if match is not None and match[1] in PROBLEMS and not path.exists() else None
+    if match is not None and asked is not None:
+        path = find_weights(asked, int(match[2]))
+    if not path.exists():
+        names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
+        raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
+    if kind_of_network(path) == "pointer":
+        return load_tours(path, device)
+    network, problem, header = load_model(path, device)
+    of_several = header.get("variants") is True and isinstance(problem, VRP)
+    if of_several and asked is not None:
+        problem = make_problem(asked, problem.num_nodes)
+    return TrainedModel(network, problem, path, of_several)
+
+
+def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
+    """Return the published weights for a problem, those of the nearest size by ratio.
+
+    A problem of the VRP family without its own gets those for the whole family.
+
+    Args:
+        problem: Its name, such as "TSP".
+        num_nodes: Size of the instances to solve.
+        folder: Where the weights are.
+
+    Raises:
+        ValueError: There are none for this problem.
+    """
+    names = (problem, FAMILY) if problem in PRESETS else (problem,)
+    paths = next(filter(None, (sorted(folder.glob(f"{name.lower()}-*.safetensors")) for name in names)), [])
+    if not paths:
+        raise ValueError(
+            f"no weights for {problem} in {folder}; train some: python agents/am_reinforce.py --env-id "
+            f"routing/{problem}-20 --name mine, and give --checkpoint runs/mine"
+        )
+    return min(paths, key=lambda path: abs(math.log(int(path.stem.rpartition("-")[2]) / num_nodes)))

@@ -1,0 +1,261 @@
+"""Trained models, ready to solve: the published weights, or those of a run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from routing_agents.policies.attention.decoding import GREEDY, Decoding, evaluation_mode, num_symmetries, solve
+from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.search.large_neighbourhood import Improved, Report, improve, neighbourhoods_of
+from routing_agents.search.neighbourhood import Legs
+from routing_gym import render
+from routing_gym.arrays import any_array, batch_size, normalise, to_backend, to_numpy
+from routing_gym.data.own import OwnInstance, as_floats, from_columns
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import make_problem
+from routing_gym.problems.vrp import variants
+from routing_gym.rollout import Rollout
+
+DECODINGS = ("greedy", "starts", "sampling")
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedInstance:
+    """A tour of one instance.
+
+    Attributes:
+        problem: The rules.
+        instance: The instance, one row, in the unit square.
+        actions: int64 (T,), as the environment takes them.
+        cost: In the owner's units: the length, with PCTSP's penalties; or OP's prize.
+    """
+
+    problem: AnyProblem
+    instance: Any
+    actions: np.ndarray
+    cost: float
+
+    @property
+    def tour(self) -> list[int]:
+        """The rows in the order of the visits. With a depot, row 0, it begins and ends there."""
+        if not self.problem.has_depot:
+            return [int(node) for node in self.actions]
+        return [0, *(node for route in self.routes for node in route[1:])]
+
+    @property
+    def routes(self) -> list[list[int]]:
+        """The tour's trips, from depot to depot; without a depot one trip."""
+        if not self.problem.has_depot:
+            return [self.tour]
+        trips: list[list[int]] = [[]]
+        for node in map(int, self.actions):
+            if node:
+                trips[-1].append(node)
+            elif trips[-1]:
+                trips.append([])
+        return [[0, *trip, 0] for trip in trips if trip]
+
+    def save(self, path: str | Path, title: str | None = None) -> None:
+        """Draw the tour into a .png file."""
+        render.save(path, self.problem, self.instance, self.actions, title=title or self.title)
+
+    @property
+    def title(self) -> str:
+        """What stands above the picture."""
+        return f"{self.problem.name}: {self.cost:g}"
+
+    def _repr_png_(self) -> bytes:
+        """Let notebooks show the picture."""
+        picture = io.BytesIO()
+        render.draw(self.problem, self.instance, self.actions, title=self.title).savefig(picture, format="png")
+        return picture.getvalue()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A network and the problem that it has learnt to solve. Get one from `load`.
+
+    Attributes:
+        network: In evaluation mode.
+        problem: What it was trained on; it solves instances of any size.
+        path: Its checkpoint.
+        variants: Whether it also solves the problems that lack some of the problem's attributes.
+    """
+
+    network: AttentionModel
+    problem: AnyProblem
+    path: Path
+    variants: bool = False
+
+    def __repr__(self) -> str:
+        return f"TrainedModel({self.problem.name}, trained with {self.problem.num_nodes} nodes, {self.path})"
+
+    def solve(
+        self,
+        coords: Any,
+        *,
+        demand: Any = None,
+        prize: Any = None,
+        penalty: Any = None,
+        capacity: int | None = None,
+        max_length: float | None = None,
+        required_prize: float | None = None,
+        decoding: str | Decoding = "starts",
+        seed: int = 1,
+    ) -> SolvedInstance:
+        """Solve one instance, in your own units.
+
+        Args:
+            coords: Numbers (A, 2), as an array, a list, or two columns of a DataFrame. Row 0 is the depot, but for
+                the TSP. Or one instance of the problem, such as `TSPInstance`, in its unit square.
+            demand: Integers (A,), CVRP and SDVRP; 0 at the depot.
+            prize: Numbers (A,), OP and PCTSP; 0 at the depot.
+            penalty: Numbers (A,), PCTSP, in the unit of the coordinates; 0 at the depot.
+            capacity: CVRP and SDVRP: of a vehicle.
+            max_length: OP: of the tour, in the unit of the coordinates.
+            required_prize: PCTSP: the least prize to collect.
+            decoding: "greedy"; "starts": greedy tours from up to 128 first nodes, or where the first node matters
+                128 sampled tours, under the eight symmetries of the square; "sampling": 128 sampled tours under
+                these; or a `Decoding`. The best tour counts; of stochastic problems the greedy one.
+            seed: Of the sampled tours.
+
+        Raises:
+            ValueError: Something is missing, left over, or holds what it must not; with row, value and remedy.
+        """
+        given = {"demand": demand, "prize": prize, "penalty": penalty}
+        settings = {"capacity": capacity, "max_length": max_length, "required_prize": required_prize}
+        if isinstance(coords, self.problem.instance_type):
+            return self.solve_instance(coords, {**given, **settings}, decoding, seed)
+        points = as_floats("coords", coords)
+        if points.ndim != 2 or points.shape[1] != 2:
+            raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2), a row of x and y for each node")
+        columns = {"x": points[:, 0], "y": points[:, 1], **{key: x for key, x in given.items() if x is not None}}
+        return self.solve_own(from_columns(self.problem.name, columns, **settings), decoding, seed)
+
+    def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
+        """Raise ValueError where the model was not trained on a problem; `found` leads to its name in the error."""
+        if problem.name not in (variants(self.problem) if self.variants else (self.problem.name,)):
+            raise ValueError(f"{self.path} was trained on {self.problem.name}; {found} {problem.name}")
+
+    def solve_own(self, own: OwnInstance, decoding: str | Decoding = "starts", seed: int = 1) -> SolvedInstance:
+        """Solve an instance made of a user's own numbers; see `routing_gym.data.own`."""
+        found = self.solve_batch(own.problem, own.instance, choose_decoding(decoding, own.problem), seed)
+        actions = to_numpy(found.actions[0])
+        return SolvedInstance(own.problem, own.instance, actions, own.cost(actions))
+
+    def solve_instance(
+        self, instance: Any, others: dict[str, Any], decoding: str | Decoding, seed: int
+    ) -> SolvedInstance:
+        """Solve one row of the problem's instance dataclass."""
+        if extra := [key for key, value in others.items() if value is not None]:
+            raise ValueError(f"{', '.join(extra)}: the instance has its own; leave them out")
+        if batch_size(instance) != 1:
+            raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
+        instance = normalise(instance)
+        num_nodes = any_array(instance).shape[1] - int(self.problem.has_depot)
+        problem = make_problem(self.problem.name, num_nodes)
+        problem.validate(instance)
+        found = self.solve_batch(problem, instance, choose_decoding(decoding, problem), seed)
+        actions = to_numpy(found.actions[0])
+        cost = float(problem.objective(instance, actions[None])[0])
+        return SolvedInstance(problem, instance, actions, -cost if problem.maximises else cost)
+
+    def solve_batch(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        decoding: Decoding = GREEDY,
+        seed: int = 1,
+        tours_at_once: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Rollout:
+        """Solve any number of instances; the results are on the network's device.
+
+        Args:
+            problem: The rules, of the instances' size.
+            instance: B instances, on any backend.
+            decoding: How.
+            seed: Of sampled tours.
+            tours_at_once: Tours decoded at a time; by default as many as free memory holds, at most 1,024.
+            progress: Called with the number of instances done.
+
+        Returns:
+            Actions (B, T); their costs are those of `problem.familiar(instance)`.
+
+        Raises:
+            ValueError: Another problem than the network's, or a decoding that the problem does not allow.
+            MemoryError: Not even one tour fits.
+        """
+        self.check(problem)
+        if type(seed) is not int or not 0 <= seed < 2**63:
+            raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
+        device = next(self.network.parameters()).device
+        instance = to_backend(problem.familiar(normalise(instance)), "torch", str(device))
+        generator = torch.Generator(device).manual_seed(seed)
+        return solve(self.network, problem, instance, decoding, generator, tours_at_once, progress)
+
+    def improve(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        actions: np.ndarray,
+        seconds: float,
+        seed: int = 1,
+        report: Report | None = None,
+        legs: Legs | None = None,
+    ) -> Improved:
+        """Improve a tour by large-neighbourhood search, whose parts this network solves; see `load_repair`.
+
+        Args:
+            problem: The rules, of the instance's size.
+            instance: One row, on any backend.
+            actions: Integers (T,), a complete tour.
+            seconds: Time. The round begun before it is over is completed.
+            seed: Of the choice of parts and of sampled tours.
+            report: Called every second with the seconds so far and the best actions, and once at the end.
+            legs: Lengths of ways between nodes (int64 arrays), in sides of the unit square; by default those of the
+                instance. For large files, whose instances have no matrix of their distances.
+
+        Raises:
+            ValueError: The time is not positive, tours of the problem cannot be improved, or its parts are instances
+                of another problem than the network's.
+        """
+        kind = neighbourhoods_of(problem)
+        if self.problem.name != kind.repairs_with:
+            raise ValueError(
+                f"{self.path} was trained on {self.problem.name}; parts of {problem.name} are {kind.repairs_with}"
+            )
+        problem.objective(instance, np.asarray(actions)[None])  # refuses what is no tour
+        with evaluation_mode(self.network):
+            search = kind(self.network, normalise(problem.familiar(instance)), np.asarray(actions), seed, legs=legs)
+            return improve(search, seconds, report)
+
+
+def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:
+    """Turn a name into a way of decoding that the problem allows.
+
+    That of a stochastic problem is greedy: to choose among tours, one would have to know what shows only on the way.
+
+    Raises:
+        ValueError: Unknown name, or sampled tours of a stochastic problem.
+    """
+    if isinstance(decoding, Decoding):
+        return decoding
+    if decoding not in DECODINGS:
+        raise ValueError(f"decoding must be one of {', '.join(DECODINGS)}, or a Decoding; got {decoding!r}")
+    if problem.stochastic and decoding == "sampling":
+        told = "to choose among its tours, one would have to know what shows only on the way; decode greedily"
+        raise ValueError(f"decoding: {problem.name} is stochastic: {told}")
+    if decoding == "greedy" or problem.stochastic:
+        return GREEDY
+    symmetries = num_symmetries(problem)
+    if decoding == "starts" and problem.any_first_node:
+        return Decoding(min(tours, problem.num_nodes), force_starts=True, symmetries=symmetries)
+    return Decoding(tours, sample=True, symmetries=symmetries)

@@ -1,0 +1,89 @@
+"""A pointer network for tours as a `TrainedModel`: for solve.py, evaluate.py and `routing_agents.load`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from routing_agents.header import CheckpointError
+from routing_agents.policies.attention.decoding import GREEDY, Decoding, better_of
+from routing_agents.policies.pointer.decoding import predict
+from routing_agents.policies.pointer.saved import load_network
+from routing_agents.policies.pointer.sequences import Order
+from routing_agents.policies.pointer.tasks import TASKS
+from routing_agents.trained.model import TrainedModel
+from routing_gym.arrays import normalise
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import make_problem
+from routing_gym.problems.geometry import symmetry
+from routing_gym.rollout import Rollout
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedPointer(TrainedModel):
+    """A pointer network for the TSP; `order` is that in which it sees the cities."""
+
+    order: Order = "sorted"
+
+    def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
+        """As `TrainedModel.check`; a network that answers from a dictionary also takes one number of cities only."""
+        super().check(problem, found)
+        size = self.network.fixed_size
+        if size not in (None, problem.num_nodes):
+            raise ValueError(
+                f"{self.path} takes {size} cities, {found} {problem.name} with {problem.num_nodes}; networks trained "
+                "with --answer pointer take any number"
+            )
+
+    def solve_batch(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        decoding: Decoding = GREEDY,
+        seed: int = 1,
+        tours_at_once: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Rollout:
+        """As `TrainedModel.solve_batch`, by beam search, which takes the place of tours from several starts.
+
+        The answer to each symmetry is the most probable tour of a beam of `decoding.num_tours`; the shortest counts.
+        How many instances are decoded at a time is up to `predict`.
+
+        Raises:
+            ValueError: Sampled tours are asked for, or another problem than the TSP.
+        """
+        self.check(problem)
+        if decoding.sample:
+            raise ValueError(f"{self.path}: a pointer network does not sample tours; choose greedy or starts")
+        instance = normalise(instance)
+        coords = problem.familiar(instance).coords
+        settings: dict[str, Any] = {"order": self.order, "width": decoding.num_tours, "each_once": True}
+        found = []
+        for index in range(decoding.symmetries):
+            tours = predict(self.network, TASKS["tsp"], symmetry(coords, index), **settings)
+            cost = problem.objective(instance, tours)
+            found.append(Rollout(torch.as_tensor(tours), torch.as_tensor(cost), None))
+        if progress is not None:
+            progress(len(coords))
+        return better_of(found)
+
+
+def load_tours(path: Path, device: str = "cpu") -> TrainedPointer:
+    """Load a pointer network that was trained on tours.
+
+    Raises:
+        CheckpointError: It cannot be read, or was trained for another task.
+    """
+    network, task, header = load_network(path, device)
+    if task.name != "tsp":
+        raise CheckpointError(f"{path}: a pointer network for {task.name}, which is no routing problem; tsp is needed")
+    try:  # trained by reinforcement, or on solved examples
+        num_nodes = header["settings"]["num_nodes"] if "settings" in header else header["args"]["sizes"][1]
+        problem = make_problem("TSP", num_nodes)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise CheckpointError(f"{path}: its header does not say how many cities it learnt with ({error})") from error
+    return TrainedPointer(network, problem, path, order=header["order"])

@@ -1,0 +1,1 @@
+"""What training scripts share: the loop, checkpoints, runs, baselines, optimisers, several processes."""

@@ -1,0 +1,193 @@
+"""Training on several processes, as `torchrun` starts them. With one process every function is the identity.
+
+On a CPU, two processes of one thread each train faster than two threads of one process, by as much as
+benchmarks/train_throughput.py measures.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.run import main as torchrun
+
+from routing_agents import checkpoint, runs
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.model import AttentionModel
+from routing_gym import arrays
+from routing_gym.arrays import select
+from routing_gym.problem import AnyProblem
+
+T = TypeVar("T")
+
+
+def launched() -> bool:
+    """Say whether `torchrun` started this process."""
+    return dist.is_torchelastic_launched()
+
+
+def check_alone() -> None:
+    """Check that this process is not one of several that `torchrun` started, for scripts that do not share their work.
+
+    Raises:
+        ValueError: It is.
+    """
+    if launched() and (processes := int(os.environ["WORLD_SIZE"])) > 1:
+        raise ValueError(
+            f"torchrun started {processes} processes, and each would do all of the work; this script runs as one "
+            "process: start it with python"
+        )
+
+
+def choose_processes(args: Any) -> int:
+    """Return how many processes to start: as many as the run had that is resumed, or as `--processes` says.
+
+    Raises:
+        CheckpointError: The run's checkpoint is damaged.
+    """
+    if args.resume is not None:
+        path = args.resume / runs.LAST
+        processes = checkpoint.load(path)[1].get("processes", 1) if path.is_file() else 1
+        if type(processes) is not int or not 1 <= processes <= runs.MOST_THREADS:
+            raise checkpoint.CheckpointError(
+                f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}"
+            )
+        return processes
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    several = runs.choose_device(args.device) == "cpu" and cores > 1 and args.batch_size % 2 == 0
+    return args.processes or (2 if several else 1)
+
+
+def launch(processes: int, script: str, arguments: list[str]) -> int:
+    """Run a script in several processes on this machine, as `torchrun` does; return the exit status."""
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the script says what went wrong
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would choose, with a warning
+    try:
+        torchrun(["--standalone", f"--nproc-per-node={processes}", script, *arguments])
+    except ChildFailedError:
+        return 1
+    except SignalException:  # Ctrl-C or SIGTERM, which the processes have been told of, and have obeyed
+        return 0
+    return 0
+
+
+def start(device: str) -> str:
+    """Join the other processes, if `torchrun` started this one; return the device of this process.
+
+    Raises:
+        ValueError: There is not one CUDA device for each process of this machine.
+    """
+    if not launched():
+        return device
+    index, processes = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if device.startswith("cuda") and processes > (torch.cuda.device_count() if device == "cuda" else 1):
+        raise ValueError(
+            f"--device {device}: each of the {processes} processes on this machine needs a CUDA device of its own, "
+            f"and there are {torch.cuda.device_count()}; start fewer, with --device cuda"
+        )
+    if not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
+    if device != "cuda":
+        return device
+    device = f"cuda:{index}"
+    torch.cuda.set_device(device)
+    return device
+
+
+def stop() -> None:
+    """Leave the other processes, in good order."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def leave() -> None:
+    """End a process that `torchrun` started, as a success, without Python's own shutdown.
+
+    A thread of gloo's that, on a busy machine, has yet to let go of its last tensor aborts a process that shuts down.
+    """
+    if launched():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def world_size() -> int:
+    """Return the number of processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process; 0 logs and saves."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def parallel(module: nn.Module) -> nn.Module:
+    """Average the gradients of a module over the processes, in torch's DistributedDataParallel."""
+    return nn.parallel.DistributedDataParallel(module) if dist.is_initialized() else module
+
+
+def mean(x: Tensor) -> Tensor:
+    """Average a tensor over the processes."""
+    if not dist.is_initialized():
+        return x
+    total = x.clone()
+    dist.all_reduce(total)
+    return total / world_size()
+
+
+def any_of(flag: bool) -> bool:
+    """Say whether the flag is set in any process."""
+    if not dist.is_initialized():
+        return flag
+    count = torch.tensor(int(flag))
+    dist.all_reduce(count)
+    return bool(count)
+
+
+def share_buffers(model: nn.Module) -> None:
+    """Take over the first process's buffers: the running statistics of batch normalisation."""
+    if dist.is_initialized():
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
+
+
+def by_first(function: Callable[[], T]) -> T:
+    """Call a function in the first process, and return what it returned, or raise what it raised, in all."""
+    if not dist.is_initialized():
+        return function()
+    outcome: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            outcome[0] = function()
+        except Exception as error:  # raised below, in every process
+            outcome[1] = error
+    dist.broadcast_object_list(outcome, src=0)
+    if outcome[1] is not None:
+        raise outcome[1]
+    result: T = outcome[0]
+    return result
+
+
+def greedy_cost(model: AttentionModel, problem: AnyProblem, instance: Any) -> Tensor:
+    """Return the greedy cost (B,) of every instance; each process decodes its share of them."""
+    if not dist.is_initialized():
+        return solve(model, problem, instance).cost
+    mine = torch.arange(rank(), arrays.batch_size(instance), world_size(), device=arrays.device_of(instance))
+    cost = torch.zeros(arrays.batch_size(instance), device=arrays.device_of(instance))
+    if len(mine):
+        cost[mine] = solve(model, problem, select(instance, mine)).cost
+    dist.all_reduce(cost)  # each entry is a cost from one process, and zeros from the others
+    return cost
+
+
+def lost(error: RuntimeError) -> bool:
+    """Say whether an error comes of a connection that another process has dropped."""
+    return dist.is_initialized() and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "onnection"))

@@ -1,0 +1,232 @@
+"""What training runs share: what they keep on disk, how they begin and go on, and how they end."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from routing_agents import checkpoint, runs
+from routing_agents.runs import TrainingDivergedError
+from routing_agents.training import distributed
+from routing_agents.training.report import Report, SilentReport
+from routing_agents.training.tuning import keep_freed_memory
+from routing_gym.data import save_npz
+
+
+class RunArgs:
+    """What the arguments of every training run can do; they have `epochs` and `steps_per_epoch`."""
+
+    local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which no checkpoint holds
+    beside_resume: ClassVar[tuple[str, ...]] = ()  # may be given together with `--resume`
+
+    @property
+    def total_steps(self) -> int:
+        return self.epochs * self.steps_per_epoch
+
+    def to_json(self) -> dict[str, Any]:
+        """Turn the arguments into what JSON can hold, without those of this machine."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if key not in self.local}
+
+
+class Trainer(ABC):
+    """One run: a model, its optimisers, and how far they have come.
+
+    A script derives from it, makes `model` and `optimizers`, and says how one step learns.
+
+    Args:
+        args: The run's arguments.
+
+    Attributes:
+        optimizers: By the name under which a checkpoint holds their state.
+        started_from: What was kept of the weights that the run began with, if it was given any.
+        step: Steps made.
+        seconds: Spent in them.
+        best: `best_is` of the best weights so far, times its sign.
+    """
+
+    script: ClassVar[str]  # such as "mappo.py"
+    remedy: ClassVar[str] = "a lower --learning-rate, or with --precision float32"  # when it diverges
+    best_is: tuple[str, int]  # the metric by which weights are the best; 1 where more is better, -1 where less is
+
+    model: nn.Module
+    optimizers: dict[str, torch.optim.Optimizer]
+    started_from = ""
+
+    def __init__(self, args: Any) -> None:
+        if args.threads:
+            torch.set_num_threads(args.threads)
+        self.args, self.device = args, runs.choose_device(args.device)
+        self.step, self.seconds, self.best = 0, 0.0, -math.inf
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What the run's folder is called by default, before seed and time."""
+
+    @property
+    def epoch(self) -> int:
+        """Epochs completed."""
+        return self.step // self.args.steps_per_epoch
+
+    @abstractmethod
+    def update(self) -> None:
+        """Make one step.
+
+        Raises:
+            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
+        """
+
+    @abstractmethod
+    def end_epoch(self) -> dict[str, float]:
+        """Measure the model on held-out instances, and return what there is to log."""
+
+    @abstractmethod
+    def train(self, folder: Path) -> None:
+        """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
+
+    @abstractmethod
+    def picture(self) -> np.ndarray:
+        """Draw what the model makes of a held-out instance: pixels (height, width, 3)."""
+
+    @abstractmethod
+    def results(self, folder: Path) -> list[str]:
+        """Draw what the best weights make of it into a file; say how good these are, and how to use them."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what an exact resume needs beside model and optimisers: tensors, and what JSON can hold."""
+
+    @abstractmethod
+    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        """Take up what `state` returned, read from `path`; `step` is restored already."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what every checkpoint says of the run; a script adds what its model is."""
+        return {"script": self.script, "args": self.args.to_json(), "seconds": round(self.seconds, 3)}
+
+    def save(self, path: Path) -> None:
+        """Write everything that an exact resume needs. To be called in all processes; the first one writes."""
+        tensors, progress = self.state()
+        if distributed.rank() == 0:
+            tensors |= checkpoint.training_state(self.model, self.optimizers)
+            checkpoint.save(path, tensors, {**self.describe(), "step": self.step, **progress})
+
+    def save_best(self, path: Path, metrics: dict[str, float]) -> None:
+        """Write the weights alone, for use, if they are the best so far."""
+        name, sign = self.best_is
+        if sign * metrics[name] <= self.best:
+            return
+        self.best = sign * metrics[name]
+        if distributed.rank() == 0:
+            weights = checkpoint.prefixed("model", self.model.state_dict())
+            checkpoint.save(path, weights, {**self.describe(), "metrics": metrics})
+
+    @classmethod
+    def resume(cls, args: Any) -> Trainer:
+        """Take up the run in the folder `args.resume`.
+
+        Raises:
+            ValueError: Other arguments beside it, or another script's run.
+            CheckpointError: The run's checkpoint lacks something, or does not fit.
+        """
+        path, tensors, header = checkpoint.load_run(args)
+        if header.get("script", cls.script) != cls.script:
+            raise ValueError(f"{args.resume}: not a run of {cls.script}; its checkpoint names {header['script']}")
+        first = checkpoint.read_arguments(header, path, type(args).from_json)
+        trainer = cls(dataclasses.replace(first, **{name: getattr(args, name) for name in args.beside_resume}))
+        if not 0 <= header["step"] <= trainer.args.total_steps:
+            found = f"{path}: step is {header['step']}; expected 0 to {trainer.args.total_steps}"
+            raise checkpoint.CheckpointError(f"{found}, the steps of the whole run")
+        try:
+            checkpoint.restore_training(trainer.model, trainer.optimizers, tensors, header["step"], path)
+            trainer.step, trainer.seconds = header["step"], header["seconds"]
+            trainer.restore(tensors, header, path)
+        except KeyError as error:
+            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
+        return trainer
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """A run under way: it hears Ctrl-C, and its epochs are recorded."""
+
+    trainer: Trainer
+    folder: Path
+    report: Report | SilentReport
+    stop: runs.StopRequest
+
+    def goes_on(self) -> bool:
+        """Say whether there is a step left to make and nobody, in any process, has asked to stop."""
+        trainer = self.trainer
+        return trainer.step < trainer.args.total_steps and not distributed.any_of(self.stop.requested)
+
+    def record(self, metrics: dict[str, float], more: dict[str, float] | None = None) -> None:
+        """Save the run after an epoch, and its weights if they are the best; show and log its metrics, and `more`."""
+        self.trainer.save_best(self.folder / runs.BEST, metrics)
+        self.report.epoch(metrics | (more or {}), self.trainer.picture())
+        self.trainer.save(self.folder / runs.LAST)
+
+
+@contextmanager
+def session(trainer: Trainer, folder: Path, report: Report | SilentReport) -> Iterator[Session]:
+    """Conduct a run: at the end say what came of it, or save it and say how to go on if there are steps left."""
+    with report, runs.StopRequest(second_is_final=not distributed.launched()) as stop:
+        yield Session(trainer, folder, report, stop)
+        if trainer.step < trainer.args.total_steps:
+            trainer.save(folder / runs.LAST)
+            report.interrupted(trainer.script)
+        elif distributed.rank() == 0:
+            report.finished(*trainer.results(folder))
+
+
+def begin(trainer_type: type[Trainer], args: Any) -> tuple[Trainer, Path]:
+    """Start a run, or take up that of `args.resume`; return it and its folder, which holds a checkpoint."""
+    if args.resume is not None:
+        return trainer_type.resume(args), args.resume
+    trainer = trainer_type(args)
+    name = args.name or f"{trainer.title}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = distributed.by_first(lambda: runs.make_folder(args.runs, name))
+    if trainer.started_from and distributed.rank() == 0:
+        print(trainer.started_from)
+    trainer.save(folder / runs.LAST)  # so that it can be resumed from the first moment
+    return trainer, folder
+
+
+def run(trainer_type: type[Trainer], args: Any) -> Path:
+    """Train as `args` say; return the folder of the run.
+
+    Raises:
+        TrainingDivergedError: With what to do; the batch on which it happened is saved.
+        ProcessLostError: Another process of the run is gone.
+    """
+    keep_freed_memory()
+    trainer, folder = begin(trainer_type, args)
+    try:
+        with runs.only_process(folder) if distributed.rank() == 0 else nullcontext():
+            trainer.train(folder)
+    except TrainingDivergedError as error:
+        told = f"{error}; the checkpoint of epoch {trainer.epoch} is sound"
+        if error.batch is not None:
+            path = folder / f"diverged-{distributed.rank()}.npz"
+            save_npz(path, *error.batch)
+            told += f", and the batch is in {path}"
+        raise TrainingDivergedError(f"{told}. Start again with {trainer.remedy}") from None
+    except RuntimeError as error:
+        if not distributed.lost(error):
+            raise
+        raise runs.ProcessLostError(
+            f"another process of the run is gone; the checkpoint of epoch {trainer.epoch} is sound. Go on with: "
+            f"{runs.command(trainer.script)} --resume {folder}"
+        ) from error
+    distributed.stop()
+    return folder

@@ -1,0 +1,208 @@
+"""What a training run shows and leaves behind: live progress, logs and curve."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch.utils.tensorboard import SummaryWriter
+
+from routing_agents.runs import command
+from routing_agents.terminal import plain_console
+from routing_agents.training import distributed
+from routing_gym.files import printable, write_atomically
+
+TAGS = {  # of TensorBoard, for what is not train/...
+    "greedy": "eval/greedy_cost",
+    "gap": "eval/gap",
+    "instances_per_second": "time/instances_per_second",
+    "epoch": "time/epoch",
+    "instances": "time/instances",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the live table.
+
+    Attributes:
+        key: Of the metrics; a metric that is missing is shown as "-".
+        format: Python's, such as ".4f".
+        title: Above the column; by default the key.
+        curve: Label of its line in curve.png; without one it is not drawn.
+        sign: Multiplies the metric where it is shown: -1 shows negative costs as prizes.
+    """
+
+    key: str
+    format: str
+    title: str = ""
+    curve: str = ""
+    sign: float = 1
+
+
+class Report:
+    """Progress on the terminal; metrics.jsonl, TensorBoard and the curve in the run's folder.
+
+    Args:
+        folder: Of the run; exists.
+        args: The run's arguments, with "steps_per_epoch", "batch_size" and "precision".
+        columns: Of the table; the first is "epoch".
+        step: Steps made so far.
+        total_steps: Steps of the whole run.
+        reference: Drawn into the curve as a dotted line: what a solver reaches.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        args: dict[str, Any],
+        columns: Sequence[Column],
+        step: int,
+        total_steps: int,
+        reference: float | None = None,
+    ) -> None:
+        self.folder, self.columns, self.reference = folder, columns, reference
+        self.batch_size, self.precision = args["batch_size"], args["precision"]
+        if not (folder / "args.json").exists():  # a resumed run keeps those that it was started with
+            write_atomically(folder / "args.json", (json.dumps(args, indent=2) + "\n").encode())
+        self.metrics_path = folder / "metrics.jsonl"
+        self.rows = [row for row in self.read_metrics() if row["epoch"] * args["steps_per_epoch"] <= step]
+        write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in self.rows).encode())
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step * self.batch_size + 1)
+        self.console = plain_console()
+        bar = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.progress = Progress(*bar, console=self.console)
+        self.task = self.progress.add_task("train", total=total_steps, completed=step)
+        self.since, self.steps_since = time.perf_counter(), 0
+
+    def read_metrics(self) -> list[dict[str, float]]:
+        """Return the rows logged so far; a last line that a kill cut short belongs to an epoch yet to come.
+
+        Raises:
+            ValueError: A line is damaged.
+        """
+        if not self.metrics_path.exists():
+            return []
+        whole_lines = self.metrics_path.read_text().rpartition("\n")[0]
+        rows = []
+        for number, line in enumerate(whole_lines.splitlines(), 1):
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{self.metrics_path}:{number}: not a line of the log; mend or delete it") from error
+        return rows
+
+    def __enter__(self) -> Report:
+        self.say(f"{self.folder}: logs, checkpoints, pictures")
+        self.say(f"processes: {distributed.world_size()}, threads of each: {torch.get_num_threads()}, {self.precision}")
+        self.say("".join(f"{column.title or column.key:>12}" for column in self.columns))
+        self.progress.start()
+        self.since = time.perf_counter()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.progress.stop()
+        self.writer.close()
+
+    def say(self, text: str) -> None:
+        """Print a line, as it is, above the progress bar."""
+        self.console.print(printable(text), soft_wrap=True)
+
+    def advance(self) -> None:
+        """Note one step."""
+        self.progress.advance(self.task)
+        self.steps_since += 1
+
+    def epoch(self, metrics: dict[str, float], picture: np.ndarray | None = None) -> None:
+        """Log and show the numbers of an epoch.
+
+        Args:
+            metrics: "epoch", "instances" and any others.
+            picture: uint8 (height, width, 3), for TensorBoard.
+        """
+        now = time.perf_counter()
+        speed = self.steps_since * self.batch_size / (now - self.since)
+        self.since, self.steps_since = now, 0
+        row = {**metrics, "instances_per_second": speed}
+        self.rows.append(row)
+        with self.metrics_path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        for key, value in row.items():
+            self.writer.add_scalar(TAGS.get(key, f"train/{key}"), value, int(metrics["instances"]))
+        if picture is not None:
+            self.writer.add_image("eval/solution", picture, int(metrics["instances"]), dataformats="HWC")
+        cells = (format(c.sign * row[c.key], c.format) if c.key in row else "-" for c in self.columns)
+        self.say("".join(f"{cell:>12}" for cell in cells))
+
+    def interrupted(self, script: str) -> None:
+        """Draw the curve so far, and say how to go on."""
+        self.progress.stop()
+        self.draw_curve()
+        self.say(f"Stopped and saved. Go on with: {command(script)} --resume {self.folder}")
+
+    def finished(self, *lines: str) -> None:
+        """Draw the curve, and say how to use the result."""
+        self.progress.stop()
+        self.draw_curve()
+        for line in (*lines, f"Curves:         tensorboard --logdir {self.folder}"):
+            self.say(line)
+
+    def draw_curve(self) -> None:
+        """Plot the columns that have a `curve`, and the reference, against the instances seen."""
+        drawn = [column for column in self.columns if column.curve]
+        if not self.rows or not drawn:  # no epoch yet, or the log of a finished run was deleted
+            return
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot(xlabel="training instances")
+        seen = [row["instances"] for row in self.rows]
+        for column in drawn:
+            axes.plot(seen, [column.sign * row[column.key] for row in self.rows], label=column.curve)
+        sign = drawn[0].sign
+        values = sorted(row[column.key] for column in drawn for row in self.rows)
+        low = values[0]
+        if self.reference is not None:
+            axes.axhline(sign * self.reference, color="black", linestyle=":", label="reference solver")
+            low = min(low, self.reference)
+        high = values[-1 - len(values) // 20]  # the first epochs may be far off
+        margin = 0.05 * (high - low) + 1e-9
+        axes.set_ylim(*sorted((sign * (low - margin), sign * (high + margin))))
+        axes.legend()
+        axes.grid(alpha=0.3)
+        figure.savefig(self.folder / "curve.png", dpi=120)
+
+
+class SilentReport:
+    """Stands in for `Report` in all processes of a run but the first."""
+
+    def __enter__(self) -> SilentReport:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def advance(self) -> None:
+        pass
+
+    def epoch(self, *values: object) -> None:
+        pass
+
+    def interrupted(self, script: str) -> None:
+        pass
+
+    def finished(self, *lines: str) -> None:
+        pass
+
+
+def make_report(*arguments: Any) -> Report | SilentReport:
+    """Return what shows and logs the run: something in the first process only."""
+    return Report(*arguments) if distributed.rank() == 0 else SilentReport()

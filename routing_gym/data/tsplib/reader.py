@@ -1,0 +1,352 @@
+"""Files of the TSPLIB family as instances, and back: TSPLIB .tsp, CVRPLIB .vrp, OPLib .oplib.
+
+Reinelt (1995), "TSPLIB 95"; Uchoa et al. (2017) for CVRPLIB; Kobeaga et al. (2018) for OPLib. The
+reader is strict: what it does not understand it refuses, since a skipped keyword may be a constraint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from routing_gym.arrays import Array
+from routing_gym.data.tsplib.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse_lines
+from routing_gym.data.tsplib.instance import (
+    TENTHS,
+    FileInstance,
+    orienteering_instance,
+    scale_coords,
+    scale_distances,
+    unit_scale,
+)
+from routing_gym.data.tsplib.matrix import (
+    MAX_MATRIX_NODES,
+    fixed_edge_lines,
+    matrix_lines,
+    read_fixed_edges,
+    read_matrix,
+)
+from routing_gym.data.tsplib.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances, planar
+from routing_gym.data.tsplib.solutions import find_best_known
+from routing_gym.data.tsplib.vehicle_routing import (
+    backhaul_instance,
+    is_solomon,
+    route_file_lines,
+    solomon_document,
+    window_instance,
+)
+from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
+from routing_gym.problems.cvrp import MAX_DEMAND
+
+MAX_NODES = 10_000  # the matrix of the distances takes 4 bytes per pair of nodes: 0.4 GB
+MIN_EXTENT = 1e-9  # of coordinates that are not all the same; keeps scaled distances finite
+
+
+class FileType(NamedTuple):
+    """What a file of one TYPE has beside what all have."""
+
+    values: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
+    has_depot: bool = True
+
+
+FILE_TYPES = {
+    "TSP": FileType(sections=("EDGE_WEIGHT_SECTION", "FIXED_EDGES_SECTION"), has_depot=False),
+    "ATSP": FileType(sections=("EDGE_WEIGHT_SECTION",), has_depot=False),
+    "CVRP": FileType(("CAPACITY",), ("DEMAND_SECTION", "DEPOT_SECTION")),
+    "OP": FileType(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
+    "VRPTW": FileType(
+        ("CAPACITY", "VEHICLES", "SERVICE_TIME"),
+        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION"),
+    ),
+    "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
+}
+LENGTHS_ONLY_COST = ("TSP", "CVRP")  # and allow or forbid nothing
+ROUTE_FILES: dict[str, Any] = {"VRPTW": window_instance, "VRPB": backhaul_instance}
+SAME_TYPE = {"CVRPTW": "VRPTW"}
+COMMON_VALUES = (
+    "NAME",
+    "TYPE",
+    "DIMENSION",
+    "EDGE_WEIGHT_TYPE",
+    "EDGE_WEIGHT_FORMAT",
+    "NODE_COORD_TYPE",
+    "DISPLAY_DATA_TYPE",
+)
+COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
+EXPLICIT = "EXPLICIT"  # distances in the file, and no coordinates
+SUPPORTED = (
+    f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}, or EXPLICIT for "
+    "TSP and ATSP"
+)
+GRAMMAR = Grammar(
+    values=tuple({*COMMON_VALUES, *(value for kind in FILE_TYPES.values() for value in kind.values)}),
+    sections=tuple({*COMMON_SECTIONS, *(section for kind in FILE_TYPES.values() for section in kind.sections)}),
+    unsupported={
+        "EDGE_DATA_FORMAT": "a graph that is not complete",
+        "EDGE_DATA_SECTION": "a graph that is not complete",
+        "DISTANCE": "a maximum route duration",
+    },
+    supported=SUPPORTED,
+)
+
+
+def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_nodes: int | None = None) -> FileInstance:
+    """Read a TSP, ATSP, CVRP, VRPTW, VRPB or OP instance, and the best known solution that lies beside it.
+
+    VRPTW in VRPLIB's form or in Solomon's. A file of distances instead of coordinates becomes an ATSP instance, of
+    TYPE TSP too; one with fixed edges TSPFE. A solution is looked for under the same name, with `.opt.tour` or `.tour`
+    (TSP, ATSP), or `.sol` (all others) instead of the ending, and (TSP, ATSP) as a line ``name : cost`` of a file
+    `solutions` in the same folder.
+
+    Args:
+        path: The file; its contents, not its ending, say what it is.
+        max_nodes: Larger files are refused, as are explicit distances of more than 2,000 nodes. Memory grows with 4
+            bytes times the square of the nodes, but for what `max_matrix_nodes` says.
+        max_matrix_nodes: Larger instances of the TSP, TSPFE and CVRP come without `distances`, so that memory grows
+            with the nodes: to environments, models and solvers, lengths are then Euclidean and not rounded. Costs of
+            the `FileInstance` stay the file's. GEO, on a map that is not true, always has them. None: all have.
+
+    Raises:
+        InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.
+        UnsupportedFile: The file uses something that is not supported.
+        OSError: The file cannot be opened.
+    """
+    path = Path(path)
+    matrix_bytes = 13 * min(max_nodes, MAX_MATRIX_NODES) ** 2  # numbers of at most 12 digits
+    lines = read_lines(path, max_file_bytes(max_nodes) + matrix_bytes)
+    document = solomon_document(path, lines) if is_solomon(lines) else parse_lines(path, lines, GRAMMAR)
+    kind = check_kind(document)
+    metric = check_metric(document, kind)
+    dimension = check_dimension(document, max_nodes)
+    ids = np.arange(1, dimension + 1)
+    if FILE_TYPES[kind].has_depot:
+        depot = read_depot(document, kind, dimension)
+        ids = np.concatenate(([depot], ids[ids != depot]))
+    coords = places = matrix = distances = None
+    unit = TENTHS if kind == "VRPTW" else 1
+    if metric == EXPLICIT:
+        check_display(document, dimension)
+        matrix = read_matrix(document, dimension, symmetric=kind == "TSP")
+        scale = float(matrix.max()) or 1.0
+        distances = scale_distances(matrix, scale)
+    else:
+        coords = read_coords(document, dimension, metric)[ids - 1]
+        places = planar(coords, metric)
+        scale = unit_scale(places)
+        only_cost = kind in LENGTHS_ONLY_COST and metric != "GEO"
+        if max_matrix_nodes is None or dimension <= max_matrix_nodes or not only_cost:
+            distances = file_distances(coords, metric, unit == TENTHS, scale * unit)[None]
+    name = document.values["NAME"].text if "NAME" in document.values else path.name
+    cost_limit = scores = rules = None
+    if kind in ROUTE_FILES:
+        goods = read_demand(document, ids)
+        problem, instance, rules = ROUTE_FILES[kind](document, ids, places, distances, *goods)
+    else:
+        problem, instance, cost_limit, scores = make_instance(document, kind, ids, places, distances, scale)
+    file_instance = FileInstance(
+        name=name,
+        path=path,
+        comments=tuple(document.comments),
+        metric=metric,
+        ids=ids,
+        coords=coords,
+        matrix=matrix,
+        scale=scale,
+        problem=problem,
+        instance=instance,
+        cost_limit=cost_limit,
+        scores=scores,
+        unit=unit,
+        rules=rules,
+    )
+    best_known, best_tour = find_best_known(file_instance)
+    return replace(file_instance, best_known=best_known, best_tour=best_tour)
+
+
+def make_instance(
+    document: Document, kind: str, ids: IntArray, coords: FloatArray | None, distances: Array | None, scale: float
+) -> tuple[AnyProblem, Any, int | None, IntArray | None]:
+    """Make the problem and its one-row instance, with OP's length limit and scores; `distances` are scaled."""
+    if coords is None:
+        return ATSP(len(ids)), ATSPInstance(distances), None, None
+    scaled_coords = scale_coords(coords, scale)
+    if "FIXED_EDGES_SECTION" in document.sections:
+        partner = read_fixed_edges(document, len(ids))
+        return TSPFE(len(ids)), TSPFEInstance(scaled_coords, partner[None], distances), None, None
+    if kind == "TSP":
+        return TSP(len(ids)), TSPInstance(scaled_coords, distances), None, None
+    if kind == "CVRP":
+        demand, capacity = read_demand(document, ids)
+        # A smaller capacity is fine for this instance, but the problem could not generate others with it.
+        cvrp = CVRP(len(ids) - 1, capacity=capacity if capacity >= MAX_DEMAND else None)
+        return cvrp, CVRPInstance(scaled_coords, demand[None], np.array([capacity]), distances), None, None
+    cost_limit = document.integer("COST_LIMIT", 0)
+    scores = read_integers(document, "NODE_SCORE_SECTION", "score", ids)
+    instance = orienteering_instance(scaled_coords, distances, scores, cost_limit, scale)
+    # A limit of 0 is fine for this instance, but the problem could not generate others with it.
+    op = OP(len(ids) - 1, max_length=float(instance.max_length[0]) or None)
+    return op, instance, cost_limit, scores
+
+
+def check_kind(document: Document) -> str:
+    """Return the TYPE after checking that it is supported and that the file holds nothing foreign to it."""
+    text, line = document.value("TYPE")
+    kind = text.split()[0] if text else ""  # TSPLIB adds authors' names: "TSP (M.~Hofmeister)"
+    kind = SAME_TYPE.get(kind, kind)
+    if kind not in FILE_TYPES:
+        raise UnsupportedFile(document.path, line, f"TYPE {found(text)} is not supported; {SUPPORTED}")
+    file_type = FILE_TYPES[kind]
+    lines = {key: value.line for key, value in document.values.items()}
+    lines |= {key: section.line for key, section in document.sections.items()}
+    for keyword, line in lines.items():
+        if keyword not in (*COMMON_VALUES, *COMMON_SECTIONS, *file_type.values, *file_type.sections):
+            others = [name for name, other in FILE_TYPES.items() if keyword in (*other.values, *other.sections)]
+            raise InvalidFile(
+                document.path, line, f"{keyword} has no place in a file of TYPE {kind}, but of {', '.join(others)}"
+            )
+    return kind
+
+
+def check_metric(document: Document, kind: str) -> str:
+    """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with its companions."""
+    metric, line = document.value("EDGE_WEIGHT_TYPE")
+    if metric == EXPLICIT and not FILE_TYPES[kind].has_depot:
+        for keyword in ("NODE_COORD_SECTION", "FIXED_EDGES_SECTION"):
+            if keyword in document.sections:
+                line, told = document.sections[keyword].line, "is not supported with EDGE_WEIGHT_TYPE EXPLICIT"
+                raise UnsupportedFile(document.path, line, f"{keyword} {told}; {SUPPORTED}")
+        return metric
+    if "EDGE_WEIGHT_SECTION" in document.sections and metric in METRICS:
+        line = document.sections["EDGE_WEIGHT_SECTION"].line
+        raise InvalidFile(document.path, line, f"EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE {metric}")
+    if metric not in METRICS or kind == "ATSP":
+        raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {SUPPORTED}")
+    if kind == "VRPTW" and metric != "EUC_2D":
+        told = "VRPTW counts tenths of Euclidean lengths: expected EUC_2D"
+        raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {told}")
+    for keyword, expected in (("EDGE_WEIGHT_FORMAT", "FUNCTION"), ("NODE_COORD_TYPE", "TWOD_COORDS")):
+        text, line = document.values.get(keyword, Value(expected, 0))
+        if text != expected:
+            raise UnsupportedFile(document.path, line, f"{keyword} {found(text)} is not supported; expected {expected}")
+    return metric
+
+
+def check_dimension(document: Document, max_nodes: int) -> int:
+    """Return the DIMENSION after checking its range, before anything of its size is allocated."""
+    dimension = document.integer("DIMENSION", 2)
+    if dimension > max_nodes:
+        raise UnsupportedFile(
+            document.path,
+            document.value("DIMENSION").line,
+            f"DIMENSION {dimension} exceeds {max_nodes}; read with a larger max_nodes if memory allows for it",
+        )
+    return dimension
+
+
+def read_coords(document: Document, dimension: int, metric: str) -> FloatArray:
+    """Return the coordinates of nodes 1 to `dimension`: float64 (dimension, 2)."""
+    rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
+    check_display(document, dimension)
+    most = GREATEST.get(metric, (MAX_COORDINATE, MAX_COORDINATE))
+    coords = np.array([[*map(document.parse_coordinate, texts, (line, line), most)] for texts, line in rows])
+    extent = float((coords.max(axis=0) - coords.min(axis=0)).max())
+    if 0 < extent < MIN_EXTENT:
+        line = document.section("NODE_COORD_SECTION").line
+        raise InvalidFile(
+            document.path, line, f"all nodes lie within {extent:g}, expected 0 or at least {MIN_EXTENT:g}"
+        )
+    return coords
+
+
+def check_display(document: Document, dimension: int) -> None:
+    """Check the coordinates for drawings, which are not used, so that no fault goes unseen."""
+    if "DISPLAY_DATA_SECTION" in document.sections:
+        for texts, line in document.rows_by_node("DISPLAY_DATA_SECTION", dimension, "x y"):
+            [document.parse_coordinate(text, line) for text in texts]
+
+
+def read_depot(document: Document, kind: str, dimension: int) -> int:
+    """Return the number of the one depot."""
+    closed = kind != "VRPB"  # PyVRP's files do without the -1
+    depots = document.integers("DEPOT_SECTION", closed)
+    if not depots:
+        raise InvalidFile(document.path, document.section("DEPOT_SECTION").line, "found no depot, expected one")
+    if len(depots) > 1:
+        raise UnsupportedFile(
+            document.path, depots[1][1], f"multiple depots ({len(depots)}) are not supported; expected one"
+        )
+    depot, line = depots[0]
+    if not 1 <= depot <= dimension:
+        raise InvalidFile(document.path, line, f"found depot {depot}, expected a node from 1 to {dimension}")
+    return depot
+
+
+def read_integers(document: Document, keyword: str, what: str, ids: IntArray, high: int | None = None) -> IntArray:
+    """Return one integer from 0 to `high` per node, in the order of `ids`: int64 (A,)."""
+    values = []
+    for texts, line in document.rows_by_node(keyword, len(ids), what):
+        value = document.parse_integer(texts[0], line, 0, what)
+        if high is not None and value > high:
+            raise InvalidFile(document.path, line, f"{what}: found {value}, expected at most the CAPACITY {high}")
+        values.append(value)
+    return np.array(values, dtype=np.int64)[ids - 1]
+
+
+def read_demand(document: Document, ids: IntArray) -> tuple[IntArray, int]:
+    """Return the demands in the order of `ids`, int64 (A,), and the capacity."""
+    capacity = document.integer("CAPACITY", 1)
+    demand = read_integers(document, "DEMAND_SECTION", "demand", ids, high=capacity)
+    if demand[0] != 0:
+        _, line = document.rows_by_node("DEMAND_SECTION", len(ids), "demand")[ids[0] - 1]
+        raise InvalidFile(document.path, line, f"found demand {demand[0]} at the depot, node {ids[0]}; expected 0")
+    return demand, capacity
+
+
+def write_instance(path: str | Path, instance: FileInstance) -> None:
+    """Write an instance so that `read_instance` gives the same values again, node numbers included.
+
+    The file is there complete or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    by_id = np.argsort(instance.ids)
+    kind = "TSP" if instance.problem.name == "TSPFE" else instance.problem.name
+    lines = [f"NAME : {instance.name}", *(f"COMMENT : {comment}" for comment in instance.comments)]
+    lines += [f"TYPE : {kind}", f"DIMENSION : {len(by_id)}", f"EDGE_WEIGHT_TYPE : {instance.metric}"]
+    if FILE_TYPES[kind].values[:1] == ("CAPACITY",):
+        lines.append(f"CAPACITY : {instance.instance.capacity[0]}")
+    if instance.rules is not None and instance.rules.num_vehicles is not None:
+        lines.append(f"VEHICLES : {instance.rules.num_vehicles}")
+    elif kind == "OP":
+        lines.append(f"COST_LIMIT : {instance.cost_limit}")
+    if instance.coords is None:
+        lines += matrix_lines(instance.distances)
+    else:
+        coords = enumerate(instance.coords[by_id].tolist(), start=1)
+        lines += ["NODE_COORD_SECTION", *(f"{i} {shortest(x)} {shortest(y)}" for i, (x, y) in coords)]
+    if instance.problem.name == "TSPFE":
+        lines += fixed_edge_lines(instance.instance.partner[0])
+    if kind in ROUTE_FILES:
+        lines += route_file_lines(instance, by_id)
+    elif kind == "CVRP":
+        lines.append("DEMAND_SECTION")
+        lines += [f"{i} {demand}" for i, demand in enumerate(instance.instance.demand[0, by_id], start=1)]
+    elif instance.scores is not None:
+        lines.append("NODE_SCORE_SECTION")
+        lines += [f"{i} {score}" for i, score in enumerate(instance.scores[by_id], start=1)]
+    if FILE_TYPES[kind].has_depot:
+        lines += ["DEPOT_SECTION", str(instance.ids[0]), "-1"]
+    lines += ["EOF", ""]
+    write_atomically(Path(path), "\n".join(lines).encode())
+
+
+def shortest(number: float) -> str:
+    """Write a number with the fewest digits that read back as the same float64."""
+    return str(int(number)) if number.is_integer() else repr(number)

@@ -1,0 +1,275 @@
+"""Tours in files: TSPLIB .tour, CVRPLIB .sol, OPLib .sol, and TSPLIB's list `solutions`.
+
+A file's own numbers are rescored: one that states another cost than its tour has is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from routing_gym.arrays import Array, to_numpy
+from routing_gym.data.tsplib.document import INTEGER, Document, Grammar, max_file_bytes, parse
+from routing_gym.data.tsplib.instance import FileInstance
+from routing_gym.data.tsplib.metrics import METRICS, IntArray
+from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
+from routing_gym.problem import InfeasibleTour
+
+TOUR_GRAMMAR = Grammar(values=("NAME", "TYPE", "DIMENSION"), sections=("TOUR_SECTION",))
+OP_GRAMMAR = Grammar(
+    values=("NAME", "TYPE", "DIMENSION", "COST_LIMIT", "ROUTE_NODES", "ROUTE_SCORE", "ROUTE_COST"),
+    sections=("NODE_SEQUENCE_SECTION", "DEPOT_SECTION"),
+)
+# Written so that no run of blanks can be split in two ways, which would take quadratic time on a hostile line.
+ROUTE = re.compile(r"route\s*(?:#\s*)?\d+\s*:(.*)", re.ASCII | re.IGNORECASE)
+COST = re.compile(r"cost\s*(?::\s*)?(\S+)", re.ASCII | re.IGNORECASE)
+DECIMAL = re.compile(r"(\d{1,12})\.(\d{1,12})", re.ASCII)
+TOURS = (".opt.tour", ".tour")
+ENDINGS = {"TSP": TOURS, "TSPFE": TOURS, "ATSP": TOURS}  # all others: .sol
+
+
+@dataclass(frozen=True, eq=False)
+class FileTour:
+    """A feasible tour from a file.
+
+    Attributes:
+        actions: int64 (T,), as the environment takes them.
+        cost: As `FileInstance.cost` computes it.
+    """
+
+    actions: IntArray
+    cost: float
+
+
+def read_solution(path: str | Path, instance: FileInstance) -> FileTour:
+    """Read a tour of an instance: TSPLIB's .tour, CVRPLIB's .sol or OPLib's .sol.
+
+    Raises:
+        InvalidFile: The file is corrupt, its tour breaks a rule of the instance, or it states a cost
+            that its tour does not have.
+        UnsupportedFile: The file has a keyword that is not supported.
+        OSError: The file cannot be opened.
+    """
+    path = Path(path)
+    if not instance.problem.has_depot:
+        return read_tour(path, instance)
+    return read_sequence(path, instance) if instance.problem.name == "OP" else read_routes(path, instance)
+
+
+def read_tour(path: Path, instance: FileInstance) -> FileTour:
+    """Read TSPLIB's .tour."""
+    document = parse(path, max_file_bytes(len(instance.ids)), TOUR_GRAMMAR)
+    check_head(document, instance, "TOUR")
+    nodes = document.integers("TOUR_SECTION")
+    actions = to_actions(path, instance, nodes)
+    return FileTour(actions, rescore(path, document.section("TOUR_SECTION").line, instance, actions))
+
+
+def read_sequence(path: Path, instance: FileInstance) -> FileTour:
+    """Read OPLib's .sol, whose sequence starts at the depot and does not repeat it at the end."""
+    document = parse(path, max_file_bytes(len(instance.ids)), OP_GRAMMAR)
+    check_head(document, instance, "OP")
+    line = document.section("NODE_SEQUENCE_SECTION").line
+    nodes = document.integers("NODE_SEQUENCE_SECTION")
+    actions = to_actions(path, instance, nodes)
+    if len(actions) == 0 or actions[0] != 0:
+        raise InvalidFile(path, line, f"found no depot at the start, expected node {instance.ids[0]}")
+    actions = np.append(actions[1:], 0)
+    cost = rescore(path, line, instance, actions)
+    facts = {
+        "ROUTE_NODES": len(nodes),
+        "ROUTE_SCORE": cost,
+        "ROUTE_COST": instance.length(actions),
+        "COST_LIMIT": instance.cost_limit,
+    }
+    for keyword, value in facts.items():
+        if keyword in document.values and document.integer(keyword, 0) != value:
+            text, line = document.value(keyword)
+            raise InvalidFile(
+                path, line, f"{keyword}: found {found(text)}, but the sequence and its instance give {value}"
+            )
+    return FileTour(actions, cost)
+
+
+def read_routes(path: Path, instance: FileInstance) -> FileTour:
+    """Read CVRPLIB's .sol: one route a line, nodes numbered from 0 (the file's number less one), then the cost."""
+    nodes: list[tuple[int, int]] = []
+    stated: tuple[float, int] | None = None
+    depot = int(instance.ids[0])
+    lines = read_lines(path, max_file_bytes(len(instance.ids)))
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        route, cost = ROUTE.fullmatch(text), COST.fullmatch(text)
+        if text and stated is not None:
+            raise InvalidFile(path, number, f"found {found(text)} after the cost; expected nothing")
+        if route is not None:
+            trip = [(parse_integer(path, number, node) + 1, number) for node in route[1].split()]
+            if (depot, number) in trip:
+                raise InvalidFile(path, number, f"found the depot, {depot - 1}, within a route; leave it out")
+            nodes += [*trip, (depot, number)] if trip else []
+        elif cost is not None:
+            stated = parse_cost(path, number, cost[1], instance.unit), number
+        elif text:
+            raise InvalidFile(path, number, f"found {found(text)}, expected 'Route #1: 2 1 ...' or 'Cost 784'")
+    actions = to_actions(path, instance, nodes)
+    value = rescore(path, len(lines), instance, actions)
+    if stated is None:
+        raise InvalidFile(path, len(lines), f"the file ends without its cost; expected 'Cost {value}'")
+    if stated[0] != value:
+        raise InvalidFile(path, stated[1], f"found cost {stated[0]}, but the routes cost {value} on {instance.path}")
+    return FileTour(actions, value)
+
+
+def check_head(document: Document, instance: FileInstance, kind: str) -> None:
+    """Check TYPE and DIMENSION of a solution against its instance, where they are given."""
+    for keyword, expected in (("TYPE", kind), ("DIMENSION", str(len(instance.ids)))):
+        if keyword in document.values and document.value(keyword).text != expected:
+            text, line = document.value(keyword)
+            raise InvalidFile(document.path, line, f"{keyword}: found {found(text)}, expected {expected}")
+
+
+def parse_integer(path: Path, line: int, text: str) -> int:
+    """Return a number that must be an integer of at least 0."""
+    if not INTEGER.fullmatch(text) or int(text) < 0:
+        raise InvalidFile(path, line, f"found {found(text)}, expected an integer of at least 0, at most 12 digits long")
+    return int(text)
+
+
+def parse_cost(path: Path, line: int, text: str, unit: int) -> float:
+    """Return the cost of routes: an integer that may be written as 784.0; of VRPTW (unit 10) in tenths, as 827.3.
+
+    Raises:
+        UnsupportedFile: Another decimal: of distances that are not rounded, which the instance does not say.
+    """
+    decimal = DECIMAL.fullmatch(text)
+    if decimal is None:
+        return parse_integer(path, line, text)
+    if unit == 10 and len(decimal[2]) == 1:
+        return int(decimal[1] + decimal[2]) / unit
+    if unit == 10 and decimal[2].strip("0"):
+        told = "only lengths cut to tenths, as DIMACS counts, are supported: move this file away to solve in these"
+        raise UnsupportedFile(path, line, f"cost {text} is of exact lengths; {told}")
+    if decimal[2].strip("0"):
+        raise UnsupportedFile(
+            path,
+            line,
+            f"cost {text} is of distances that are not rounded, as in CVRPLIB's sets CMT, Golden, Li and Tai; only "
+            "rounded ones are supported: move this file away to solve the instance in these",
+        )
+    return int(decimal[1])
+
+
+def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]]) -> IntArray:
+    """Turn the file's numbers, each with its line, into actions: int64 (T,)."""
+    for node, line in nodes:
+        if not 1 <= node <= len(instance.ids):
+            raise InvalidFile(path, line, f"found node {node}, expected 1 to {len(instance.ids)} as in {instance.path}")
+    return np.argsort(instance.ids)[[node - 1 for node, _ in nodes]].astype(np.int64)
+
+
+def rescore(path: Path, line: int, instance: FileInstance, actions: IntArray) -> float:
+    """Return the cost of a tour from a file.
+
+    Raises:
+        InvalidFile: The tour breaks a rule.
+    """
+    try:
+        return instance.cost(actions)
+    except InfeasibleTour as error:
+        raise InvalidFile(
+            path, line, f"not a tour of {instance.path} (nodes from 0, the depot first): {error}"
+        ) from error
+
+
+def find_best_known(instance: FileInstance) -> tuple[float | None, IntArray | None]:
+    """Look beside an instance for its best known cost, and a tour of that cost; see `read_instance`.
+
+    Raises:
+        InvalidFile: A file of the expected name is there but is corrupt or contradicts the instance.
+    """
+    stem = instance.path.name.removesuffix(instance.path.suffix)
+    paths = [instance.path.with_name(stem + ending) for ending in ENDINGS.get(instance.problem.name, (".sol",))]
+    solutions = [read_solution(path, instance) for path in paths if path.is_file() and path != instance.path]
+    costs = [solution.cost for solution in solutions]
+    if not instance.problem.has_depot:  # TSPLIB has files of one name for both: eil51.tsp and eil51.vrp
+        costs += listed_costs(instance.path.with_name("solutions"), stem, instance.metric)
+    if not costs:
+        return None, None
+    best = max(costs) if instance.problem.maximises else min(costs)
+    return best, next((solution.actions for solution in solutions if solution.cost == best), None)
+
+
+def listed_costs(path: Path, name: str, metric: str) -> list[int]:
+    """Return the costs on lines ``name : cost`` of a list of solutions; other lines are not looked at.
+
+    Nor are lines ``name : cost (METRIC)`` of another metric: the list has two such of dsj1000.
+    """
+    if not path.is_file():
+        return []
+    costs = []
+    for number, text in enumerate(read_lines(path, 2**20), start=1):
+        key, _, value = text.partition(":")
+        if key.strip() == name:
+            cost, *remarks = value.split() or [""]
+            if not remarks or remarks[0].strip("()") not in METRICS.keys() - {metric}:
+                costs.append(parse_integer(path, number, cost))
+    return costs
+
+
+def write_tour(path: str | Path, instance: FileInstance, actions: Array) -> float:
+    """Write a tour in the file's own node numbers: TSPLIB's .tour, CVRPLIB's .sol or OPLib's .sol.
+
+    The file is there complete or not at all.
+
+    Args:
+        path: Where to; the ending is up to the caller.
+        instance: What the tour belongs to.
+        actions: Integers (T,), a complete tour as the environment takes it.
+
+    Returns:
+        The cost written.
+
+    Raises:
+        InfeasibleTour: The tour breaks a rule; nothing is written.
+        OSError: The file cannot be written.
+    """
+    tour = to_numpy(actions)
+    cost = instance.cost(tour)
+    layout = sequence_lines if instance.problem.name == "OP" else route_lines
+    if not instance.problem.has_depot:
+        layout = tour_lines
+    write_atomically(Path(path), "\n".join([*layout(instance, tour, cost), ""]).encode())
+    return cost
+
+
+def tour_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
+    """Lay a tour out as TSPLIB's .tour."""
+    nodes = instance.ids[tour]
+    head = [f"NAME : {instance.name}", f"COMMENT : length {cost}", "TYPE : TOUR", f"DIMENSION : {len(nodes)}"]
+    return [*head, "TOUR_SECTION", *map(str, nodes), "-1", "EOF"]
+
+
+def route_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
+    """Lay a tour out as CVRPLIB's .sol."""
+    trips = np.split(instance.ids[tour] - 1, np.flatnonzero(tour == 0) + 1)
+    routes = [" ".join(map(str, trip[:-1])) for trip in trips if len(trip) > 1]
+    return [*(f"Route #{number}: {route}" for number, route in enumerate(routes, start=1)), f"Cost {cost}"]
+
+
+def sequence_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
+    """Lay a tour out as OPLib's .sol."""
+    depot, nodes = instance.ids[0], instance.ids[tour[tour != 0]]
+    return [
+        f"NAME : {instance.name}",
+        "TYPE : OP",
+        f"DIMENSION : {len(instance.ids)}",
+        f"COST_LIMIT : {instance.cost_limit}",
+        f"ROUTE_NODES : {1 + len(nodes)}",
+        f"ROUTE_SCORE : {cost}",
+        f"ROUTE_COST : {instance.length(tour)}",
+        *["NODE_SEQUENCE_SECTION", str(depot), *map(str, nodes), "-1"],
+        *["DEPOT_SECTION", str(depot), "-1", "EOF"],
+    ]

@@ -1,0 +1,205 @@
+"""VRPTW and VRPB files: what they say beside CVRP's, in VRPLIB's form and, of VRPTW, in Solomon's.
+
+Solomon (1987), Gehring and Homberger (1999): lengths and times are counted in tenths of the file's unit, lengths cut
+to whole ones, as in the 12th DIMACS challenge (2021), whose best known solutions CVRPLIB has; their cost is the length
+alone. VRPB as in Queiroga et al. (2020), in PyVRP's form, with lengths rounded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from routing_gym.arrays import Array
+from routing_gym.data.tsplib.document import Document, Section, Value
+from routing_gym.data.tsplib.instance import TENTHS, FileInstance, RouteRules, scale_coords, unit_scale
+from routing_gym.data.tsplib.metrics import FloatArray, IntArray, file_legs
+from routing_gym.files import InvalidFile, UnsupportedFile, found
+from routing_gym.problems import VRP, VRPInstance
+from routing_gym.problems.cvrp import MAX_DEMAND
+
+MAX_TIME = 200_000  # so that float32 tells tenths apart
+SOLOMON_COLUMNS = ("number", "x", "y", "demand", "ready time", "due date", "service time")
+
+
+def window_instance(
+    document: Document, ids: IntArray, coords: FloatArray, distances: Array, demand: IntArray, capacity: int
+) -> tuple[VRP, VRPInstance, RouteRules]:
+    """Make the problem, its one-row instance and the rules of a VRPTW file; its `distances` are over the scale.
+
+    Half a tenth is added to the ends of windows, so that float32 masks forbid no tour that keeps them in integers.
+    """
+    windows = TENTHS * read_windows(document, ids)
+    metric = document.value("EDGE_WEIGHT_TYPE").text
+    check_reach(document, ids, windows, file_legs(coords, metric, np.array(0), np.arange(len(ids)), in_tenths=True))
+    scale = unit_scale(coords)
+    times = (windows + np.array([0.0, 0.5, 0.0])) / (TENTHS * scale)
+    ready, due, service = times.astype(np.float32).T[:, None]
+    instance = VRPInstance(
+        scale_coords(coords, scale),
+        demand[None],
+        np.array([capacity]),
+        distances,
+        ready_time=ready,
+        due_time=due,
+        service_time=service,
+    )
+    rules = RouteRules(windows=windows, num_vehicles=document.integer("VEHICLES", 1))
+    return VRP(len(ids) - 1, own_capacity(capacity), time_windows=True), instance, rules
+
+
+def backhaul_instance(
+    document: Document, ids: IntArray, coords: FloatArray, distances: Array, demand: IntArray, capacity: int
+) -> tuple[VRP, VRPInstance, RouteRules]:
+    """Make the same of a VRPB file, whose BACKHAUL_SECTION says what is fetched."""
+    rows = document.rows_by_node("BACKHAUL_SECTION", len(ids), "amount")
+    amounts = []
+    for texts, line in rows:
+        amounts.append(document.parse_integer(texts[0], line, 0, "backhaul"))
+        if amounts[-1] > capacity:
+            raise InvalidFile(
+                document.path, line, f"backhaul: found {amounts[-1]}, expected at most the CAPACITY {capacity}"
+            )
+    fetched = np.array(amounts, dtype=np.int64)[ids - 1]
+    both = (fetched > 0) & ((demand > 0) | (np.arange(len(ids)) == 0))
+    if both.any():
+        node = int(ids[both.argmax()])
+        what = "the depot has a backhaul" if node == ids[0] else f"node {node} has a demand and a backhaul"
+        raise InvalidFile(document.path, rows[node - 1][1], f"{what}; set one of them to 0")
+    scale = unit_scale(coords)
+    instance = VRPInstance(
+        scale_coords(coords, scale),
+        (demand + fetched)[None],
+        np.array([capacity]),
+        distances,
+        backhaul=(fetched > 0)[None],
+    )
+    return VRP(len(ids) - 1, own_capacity(capacity), backhauls=True), instance, RouteRules(backhaul=fetched > 0)
+
+
+def own_capacity(capacity: int) -> int | None:
+    """Return the capacity for generated instances: None where it is too small for their demands."""
+    return capacity if capacity >= MAX_DEMAND else None
+
+
+def read_windows(document: Document, ids: IntArray) -> IntArray:
+    """Return ready time, due time and service time in the order of `ids`: int64 (A, 3), in the file's unit."""
+    windows = []
+    for texts, line in document.rows_by_node("TIME_WINDOW_SECTION", len(ids), "opens closes"):
+        opens, closes = (document.parse_integer(text, line, 0, "time") for text in texts)
+        if closes < opens:
+            raise InvalidFile(document.path, line, f"the window closes at {closes}, before it opens at {opens}")
+        check_time(document, closes, line)
+        windows.append((opens, closes))
+    if "SERVICE_TIME_SECTION" in document.sections:
+        if "SERVICE_TIME" in document.values:
+            line = document.section("SERVICE_TIME_SECTION").line
+            raise InvalidFile(document.path, line, "found SERVICE_TIME too; expected one of them")
+        rows = document.rows_by_node("SERVICE_TIME_SECTION", len(ids), "time")
+        service = [document.parse_integer(texts[0], line, 0, "service time") for texts, line in rows]
+        if service[ids[0] - 1] != 0:
+            line = rows[ids[0] - 1][1]
+            raise InvalidFile(document.path, line, f"found service time {service[ids[0] - 1]} at the depot; expected 0")
+    else:
+        service = [document.integer("SERVICE_TIME", 0)] * len(ids)
+        service[ids[0] - 1] = 0
+    check_time(document, max(service), document.section("TIME_WINDOW_SECTION").line)
+    return np.column_stack([np.array(windows, dtype=np.int64), np.array(service, dtype=np.int64)])[ids - 1]
+
+
+def check_time(document: Document, time: int, line: int) -> None:
+    """Refuse a time that is too large."""
+    if time > MAX_TIME:
+        raise UnsupportedFile(document.path, line, f"time {time} exceeds {MAX_TIME}; choose a larger unit")
+
+
+def check_reach(document: Document, ids: IntArray, windows: IntArray, legs: IntArray) -> None:
+    """Check that a vehicle can serve each customer alone; `legs` (A,) are from the depot, in tenths.
+
+    Raises:
+        InvalidFile: With the line of the window that forbids it.
+    """
+    (start, end, _), (ready, due, service) = windows[0], windows.T
+    arrival = start + legs
+    home = np.maximum(arrival, ready) + service + legs
+    for late, times, limit in ((arrival > due, arrival, due), (home > end, home, np.full_like(due, end))):
+        if late.any():
+            node = int(late.argmax())
+            _, line = document.rows_by_node("TIME_WINDOW_SECTION", len(ids), "opens closes")[ids[node] - 1]
+            what = "reaches it" if limit is due else "is back"
+            raise InvalidFile(
+                document.path,
+                line,
+                f"this customer cannot be served: a vehicle that goes there at once {what} at "
+                f"{times[node] / TENTHS}, after {limit[node] / TENTHS}",
+            )
+
+
+def is_solomon(lines: list[str]) -> bool:
+    """Say whether a file is in Solomon's layout: a name, then VEHICLE."""
+    return [line.strip().upper() for line in lines[:20] if line.strip()][1:2] == ["VEHICLE"]
+
+
+def solomon_document(path: Path, lines: list[str]) -> Document:
+    """Bring a file in Solomon's layout into VRPLIB's form. Rows keep their lines.
+
+    Raises:
+        InvalidFile: A heading is missing, or a row is not what it should be.
+    """
+    document = Document(path, last_line=len(lines))
+    rows = [Value(line.strip(), number) for number, line in enumerate(lines, start=1) if line.strip()]
+    headings = ("VEHICLE", "NUMBER CAPACITY", None, "CUSTOMER", "CUST NO.")
+    for place, heading in enumerate(headings, start=1):
+        text, line = rows[place] if place < len(rows) else Value("", len(lines))
+        if heading is not None and not " ".join(text.upper().split()).startswith(heading):
+            raise InvalidFile(path, line, f"found {found(text)}, expected {heading}, as in Solomon's files")
+    vehicles = rows[3].text.split()
+    if len(vehicles) != 2:
+        raise InvalidFile(path, rows[3].line, f"found {found(rows[3].text)}, expected number and capacity of vehicles")
+    customers = rows[6:]
+    for number, (text, line) in enumerate(customers):
+        cells = text.split()
+        if len(cells) != len(SOLOMON_COLUMNS):
+            raise InvalidFile(path, line, f"found {found(text)}, expected {', '.join(SOLOMON_COLUMNS)}")
+        if cells[0] != str(number):
+            raise InvalidFile(path, line, f"found customer {found(cells[0])}, expected {number}; 0 is the depot")
+    last = rows[-1].line
+    values = {"NAME": rows[0], "VEHICLES": (vehicles[0], rows[3].line), "CAPACITY": (vehicles[1], rows[3].line)}
+    values |= {"TYPE": ("VRPTW", 1), "EDGE_WEIGHT_TYPE": ("EUC_2D", 1), "DIMENSION": (str(len(customers)), last)}
+    document.values.update({key: Value(*value) for key, value in values.items()})
+    columns = {
+        "NODE_COORD": slice(1, 3),
+        "DEMAND": slice(3, 4),
+        "TIME_WINDOW": slice(4, 6),
+        "SERVICE_TIME": slice(6, 7),
+    }
+    for name, some in columns.items():
+        parts = [(int(row.text.split()[0]) + 1, row.text.split()[some], row.line) for row in customers]
+        document.sections[f"{name}_SECTION"] = Section(
+            rows[5].line, [Value(" ".join([str(node), *part]), line) for node, part, line in parts]
+        )
+    document.sections["DEPOT_SECTION"] = Section(rows[5].line, [Value("1 -1", last)])
+    return document
+
+
+def route_file_lines(instance: FileInstance, by_id: IntArray) -> list[str]:
+    """Lay out the sections of a VRPTW or VRPB file that are not CVRP's, and its demands.
+
+    Args:
+        instance: What to write.
+        by_id: int64 (A,), the nodes in the order of the file's numbers.
+    """
+    rules, demand = instance.rules, instance.instance.demand[0]
+    assert rules is not None
+    sections = {"DEMAND_SECTION": demand}
+    if rules.backhaul is not None:
+        sections = {"DEMAND_SECTION": demand * ~rules.backhaul, "BACKHAUL_SECTION": demand * rules.backhaul}
+    lines = []
+    if rules.windows is not None:
+        windows = rules.windows // TENTHS
+        sections |= {"TIME_WINDOW_SECTION": windows[:, :2], "SERVICE_TIME_SECTION": windows[:, 2]}
+    for keyword, values in sections.items():
+        rows = np.column_stack([np.arange(1, len(by_id) + 1), values[by_id]])
+        lines += [keyword, *(" ".join(map(str, row)) for row in rows.tolist())]
+    return lines

@@ -1,0 +1,142 @@
+"""What the constructors and `reset` of the environments take, checked; and the instances that they draw."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from routing_gym.arrays import batch_size, concatenate, normalise, to_numpy
+from routing_gym.problem import AnyProblem, Problem
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems.geometry import match_distances
+
+Generator = Callable[[np.random.Generator, int], Any]  # as `Problem.generate`
+
+
+def resolve_problem(
+    env_class: type, problem: str | AnyProblem, num_nodes: int | None, settings: dict[str, Any]
+) -> AnyProblem:
+    """Make the problem that an environment's arguments describe.
+
+    Raises:
+        TypeError: An unknown keyword, neither a name nor a `Problem`, `num_nodes` missing, or given although
+            `problem` is a `Problem`.
+        ValueError: Unknown name or invalid value.
+    """
+    if isinstance(problem, Problem):
+        given = [*(["num_nodes"] if num_nodes is not None else []), *settings]
+        if given:
+            raise TypeError(f"{', '.join(given)}: already fixed by the {type(problem).__name__} passed as `problem`")
+        return problem
+    if not isinstance(problem, str):
+        raise TypeError(
+            f"problem: expected a name such as 'TSP' or a Problem such as TSP(50), got {problem!r}; a Problem does not "
+            "survive spec.to_json(), a name and settings do"
+        )
+    if num_nodes is None:
+        raise TypeError(f'num_nodes is missing; as in gym.make("routing/{problem}", num_nodes=50)')
+    try:
+        return make_problem(problem, num_nodes, **settings)
+    except TypeError as error:
+        known = [field.name for field in dataclasses.fields(PROBLEMS[problem])]  # type: ignore[arg-type]
+        unknown = [name for name in settings if name not in known]
+        if not unknown:
+            raise
+        own = [name for name in inspect.signature(env_class).parameters if name != "settings"]
+        raise TypeError(  # in Python's words first: TorchRL's GymEnv tries `frameskip`, and reads them
+            f"{env_class.__name__} got an unexpected keyword argument {unknown[0]!r}: {error}. "
+            f"Other keywords of {env_class.__name__}: {', '.join(own)}"
+        ) from error
+
+
+def check_render_mode(env_class: Any, render_mode: str | None) -> str | None:
+    """Refuse a render mode that an environment class does not declare.
+
+    Raises:
+        ValueError: With those that it does.
+    """
+    modes = env_class.metadata["render_modes"]
+    if render_mode is not None and render_mode not in modes:
+        raise ValueError(f"{env_class.__name__}: render_mode must be None, {', '.join(modes)}; got {render_mode!r}")
+    return render_mode
+
+
+def check_options(options: dict[str, Any] | None, problem: Any, num_envs: int, known: Sequence[str]) -> dict[str, Any]:
+    """Check the options of `reset`, and return them with instance and mask as NumPy. Changes nothing.
+
+    Raises:
+        TypeError: Not the problem's instance class, or a mask that is not bool.
+        InvalidInstance: See `Problem.validate`.
+        ValueError: An unknown option, a wrong number of rows, or a mask that marks nothing.
+    """
+    checked = dict(options or {})
+    unknown = sorted(map(str, set(checked) - set(known)))
+    if unknown:
+        raise ValueError(f"options: unknown {', '.join(unknown)}; known are {', '.join(known)}")
+    if "instance" in checked:
+        checked["instance"] = check_instance(problem, checked["instance"], num_envs, "options['instance']")
+    if "reset_mask" in checked:
+        mask = checked["reset_mask"] = to_numpy(checked["reset_mask"])
+        if mask.dtype != np.bool_:
+            raise TypeError(f"options['reset_mask']: expected bool, got {mask.dtype}")
+        if mask.shape != (num_envs,):
+            raise ValueError(f"options['reset_mask']: expected shape ({num_envs},), got {mask.shape}")
+        if not mask.any():
+            raise ValueError("options['reset_mask']: mark at least one lane")
+    return checked
+
+
+def check_instance(problem: Any, instance: Any, num_rows: int, source: str) -> Any:
+    """Check instances that come from outside and bring them to NumPy, with the dtypes of the contract.
+
+    Args:
+        problem: What they are instances of; a game too.
+        instance: Of any backend.
+        num_rows: How many there must be.
+        source: Where they come from, for the error message.
+
+    Raises:
+        TypeError: Not the problem's instance class.
+        InvalidInstance: See `Problem.validate`.
+        ValueError: Another number of rows.
+    """
+    if type(instance) is not problem.instance_type:
+        expected, found = problem.instance_type.__name__, type(instance).__name__
+        required = (f for f in dataclasses.fields(problem.instance_type) if f.default is dataclasses.MISSING)
+        fields = ", ".join(field.name for field in required)
+        raise TypeError(
+            f"{source}: expected a {expected}, got {found}; make one as routing_gym.{expected}({fields}), "
+            "each array with a leading axis for the instances"
+        )
+    instance = normalise(instance)
+    problem.validate(instance)
+    found_rows = batch_size(instance)
+    if found_rows != num_rows:
+        raise ValueError(f"{source}: expected exactly {num_rows} row{'s' * (num_rows > 1)}, got {found_rows}")
+    return instance
+
+
+def draw_instances(problem: Any, generators: Sequence[np.random.Generator], generator: Generator | None) -> Any:
+    """Draw one instance from each random generator, as NumPy arrays.
+
+    Args:
+        problem: What to draw instances of; a game too.
+        generators: One per lane.
+        generator: Replaces `Problem.generate`; called with one random generator and 1.
+
+    Raises:
+        TypeError: `generator` returned something else than the problem's instance class.
+        InvalidInstance: See `Problem.validate`.
+        ValueError: `generator` returned several rows.
+    """
+    if generator is not None:
+        rows = [check_instance(problem, generator(rng, 1), 1, "generator(rng, 1)") for rng in generators]
+        return concatenate(match_distances(rows))
+    uniforms = np.empty((len(generators), problem.num_uniforms))
+    for row, rng in zip(uniforms, generators, strict=True):
+        rng.random(out=row)
+    return problem.from_uniforms(uniforms)

@@ -1,0 +1,323 @@
+"""Episodes of one problem, side by side: what the single and the vector environment share."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import InvalidAction
+
+from routing_gym import render
+from routing_gym.arrays import Array, gather, map_arrays, select, to_numpy
+from routing_gym.envs.lanes import LaneArrays, Lanes, write
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.geometry import match_distances
+from routing_gym.render.text import to_text
+
+Reward = Literal["dense", "sparse"]
+OnIllegal = Literal["terminate", "raise"]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of all that an environment's future depends on; made by `get_state`, restored by `set_state`."""
+
+    problem: AnyProblem
+    instance: Any  # B instances
+    state: Any  # B states
+    cost: Array  # float64 (B,), of the episode so far
+    bound: Array  # float64 (B,), no legal tour costs more
+    finished: Array  # bool (B,)
+    illegal: Array  # bool (B,), ended by an illegal action
+    history: Array  # int64 (T, B), the latest actions of all lanes
+    num_actions: npt.NDArray[np.int64]  # (B,), how many of them belong to a lane's episode
+    generators: tuple[dict[str, Any], ...]  # states of the B random generators
+
+
+class Episodes(LaneArrays):
+    """B lanes, each of them in an episode of its own.
+
+    Owns its arrays: what comes in is copied, and `instance` and `static` are overwritten row by row as
+    lanes start anew. The others are replaced, never written to.
+
+    Attributes:
+        instance: B instances.
+        static: Their observations that do not change.
+        state: B states.
+        mask: bool (B, A), the legal actions; call `refresh_mask` after `start`, `restart` and `step`.
+        cost: float64 (B,), of the episode so far.
+        bound: float64 (B,), no legal tour costs more.
+        finished: bool (B,), whether the episode has ended.
+        illegal: bool (B,), whether an illegal action has ended it.
+    """
+
+    instance: Any
+    static: dict[str, Array]
+    state: Any
+    mask: Array
+    cost: Array
+    bound: Array
+    finished: Array
+    illegal: Array
+
+    def __init__(
+        self,
+        problem: AnyProblem,
+        shape: tuple[()] | tuple[int],
+        reward: Reward,
+        on_illegal: OnIllegal,
+        backend: str = "numpy",
+        device: str | None = None,
+    ) -> None:
+        for name, value, choices in (("reward", reward, Reward), ("on_illegal", on_illegal, OnIllegal)):
+            if value not in get_args(choices):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}; got {value!r}")
+        super().__init__(shape, backend, device)
+        self.problem = problem
+        self.sparse = reward == "sparse"
+        self.raises = on_illegal == "raise"
+
+    def start(self, instance: Any) -> None:
+        """Begin an episode in every lane, on B instances of any backend."""
+        self.instance = self.own(instance)
+        self.state = self.problem.initial(self.instance)
+        self.static = {key: self.copy(value) for key, value in self.problem.observe_static(self.instance).items()}
+        self.bound = self.as_float64(self.problem.cost_bound(self.instance))
+        self.cost = self.xp.zeros_like(self.bound)
+        self.finished = self.problem.done(self.instance, self.state)  # all False
+        self.illegal = self.xp.zeros_like(self.finished)
+        self.history: deque[Array] = deque()  # actions (B,) of the latest steps
+        self.num_steps = 0  # taken since `start`, by all lanes together
+        self.first_step = np.zeros(self.batch_size, dtype=np.int64)  # `num_steps` when each lane's episode began
+        self.started = True
+
+    def restart(self, lanes: Lanes, instance: Any) -> None:
+        """Begin an episode in some lanes, on one instance for each of them; the other lanes go on.
+
+        What stays the same during an episode (instance, static observations, bound) is our own and large: it is
+        overwritten in place, row by row. What a step replaces (state, cost, flags) is copied first: the fields
+        of a state may be one array, or the instance's, and `observe` and `info` may have handed them out.
+        """
+        if len(lanes) == self.batch_size:
+            return self.start(instance)
+        index = self.move(lanes)
+        fresh = self.own(instance)
+        # Of the instance as given: where others bring distances, it will get its own, which bound less tightly.
+        write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
+        # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
+        self.instance, fresh = match_distances((self.instance, fresh))
+        map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
+        for key, value in self.problem.observe_static(fresh).items():
+            write(self.static[key], index, value)
+        self.state = map_arrays(
+            lambda old, new: write(self.copy(old), index, new), self.state, self.problem.initial(fresh)
+        )
+        for name in ("cost", "finished", "illegal"):
+            setattr(self, name, write(self.copy(getattr(self, name)), index, 0))
+        self.first_step[lanes] = self.num_steps
+        # Forget the actions from before the oldest episode that still runs.
+        while len(self.history) > self.num_steps - self.first_step.min():
+            self.history.popleft()
+        return None
+
+    def refresh_mask(self) -> None:
+        """Compute the mask; apart from the steps, so that it is computed once where lanes start anew."""
+        self.mask = self.problem.action_mask(self.instance, self.state)
+
+    def step(self, actions: Any, idle: Lanes) -> Array:
+        """Take one action in every lane.
+
+        In order: check the actions; replace illegal ones (by the mask) with legal ones, so that one batched
+        `Problem.step` serves all lanes; undo what that did to the lanes that chose them, which end here; then
+        add up the costs and make the rewards. `mask` is still the one from before the step, until `refresh_mask`.
+
+        Args:
+            actions: Integers of shape `shape`.
+            idle: Lanes that start anew after this step; their actions are ignored, and what becomes of
+                them here means nothing.
+
+        Returns:
+            Rewards: float64 (B,).
+
+        Raises:
+            InvalidAction: Wrong type, shape or range; or illegal, where that is to raise.
+            ResetNeeded: Before the first reset.
+        """
+        self.require_start("step()")
+        taken = self.as_actions(actions, idle)
+        illegal = ~gather(self.mask, taken)
+        any_illegal = bool(illegal.any())
+        if any_illegal:
+            illegal_lanes = np.flatnonzero(to_numpy(illegal))
+            if self.raises:
+                raise self.illegal_action(int(illegal_lanes[0]), taken)
+            self.put_legal(taken, illegal_lanes)
+        state, cost = self.problem.step(self.instance, self.state, taken)
+        cost = self.as_float64(cost)
+        if any_illegal:  # these lanes have not moved: their old state, and nothing to pay
+            state = map_arrays(lambda old, new: self.where(illegal, old, new), self.state, state)
+            cost = self.where(illegal, 0.0 * cost, cost)
+        self.state, self.illegal = state, illegal
+        self.finished = self.problem.done(self.instance, state) | illegal
+        if len(idle):
+            self.finished[self.move(idle)] = True  # they ended before this step, and `restart` comes after it
+        self.cost = self.cost + cost
+        self.history.append(taken)
+        self.num_steps += 1
+        # Dense: minus the cost of this step. Sparse: minus that of the episode, on its last step.
+        reward = 0.0 - (self.where(self.finished, self.cost, 0.0 * cost) if self.sparse else cost)  # never -0.0
+        if any_illegal:
+            # Dense rewards have already paid `cost` of the episode's return.
+            paid = 0.0 * cost if self.sparse else self.cost
+            index = self.move(illegal_lanes)
+            write(reward, index, paid[index] + self.illegal_returns(index))
+        return reward
+
+    def illegal_returns(self, index: Array) -> Array:
+        """Returns of episodes that an illegal action ends now, in the lanes `index`: float64.
+
+        From -2 (1 + bound) at the start to -(1 + bound) with everything done: always below that of a legal
+        tour, and the higher the more was achieved. Without that, an algorithm that knows no masks would have
+        nothing to learn from until it happens to finish a tour.
+        """
+        left = 1.0 - self.problem.progress(select(self.instance, index), select(self.state, index))
+        return -(1.0 + self.bound[index]) * (1.0 + left)
+
+    def as_actions(self, actions: Any, idle: Lanes) -> Array:
+        """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
+        try:
+            values = self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
+        except (ValueError, TypeError) as error:  # TypeError: how torch refuses arrays of objects
+            raise InvalidAction(f"actions: {error}") from error
+        if tuple(values.shape) != self.shape:
+            expected = f"shape ({self.shape[0]},), one per lane" if self.shape else "a single integer, shape ()"
+            raise InvalidAction(f"actions: expected {expected}; got shape {tuple(values.shape)}")
+        if values.dtype != self.xp.int64 and not self.xp.isdtype(values.dtype, "integral"):
+            raise InvalidAction(f"actions: expected integers, got {values.dtype}")
+        taken = self.xp.reshape(self.xp.astype(values, self.xp.int64, copy=True), (self.batch_size,))
+        if len(idle):
+            self.put_legal(taken, idle)
+        outside = (taken < 0) | (taken >= self.problem.num_actions)
+        if bool(outside.any()):
+            lane = int(np.argmax(to_numpy(outside)))
+            nodes = f"nodes are 0 to {self.problem.num_actions - 1}"
+            raise InvalidAction(f"{self.place(lane)}node {int(taken[lane])} does not exist; {nodes}")
+        return taken
+
+    def put_legal(self, actions: Array, lanes: Lanes) -> None:
+        """Overwrite the actions of some lanes with the first legal one."""
+        index = self.move(lanes)
+        actions[index] = self.xp.argmax(self.xp.astype(self.mask[index], self.xp.int8), axis=1)
+
+    def illegal_action(self, lane: int, actions: Array) -> InvalidAction:
+        """Say which lane chose which node, and why it is illegal."""
+        node = int(actions[lane])
+        reason = self.problem.why_illegal(self.instance, self.state, lane, node)
+        return InvalidAction(f"{self.place(lane)}node {node} is illegal: {reason}; choose one where action_mask is 1")
+
+    def observe(self, copy: bool) -> dict[str, Array]:
+        """Return the observations of all lanes; without `copy`, they may share memory with what is kept."""
+        observation = {**self.static, **self.problem.observe_dynamic(self.instance, self.state)}
+        if copy:
+            observation = {key: self.copy(value) for key, value in observation.items()}
+        observation["action_mask"] = self.mask_as_int8(copy)
+        return observation
+
+    def observe_final(self, lanes: Lanes) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return copies of the observations and infos of some lanes, before they start anew."""
+        index = self.move(lanes)
+        instance, state = select(self.instance, index), select(self.state, index)
+        mask = self.xp.astype(self.problem.action_mask(instance, state), self.xp.int8)
+        observation = {key: value[index] for key, value in self.static.items()}
+        observation |= self.problem.observe_dynamic(instance, state)
+        observation["action_mask"] = mask
+        info = {"action_mask": self.copy(mask), "illegal_action": self.illegal[index], "cost": self.cost[index]}
+        return observation, info
+
+    def info(self, copy: bool) -> dict[str, Array]:
+        """Return the info of all lanes; without `copy`, it may share memory with what is kept."""
+        illegal, cost = (self.copy(self.illegal), self.copy(self.cost)) if copy else (self.illegal, self.cost)
+        return {"action_mask": self.mask_as_int8(copy), "illegal_action": illegal, "cost": cost}
+
+    def mask_as_int8(self, copy: bool) -> Array:
+        mask = self.mask.view(self.xp.int8)  # bool and int8 are one byte each
+        return self.copy(mask) if copy else mask
+
+    def tours(self) -> list[npt.NDArray[np.int64]]:
+        """Actions of each lane's episode so far, without an illegal one at its end."""
+        actions = to_numpy(self.history_array())
+        starts = len(actions) - (self.num_steps - self.first_step)
+        ends = len(actions) - to_numpy(self.illegal)
+        return [actions[starts[lane] : ends[lane], lane].copy() for lane in range(self.batch_size)]
+
+    def render(self, render_mode: str) -> tuple[Any, ...]:
+        """Draw each lane's instance and tour: see the functions of `routing_gym.render`."""
+        self.require_start("render()")
+        draw: dict[str, Callable[..., Any]] = {
+            "rgb_array": render.to_rgb_array,
+            "ansi": to_text,
+            "human": render.show,
+        }
+        instance, cost = map_arrays(to_numpy, self.instance), to_numpy(self.cost)
+        return tuple(
+            draw[render_mode](self.problem, select(instance, slice(lane, lane + 1)), tour, float(cost[lane]))
+            for lane, tour in enumerate(self.tours())
+        )
+
+    def history_array(self) -> Array:
+        """The latest actions of all lanes: int64 (T, B)."""
+        if self.history:
+            return self.xp.stack(tuple(self.history))
+        return self.move(np.zeros((0, self.batch_size), dtype=np.int64))
+
+    def as_float64(self, x: Array) -> Array:
+        return self.xp.astype(x, self.xp.float64)
+
+    def save(self, generators: Sequence[np.random.Generator]) -> Snapshot:
+        """Copy everything.
+
+        Raises:
+            ResetNeeded: Before the first reset.
+        """
+        self.require_start("get_state()")
+        return Snapshot(
+            problem=self.problem,
+            instance=self.own(self.instance),
+            state=self.own(self.state),
+            cost=self.copy(self.cost),
+            bound=self.copy(self.bound),
+            finished=self.copy(self.finished),
+            illegal=self.copy(self.illegal),
+            history=self.history_array(),
+            num_actions=self.num_steps - self.first_step,
+            generators=tuple(dict(generator.bit_generator.state) for generator in generators),
+        )
+
+    def load(self, snapshot: Snapshot, generators: Sequence[np.random.Generator]) -> None:
+        """Copy everything back.
+
+        Raises:
+            TypeError: Not a `Snapshot`.
+            ValueError: Of another problem or number of lanes.
+        """
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError(f"set_state needs what get_state returned, got {type(snapshot).__name__}")
+        found, expected = (snapshot.problem, len(snapshot.generators)), (self.problem, self.batch_size)
+        if found != expected:
+            raise ValueError(
+                f"set_state: the state is of {found[0]} in {found[1]} lanes, not {expected[0]} in {expected[1]}"
+            )
+        self.start(snapshot.instance)
+        self.state = self.own(snapshot.state)
+        for name in ("cost", "bound", "finished", "illegal"):
+            setattr(self, name, self.copy(self.move(getattr(snapshot, name))))
+        self.history.extend(self.copy(self.move(snapshot.history)))
+        self.num_steps = len(self.history)
+        self.first_step = self.num_steps - snapshot.num_actions
+        self.refresh_mask()
+        for generator, state in zip(generators, snapshot.generators, strict=True):
+            generator.bit_generator.state = state

@@ -1,0 +1,80 @@
+"""The arrays of many lanes on one backend."""
+
+from __future__ import annotations
+
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+from gymnasium.error import ResetNeeded
+
+from routing_gym.arrays import Array, converter, map_arrays
+
+Lanes = npt.NDArray[np.intp]  # their numbers
+
+
+class LaneArrays:
+    """The arrays of B lanes on their backend.
+
+    Attributes:
+        shape: (B,), or () for a single environment.
+        move: Brings an array to the backend and device.
+        xp: The backend's array-API namespace.
+        copy: Copies an array.
+        started: Whether the lanes have been reset.
+    """
+
+    def __init__(self, shape: tuple[()] | tuple[int], backend: str, device: str | None) -> None:
+        self.shape = shape
+        self.backend = backend
+        self.device = device
+        self.copy = methodcaller("clone" if backend == "torch" else "copy")
+        self.started = False
+        self.connect()
+
+    def connect(self) -> None:
+        """Look up the backend: how to move an array to it, and its array-API namespace.
+
+        Raises:
+            ValueError: The backend is JAX, whose arrays cannot be written to, or there is no such backend or device.
+        """
+        if self.backend == "jax":
+            raise ValueError('backend="jax": environments write to their arrays; use routing_gym.integrations.jax')
+        self.move = converter(self.backend, self.device)
+        self.xp = array_namespace(self.move(np.zeros(0)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("move", "xp")}  # cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.connect()
+
+    @property
+    def batch_size(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    def where(self, lanes: Array, first: Array, second: Array) -> Array:
+        """Pick the first array's rows in the lanes marked by bool (B,), else the second's."""
+        return self.xp.where(self.xp.reshape(lanes, (self.batch_size, *(1,) * (second.ndim - 1))), first, second)
+
+    def require_start(self, use: str) -> None:
+        """Raise ResetNeeded before the first reset; `use` is what asks, such as "step()"."""
+        if not self.started:
+            raise ResetNeeded(f"call reset() before {use}")
+
+    def own(self, batch: Any) -> Any:
+        """Copy a batch to the backend."""
+        return map_arrays(lambda x: self.copy(self.move(x)), batch)
+
+    def place(self, lane: int) -> str:
+        """Say which lane an error is about, where there are several."""
+        return f"lane {lane}: " if self.shape else ""
+
+
+def write(target: Array, index: Array, rows: Array) -> Array:
+    """Overwrite some rows of an array in place, and return it."""
+    target[index] = rows
+    return target

@@ -1,0 +1,19 @@
+"""Random instances unlike the uniform ones that `Problem.generate` draws."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from routing_gym.generators.clustered import mixed, set_x, uniform
+from routing_gym.generators.subproblems import windows
+from routing_gym.problem import AnyProblem
+
+__all__ = ["GENERATORS", "mixed", "set_x", "uniform", "windows"]
+
+GENERATORS: dict[str, Callable[[AnyProblem, np.random.Generator, int], Any]] = {
+    "uniform": uniform,
+    "mixed": mixed,
+    "x": set_x,
+    "windows": windows,
+}

@@ -1,0 +1,116 @@
+"""Random instances unlike the uniform ones of the papers: clustered places; depots, demands and capacities as in set X.
+
+    env = gym.make("routing/CVRP-50", generator=partial(set_x, CVRP(50)))
+    python agents/am_reinforce.py --env-id routing/CVRP-50 --generator x
+
+Uchoa et al. (2017), "New benchmark instances for the Capacitated Vehicle Routing Problem", section 4, of which
+CVRPLIB's set X was drawn. It is scaled to the unit square here, and its numbers of customers are free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.cvrp import CVRPInstance
+
+FEWEST_SEEDS, MOST_SEEDS = 3, 8
+DECAY = 0.04  # 40 of the set's 1,000: how far customers lie from the seed of their cluster
+ROUTE_SIZES = (3.0, 6.0, 25.0)  # customers per route: least, most frequent and most
+DEMANDS = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100))  # each from least to most; two more kinds see `demands`
+Floats = npt.NDArray[np.float64]
+
+
+def uniform(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any:
+    """Draw instances as `Problem.generate` does."""
+    return problem.generate(rng, batch_size)
+
+
+def mixed(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any:
+    """Draw instances whose nodes are spread uniformly, in clusters, or half and half; the rest as the problem has it.
+
+    Args:
+        problem: Any with coordinates.
+        rng: Source of randomness.
+        batch_size: Number of instances B.
+
+    Raises:
+        ValueError: The problem has no coordinates.
+    """
+    uniforms = rng.random((batch_size, problem.num_uniforms))
+    if "coords" not in {field.name for field in fields(problem.instance_type)}:
+        raise ValueError(f"{problem.name} has no coordinates to put in clusters; draw uniformly")
+    # The coordinates are the first of the uniforms that an instance is made from.
+    nodes = 2 * problem.num_actions
+    uniforms[:, :nodes] = places(rng, uniforms[:, :nodes].reshape(batch_size, -1, 2)).reshape(batch_size, nodes)
+    return problem.from_uniforms(uniforms)
+
+
+def set_x(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> CVRPInstance:
+    """Draw instances of CVRP or SDVRP as CVRPLIB's set X was drawn.
+
+    Each has its own kind of depot (central, in the corner, anywhere), of customers (uniform, in clusters, half and
+    half) and of demands (seven kinds), and a capacity for routes of 3 to 25 customers.
+
+    Args:
+        problem: CVRP or SDVRP; its capacity does not count.
+        rng: Source of randomness.
+        batch_size: Number of instances B.
+
+    Raises:
+        ValueError: Another problem.
+    """
+    if problem.instance_type is not CVRPInstance:
+        raise ValueError(f"set X is of CVRP, and does for SDVRP; {problem.name} has other instances")
+    size = problem.num_nodes
+    coords = rng.random((batch_size, size + 1, 2))
+    depot = rng.integers(3, size=batch_size)
+    coords[depot == 0, 0] = 0.5
+    coords[depot == 1, 0] = 0.0
+    coords[:, 1:] = places(rng, coords[:, 1:])
+    demand = np.zeros((batch_size, size + 1), np.int64)
+    demand[:, 1:] = demands(rng, coords[:, 1:])
+    route_size = rng.triangular(*ROUTE_SIZES, size=batch_size)
+    capacity = np.ceil(route_size * demand.sum(axis=1) / size).astype(np.int64)
+    return CVRPInstance(coords.astype(np.float32), demand, np.maximum(capacity, demand.max(axis=1)))
+
+
+def places(rng: np.random.Generator, points: Floats) -> Floats:
+    """Move all, half or none of each row's points (B, n, 2) into clusters; return new ones."""
+    shape = points.shape[:2]
+    num_moved = rng.choice([0, shape[1] // 2, shape[1]], size=(len(points), 1))
+    moved = np.arange(shape[1]) >= shape[1] - num_moved
+    num_seeds = rng.integers(FEWEST_SEEDS, MOST_SEEDS + 1, size=(len(points), 1))
+    seeds = rng.random((len(points), MOST_SEEDS, 2))
+    points = points.copy()
+    while moved.any():
+        rows, columns = np.nonzero(moved)
+        # In the plane exp(-distance / DECAY) has a distance from Gamma(2), for the area grows with the distance.
+        distance, angle = rng.gamma(2.0, DECAY, len(rows)), rng.uniform(0, 2 * np.pi, len(rows))
+        chosen = seeds[rows, (rng.random(len(rows)) * num_seeds[rows, 0]).astype(int)]
+        found = chosen + distance[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        inside = ((found >= 0) & (found < 1)).all(axis=1)
+        points[rows[inside], columns[inside]] = found[inside]
+        moved[rows[inside], columns[inside]] = False
+    return points
+
+
+def demands(rng: np.random.Generator, customers: Floats) -> npt.NDArray[np.int64]:
+    """Draw the demands (B, n) of customers (B, n, 2).
+
+    Each row is of one of seven kinds: from one of the five ranges `DEMANDS`; by quadrant, small ones (1 to 50) in two
+    opposite ones and large ones (51 to 100) in the others; or many small (1 to 10) and few large (50 to 100).
+    """
+    shape = customers.shape[:2]
+    kind = rng.integers(len(DEMANDS) + 2, size=(len(customers), 1))
+    ranges = np.array([*DEMANDS, (1, 50), (1, 10)])
+    least, most = (np.broadcast_to(ranges[kind, end], shape).copy() for end in (0, 1))
+    even = (customers[..., 0] < 0.5) == (customers[..., 1] < 0.5)
+    few = rng.random(shape) > rng.uniform(0.7, 0.95, size=(len(customers), 1))
+    for large, low in (((kind == len(DEMANDS)) & even, 51), ((kind == len(DEMANDS) + 1) & few, 50)):
+        least[large], most[large] = low, 100
+    return rng.integers(least, most + 1)

@@ -1,0 +1,163 @@
+"""Windows of a TSP tour, as instances of TSPFE: near cities whose edges fall, and the paths outside, which stay.
+
+Large-neighbourhood search solves them (`routing_agents.repair`), and a policy for them learns from `windows`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import euclidean
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
+from routing_gym.solvers.constructive.greedy_edge import greedy_tour
+from routing_gym.solvers.constructive.local_search import improve_all
+from routing_gym.solvers.runtime.base import FloatArray, IntArray
+
+POOL_TOURS, POOL_CITIES, POOL_SEED = 64, 300, 20
+WINDOWS_PER_TOUR = 8  # of one batch
+
+
+@dataclass(frozen=True)
+class Windows:
+    """W windows, contracted to k cities each: the cities that matter in the order of the tour, then twins."""
+
+    cities: IntArray  # int64 (W, k)
+    partner: IntArray  # int64 (W, k), column of the other end of a fixed edge; the city's own for none
+    falls: npt.NDArray[np.bool_]  # (W, k), the edge to the next city is up for change
+    count: IntArray  # int64 (W,), cities without twins
+
+
+def choose_windows(
+    near: IntArray, tour: IntArray, place: IntArray, centres: IntArray, size: int, most: int
+) -> IntArray:
+    """Take cities around one centre after the other that are still free, with their neighbours on the tour.
+
+    With the neighbours, all edges of the cities around the centre fall, long ones too.
+
+    Args:
+        near: int64 (n, m), the nearest cities of each city, itself first.
+        tour: int64 (n,).
+        place: int64 (n,), of each city on the tour.
+        centres: int64 (n,), in the order they are tried.
+        size: Cities of a window.
+        most: Windows.
+
+    Returns:
+        int64 (W, size), no city twice.
+    """
+    free = np.ones(len(near), dtype=bool)
+    windows: list[IntArray] = []
+    for centre in centres:
+        if free[centre]:
+            around = near[centre]
+            where = place[around]
+            cities = np.stack([around, tour[where - 1], tour[(where + 1) % len(tour)]], axis=1).ravel()
+            cities = cities[np.sort(np.unique(cities, return_index=True)[1])]
+            cities = cities[free[cities]][:size]
+            if len(cities) == size:
+                free[cities] = False
+                windows.append(cities)
+                if len(windows) == most:
+                    break
+    return np.array(windows).reshape(-1, size)
+
+
+def contract(tour: IntArray, place: IntArray, chosen: IntArray) -> Windows:
+    """Contract the tour around windows.
+
+    A city between two that are not in its window belongs to the path through it. What is missing in number for such
+    is made up with twins: a city without fixed edge gets a second end in the same place. Windows that have too few
+    of these are left out.
+
+    Args:
+        tour: int64 (n,).
+        place: int64 (n,), of each city on the tour.
+        chosen: int64 (W, k), cities of each window.
+    """
+    size = chosen.shape[1]
+    places = np.sort(place[chosen], axis=1)
+    after = np.roll(places, -1, axis=1) - places
+    after[:, -1] += len(tour)
+    leaves = after > 1  # on a path to the next city of the window
+    enters = np.roll(leaves, 1, axis=1)
+    passed, free = leaves & enters, ~leaves & ~enters
+    enough = free.sum(axis=1) >= passed.sum(axis=1)
+    places, leaves, enters, passed = (x[enough] for x in (places, leaves, enters, passed))
+    order = np.argsort(passed, axis=1, kind="stable")
+    cities = np.take_along_axis(tour[places], order, axis=1)
+    leaves, enters, passed = (np.take_along_axis(x, order, axis=1) for x in (leaves, enters, passed))
+    count = size - passed.sum(axis=1)[:, None]
+    column = np.arange(size)
+    partner = np.where(leaves, (column + 1) % count, np.where(enters, (column - 1) % count, column))
+    singles = np.argsort(leaves | enters, axis=1, kind="stable")  # those without a fixed edge first
+    rows, twins = np.nonzero(passed)
+    originals = singles[rows, twins - count[rows, 0]]
+    cities[rows, twins] = cities[rows, originals]
+    partner[rows, twins], partner[rows, originals] = originals, twins
+    return Windows(cities, partner, ~leaves & ~passed, count[:, 0])
+
+
+def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> TSPFEInstance:
+    """Draw windows of tours, half of them of greedy edges, half of these improved by 2-opt and Or-opt.
+
+    The tours are always the same; the windows on them, their turns and the order of their cities are random.
+
+    Args:
+        problem: TSPFE.
+        rng: Source of randomness.
+        batch_size: Number of instances B.
+
+    Raises:
+        ValueError: Another problem, or more cities than the tours have.
+    """
+    if not isinstance(problem, TSPFE):
+        raise ValueError(f"windows of a tour are of TSPFE; {problem.name} has other instances")
+    if problem.num_nodes > POOL_CITIES:
+        raise ValueError(f"windows are cut from tours of {POOL_CITIES} cities, asked for {problem.num_nodes}")
+    places, tours, near = tour_pool()
+    coords, partner, missing = [], [], batch_size
+    while missing > 0:
+        index = rng.integers(POOL_TOURS)
+        tour, place = tours[index], np.argsort(tours[index])
+        centres = rng.permutation(POOL_CITIES)[: 2 * WINDOWS_PER_TOUR]
+        chosen = choose_windows(near[index], tour, place, centres, problem.num_nodes, min(missing, WINDOWS_PER_TOUR))
+        found = contract(tour, place, chosen)
+        coords.append(places[index][found.cities])
+        partner.append(found.partner)
+        missing -= len(found.cities)
+    order = np.argsort(rng.random((batch_size, problem.num_nodes)), axis=1)
+    column = np.argsort(order, axis=1)  # of each city in the random order
+    mates = np.take_along_axis(column, np.take_along_axis(np.concatenate(partner), order, axis=1), axis=1)
+    framed = random_frames(np.concatenate(coords), rng)
+    return TSPFEInstance(np.take_along_axis(framed, order[:, :, None], axis=1), mates)
+
+
+@cache
+def tour_pool() -> tuple[FloatArray, IntArray, IntArray]:
+    """Make the tours that `windows` cuts: cities (P, n, 2), tours (P, n), and each city's nearest (P, n, n).
+
+    Ten seconds, once in a process.
+    """
+    coords = np.random.default_rng(POOL_SEED).random((POOL_TOURS, POOL_CITIES, 2))
+    tours = np.stack([greedy_tour(points) for points in coords])
+    distances = euclidean(coords[:, :, None], coords[:, None])
+    for index in range(0, POOL_TOURS, 2):  # one at a time: more leave the processor's cache
+        improve_all(tours[index : index + 1], distances[index : index + 1], reverses=True, moves_segments=True)
+    return coords, tours, np.argsort(distances, axis=2, kind="stable")
+
+
+def random_frames(coords: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+    """Turn each of B sets of points (B, A, 2) by a random angle, mirror half of them, fit them into the unit square."""
+    angle = rng.uniform(0, 2 * np.pi, len(coords))
+    cosine, sine = np.cos(angle), np.sin(angle)
+    mirror = rng.choice([-1.0, 1.0], len(coords))
+    turn = np.array([[cosine, -sine], [mirror * sine, mirror * cosine]])  # (2, 2, B)
+    turned = np.einsum("ijb,baj->bai", turn, coords)
+    turned -= turned.min(axis=1, keepdims=True)
+    extent = turned.max(axis=(1, 2), keepdims=True)
+    return np.asarray(turned / np.where(extent > 0, extent, 1), dtype=np.float32)

@@ -1,0 +1,110 @@
+"""One drawing of a game: who has driven where, and who has collected what.
+
+Vehicles: squares with the line they have driven, each in a colour of its own (those of `render`). Customers:
+circles whose area grows with their prize; grey and hollow while available, then in the colour of a vehicle
+that collected them, with that of another around it where several did. Pictures need matplotlib; text does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.multi_agent.competitive_op import MARGIN
+from routing_gym.multi_agent.game import AnyGame
+from routing_gym.optional import require
+from routing_gym.render.figure import AXES_BOX, COLOURS, DARK, GREY, frame, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LARGEST = 150.0  # area of a marker, in square points
+
+
+def draw(
+    game: AnyGame, instance: Any, states: Sequence[Any], title: str | None = None, axes: Axes | None = None
+) -> Figure:
+    """Draw one game as it stands after its latest state.
+
+    Args:
+        game: The game.
+        instance: One row of the game's instance dataclass, NumPy.
+        states: All states so far, from the initial one on, one row each.
+        title: Replaces the default, which names the game and what was collected.
+        axes: Where to draw; by default a new figure, unknown to pyplot.
+
+    Raises:
+        ImportError: matplotlib is missing.
+    """
+    require("matplotlib", "render")
+    if axes is None:
+        axes = new_figure().add_axes(AXES_BOX)
+    colours = np.array([COLOURS[agent % len(COLOURS)] for agent in range(game.num_agents)])
+    trail = np.stack([state.position[0] for state in states])  # (T + 1, m, 2)
+    for agent, colour in enumerate(colours):
+        axes.plot(*trail[:, agent].T, color=colour, lw=1.5, zorder=2)
+        x, y = trail[-1, agent]
+        axes.plot(x, y, "s", ms=7, color=colour, mec=DARK, zorder=4)
+    draw_customers(axes, instance, collectors(game, instance, states), colours)
+    axes.set_title(headline(game, instance, states) if title is None else title)
+    frame(axes, instance.coords[0])
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def draw_customers(axes: Axes, instance: Any, collected_by: dict[int, list[int]], colours: npt.NDArray[Any]) -> None:
+    """Draw customers by prize, and by who has collected them."""
+    for customer, (x, y) in enumerate(instance.coords[0]):
+        agents = collected_by.get(customer, [])
+        inside, around = (colours[agents[0]], colours[agents[-1]]) if agents else ("white", GREY)
+        area = LARGEST * (0.1 + 0.9 * instance.prize[0, customer] / 100)
+        axes.scatter(x, y, s=area, c=[inside], edgecolors=[around], linewidths=1.5, zorder=3)
+
+
+def to_rgb_array(game: AnyGame, instance: Any, states: Sequence[Any]) -> npt.NDArray[np.uint8]:
+    """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
+    return pixels(draw(game, instance, states))
+
+
+def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
+    """Turn a figure that `draw` has made into pixels: uint8 (height, width, 3)."""
+    figure.canvas.draw()
+    return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+
+
+def to_text(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
+    """Describe a game in a few lines: where each vehicle is, and what it has collected; takes `draw`'s arguments."""
+    collected_by = collectors(game, instance, states)
+    lines = [headline(game, instance, states)]
+    for agent, (x, y) in enumerate(states[-1].position[0]):
+        customers = [str(customer) for customer, agents in collected_by.items() if agent in agents]
+        lines.append(f"vehicle {agent} at ({x:.3f}, {y:.3f}): customers {', '.join(customers) or 'none'}")
+    return "\n".join(lines)
+
+
+def headline(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
+    """Name the game, the tick, and what was collected of what there was."""
+    left, everything = (float(game.remaining(instance, state)[0]) for state in (states[-1], states[0]))
+    tick = len(states) - 1
+    return f"{game.name}, {game.num_agents} vehicles: tick {tick}, prize {everything - left:.2f} of {everything:.2f}"
+
+
+def collectors(game: AnyGame, instance: Any, states: Sequence[Any]) -> dict[int, list[int]]:
+    """Say who has collected each customer, in the order in which they went.
+
+    They are the vehicles nearest to it in the tick that it went: all that landed on it; with velocities, all within
+    the radius.
+    """
+    found = {}
+    radius = getattr(game, "radius", 0.0) * (1 + MARGIN) if getattr(game, "control", "") == "velocity" else 0.0
+    for before, after in pairwise(states):
+        for customer in np.flatnonzero(before.available[0] & ~after.available[0]):
+            distance = np.linalg.norm(after.position[0] - instance.coords[0, customer], axis=-1)
+            found[int(customer)] = np.flatnonzero(distance <= max(radius, distance.min() + 1e-9)).tolist()
+    return found

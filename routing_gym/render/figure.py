@@ -1,0 +1,295 @@
+"""One drawing of an instance and a tour, for every problem.
+
+Depot: a square. Customers: circles whose area grows with their demand or prize where the instance has
+one; grey and hollow while unvisited. Each vehicle trip, from depot to depot, has its own colour (Paul
+Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth trip on). An SDVRP
+customer that several trips serve has the first one's colour inside and the last one's around it. Thin
+arrows lead from PDP's pickups to their deliveries; TSPFE's fixed edges are broad bands under the tour. Backhauls are
+triangles. A time window is the dark arc of a dial around its customer, on which a turn, clockwise from the top, is from
+the depot's opening to its closing.
+
+Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
+no line here. Nodes without coordinates stand on a circle, in order, and legs have arrows; then only neighbours tell a
+tale, no length does. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import Array
+from routing_gym.files import write_atomically
+from routing_gym.optional import require
+from routing_gym.problem import AnyProblem
+from routing_gym.render.text import Trip, driven, headline, one_row, replay, split_trips
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NODE_VALUES = {"demand": "demand", "prize": "prize", "expected_prize": "expected prize"}  # field: legend of its sizes
+COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933")
+GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
+INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders want even numbers of pixels
+WINDOW = "routing-gym"
+AXES_BOX = (0.02, 0.08, 0.96, 0.87)  # left, bottom, width, height in shares of the figure
+
+
+def draw(
+    problem: AnyProblem,
+    instance: Any,
+    tour: Array,
+    cost: float | None = None,
+    title: str | None = None,
+    axes: Axes | None = None,
+) -> Figure:
+    """Draw one instance and the actions taken so far.
+
+    Args:
+        problem: The problem of the instance.
+        instance: One row of the problem's instance dataclass, on any backend.
+        tour: Integers (T,), possibly none. An unfinished tour stays open and its current node is ringed;
+            actions after the end are ignored.
+        cost: For the title, in any unit; by default the sum of the step costs.
+        title: Replaces the default, which names the problem and the cost (OP: the prize).
+        axes: Where to draw; by default a new figure, unknown to pyplot.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        ValueError: The instance has several rows, or the tour a wrong shape, type or range.
+    """
+    require("matplotlib", "render")
+    instance = one_row(instance)
+    actions, step_cost, done = replay(problem, instance, tour)
+    trips = split_trips(problem, actions, done)
+    if axes is None:
+        axes = new_figure().add_axes(AXES_BOX)
+    coords = positions(problem, instance)
+    if hasattr(instance, "pickup"):
+        draw_pairs(axes, instance, coords)
+    if getattr(instance, "due_time", None) is not None:
+        draw_windows(axes, instance, coords)
+    if hasattr(instance, "partner"):
+        draw_fixed_edges(axes, coords, instance.partner[0])
+    draw_trips(axes, coords, driven(problem, trips), problem.has_depot)
+    if not hasattr(instance, "coords"):
+        draw_directions(axes, coords, trips)
+    draw_nodes(axes, problem, instance, coords, trips)
+    if not done and (actions or problem.has_depot):
+        node = actions[-1] if actions else 0
+        axes.plot(*coords[node], "o", ms=16, mfc="none", mec=DARK, ls="none", label="current", zorder=5)
+    text = title if title is not None else headline(problem, step_cost if cost is None else cost)
+    axes.set_title(text, parse_math=False)  # the name of an instance may hold a $
+    frame(axes, coords)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def to_rgb_array(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> npt.NDArray[np.uint8]:
+    """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
+    figure = draw(problem, instance, tour, cost)
+    figure.canvas.draw()
+    return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+
+
+def save(
+    path: str | os.PathLike[str],
+    problem: AnyProblem,
+    instance: Any,
+    tour: Array,
+    cost: float | None = None,
+    title: str | None = None,
+) -> None:
+    """Draw as `draw` does, into a PNG file that appears, or replaces an older one, only when complete.
+
+    Raises:
+        ValueError: The name does not end in .png.
+        OSError: The file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise ValueError(f"{path}: pictures are saved as PNG; choose a name that ends in .png")
+    figure = draw(problem, instance, tour, cost, title)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=PIXELS_PER_INCH)
+    write_atomically(path, picture.getvalue())
+
+
+def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> None:
+    """Draw as `draw` does, into one window that later calls reuse. Does not block.
+
+    Does nothing where matplotlib opens no window: without a display, or in a notebook.
+    """
+    matplotlib = require("matplotlib", "render")
+    from matplotlib import pyplot
+    from matplotlib.backends.registry import backend_registry
+
+    _, gui_framework = backend_registry.resolve_backend(matplotlib.get_backend())  # type: ignore[no-untyped-call]
+    if gui_framework is None:
+        return
+    figure = pyplot.figure(WINDOW, INCHES, clear=True)
+    draw(problem, instance, tour, cost, axes=figure.add_axes(AXES_BOX))
+    pyplot.pause(0.001)
+
+
+def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
+    """Say where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
+    if getattr(instance, "coords", None) is not None:
+        return np.asarray(instance.coords[0])
+    angle = np.linspace(0, 2 * np.pi, problem.num_actions, endpoint=False)
+    return (0.5 + 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
+
+
+def new_figure() -> Figure:
+    """Make a figure with a pixel canvas that is freed with its last reference, unlike pyplot's."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(INCHES, PIXELS_PER_INCH)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def draw_trips(axes: Axes, coords: Array, trips: list[Trip], has_depot: bool) -> None:
+    """Draw a line per trip; where there are several, their legs from and to the depot are thin."""
+    from matplotlib.collections import LineCollection
+
+    width = 1.8 if len(coords) <= 200 else 1.0
+    for number, trip in enumerate(trips):
+        start, stop = (1, len(trip) - int(trip[-1] == 0)) if has_depot else (0, len(trip))
+        points = coords[trip]
+        parts = [points[: start + 1], points[start:stop], points[stop - 1 :]]
+        widths = [width / 2, width, width / 2] if len(trips) > 1 else [width]
+        style = "-" if number < len(COLOURS) else (0, (4, 1.5))
+        colour = COLOURS[number % len(COLOURS)]
+        axes.add_collection(LineCollection(parts, linewidths=widths, colors=colour, linestyles=[style], zorder=2))
+
+
+def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], trips: list[Trip]) -> None:
+    """Draw an arrow head in the middle of each leg."""
+    style: dict[str, Any] = {"angles": "xy", "scale": 60, "width": 0.009, "headlength": 4, "headaxislength": 4}
+    for number, trip in enumerate(trips):
+        start, way = coords[trip[:-1]], np.diff(coords[trip], axis=0)
+        head = way / np.linalg.norm(way, axis=1, keepdims=True)
+        axes.quiver(*(start + way / 2).T, *head.T, color=COLOURS[number % len(COLOURS)], pivot="mid", zorder=2, **style)
+
+
+def draw_pairs(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
+    """Draw an arrow from each pickup to each of its deliveries, from marker to marker."""
+    radius = same_size(len(coords)) ** 0.5 / 2 + 1  # points
+    look = {"arrowstyle": "-|>", "color": GREY, "alpha": 0.6, "shrinkA": radius, "shrinkB": radius, "zorder": 1}
+    for delivery in np.flatnonzero(instance.pickup[0]):
+        axes.annotate("", coords[delivery], coords[instance.pickup[0, delivery]], arrowprops=look)
+    axes.plot([], [], "-", color=GREY, alpha=0.6, label="pickup to delivery")
+
+
+def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
+    """Draw a dial around each customer: its window as a share of the time in which the depot is open."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.transforms import Affine2D
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    opens, closes = instance.ready_time[0].astype(np.float64), instance.due_time[0].astype(np.float64)
+    whole_day = np.array([opens[0], max(closes[0], opens[0] + 1e-9)])
+    radius = largest_marker(len(coords)) ** 0.5 / 2 + 2.5  # points
+    for low, high, colour in ((whole_day[:1], whole_day[1:], "#DDDDDD"), (opens[1:], closes[1:], DARK)):
+        share = (np.linspace(low, high, 40, axis=-1) - whole_day[0]) / (whole_day[1] - whole_day[0])
+        turn = 2 * np.pi * np.clip(share, 0.0, 1.0)
+        arcs = radius * np.stack([np.sin(turn), np.cos(turn)], axis=-1)
+        style: dict[str, Any] = {"linewidths": 2.5, "colors": colour, "capstyle": "butt", "zorder": 2.5}
+        dials = LineCollection(list(arcs), offsets=coords[1:], offset_transform=axes.transData, **style)
+        dials.set_transform(Affine2D().scale(1 / 72) + figure.dpi_scale_trans)
+        axes.add_collection(dials, autolim=False)
+    axes.plot([], [], color=DARK, lw=2.5, label="time window")
+
+
+def draw_fixed_edges(axes: Axes, coords: npt.NDArray[np.float32], partner: npt.NDArray[np.int64]) -> None:
+    """Draw a broad band between the ends of each fixed edge."""
+    ends = np.flatnonzero(partner > np.arange(len(partner)))
+    for number, (x, y) in enumerate(np.stack([coords[ends], coords[partner[ends]]], axis=2)):
+        axes.plot(x, y, color=BAND, lw=7, solid_capstyle="round", zorder=1, label="" if number else "fixed edge")
+
+
+def draw_nodes(
+    axes: Axes, problem: AnyProblem, instance: Any, coords: npt.NDArray[np.float32], trips: list[Trip]
+) -> None:
+    """Draw the depot and the customers, sized by their demand or prize and coloured by their trips."""
+    first_trip = np.full(len(coords), -1)
+    last_trip = first_trip.copy()
+    for number, trip in enumerate(trips):
+        last_trip[trip] = number
+        first_trip[trip] = np.where(first_trip[trip] < 0, number, first_trip[trip])
+    nodes = np.arange(int(problem.has_depot), len(coords))
+    visited, unvisited = nodes[first_trip[nodes] >= 0], nodes[first_trip[nodes] < 0]
+    inside, around = (np.array(COLOURS)[trip[visited] % len(COLOURS)] for trip in (first_trip, last_trip))
+    if problem.has_depot:
+        axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
+    sizes = node_sizes(axes, instance, len(coords))
+    edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
+    other, what = other_kind(instance, len(coords))
+    for marker, kind in (("o", ~other), ("^", other)):
+        some = kind[visited]
+        x, y = coords[visited[some]].T
+        look: dict[str, Any] = {"marker": marker, "linewidths": edge, "zorder": 3}
+        axes.scatter(x, y, s=sizes[visited[some]], c=inside[some], edgecolors=around[some], **look)
+        left = unvisited[kind[unvisited]]
+        if len(left):
+            x, y = coords[left].T
+            label = "unvisited" if marker == "o" else None
+            axes.scatter(x, y, s=sizes[left], c="white", edgecolors=GREY, label=label, **look)
+    if other.any():
+        axes.plot([], [], "^", ms=7, color=GREY, ls="none", label=what)
+
+
+def other_kind(instance: Any, num_nodes: int) -> tuple[npt.NDArray[np.bool_], str]:
+    """Mark the nodes that are drawn as triangles, and say what they are."""
+    if getattr(instance, "backhaul", None) is not None:
+        return instance.backhaul[0], "backhaul"
+    if hasattr(instance, "pickup"):
+        return instance.pickup[0] > 0, "delivery"
+    return np.zeros(num_nodes, dtype=bool), ""
+
+
+def same_size(num_nodes: int) -> float:
+    """Return the area of every marker, where all nodes are alike, in square points."""
+    return 0.35 * largest_marker(num_nodes)
+
+
+def largest_marker(num_nodes: int) -> float:
+    """Return the area of the largest marker in square points."""
+    return min(max(6000 / num_nodes, 12.0), 150.0)
+
+
+def node_sizes(axes: Axes, instance: Any, num_nodes: int) -> npt.NDArray[np.float64]:
+    """Return the marker area of every node in square points; where they differ, add examples to the legend."""
+    largest = largest_marker(num_nodes)
+    field = next((name for name in NODE_VALUES if hasattr(instance, name)), None)
+    if field is None or len(np.unique(getattr(instance, field)[0, 1:])) < 2:
+        return np.full(num_nodes, same_size(num_nodes))
+    values = getattr(instance, field)[0]
+    highest = values.max()
+    for share, unit in ((1 / 3, f"{NODE_VALUES[field]} "), (1, "")):
+        size = (largest * (0.1 + 0.9 * share)) ** 0.5
+        axes.plot([], [], "o", ms=size, color=GREY, ls="none", label=f"{unit}{share * highest:.2g}")
+    return np.asarray(largest * (0.1 + 0.9 * values / highest))
+
+
+def frame(axes: Axes, coords: npt.NDArray[np.float32]) -> None:
+    """Show the unit square, or all nodes where they lie outside, at equal scales; put the legend below."""
+    low, high = min(0.0, float(coords.min())), max(1.0, float(coords.max()))
+    margin = 0.03 * (high - low)
+    axes.set(
+        xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal", xticks=[], yticks=[]
+    )
+    axes.spines[:].set_color("#CCCCCC")
+    if axes.get_legend_handles_labels()[0]:
+        style = {"fontsize": 9, "frameon": False, "handletextpad": 0.2, "columnspacing": 1.4}
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=6, **style)

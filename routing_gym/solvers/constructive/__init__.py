@@ -1,0 +1,1 @@
+"""Construction heuristics and local search, in NumPy."""

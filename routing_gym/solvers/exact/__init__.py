@@ -1,0 +1,1 @@
+"""Exact solvers: dynamic programming and mixed-integer programs."""

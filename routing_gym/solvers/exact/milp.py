@@ -1,0 +1,216 @@
+"""Exact solutions by mixed-integer programming with generalised subtour cuts (SciPy's HiGHS).
+
+Edge variables x, node variables y; every visited node has two edge ends; for each set S without the
+depot and each k in S, x(E(S)) <= y(S) - y_k: the generalised subtour elimination constraints of
+Fischetti, Salazar-Gonzalez and Toth (1998), "Solving the orienteering problem through branch-and-cut".
+Cuts are found by minimum cuts at the linear relaxation until none is violated; then the integer program
+is solved, and again with the subtours of its solution forbidden, until that is one tour, which keeps the
+limit of its length or prize in float64 too, without the tolerance of HiGHS. Edges whose
+reduced cost proves that no optimal tour uses them are left out of it.
+
+An ATSP becomes a symmetric TSP with fixed edges (Jonker and Volgenant 1983, "Transforming asymmetric into symmetric
+traveling salesman problems"): each city is a node to arrive at and one to leave from, joined by a fixed edge.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.atsp import ATSPInstance
+from routing_gym.problems.op import length_limit
+from routing_gym.problems.pctsp import ENOUGH_PRIZE
+from routing_gym.problems.tspfe import from_fixed_edge
+from routing_gym.solvers.exact.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
+from routing_gym.solvers.exact.milp_program import Program
+from routing_gym.solvers.runtime.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix, legal_tour
+
+TOLERANCE = 1e-6  # of HiGHS on constraints
+PRIZE_UNIT = 100  # prizes in hundredths, as all of the paper's are, make the objective an integer
+LARGEST = 2.0**10  # of a program's lengths and prizes: HiGHS's tolerances, 1e-6 whatever the numbers, are then small
+FIRST_WINDOW = 0.02  # reduced cost, relative to the bound, up to which edges are tried first
+
+
+@dataclass(frozen=True)
+class ExactMIP(RowSolver):
+    """Proven optima of TSP, TSPFE, ATSP, OP and PCTSP.
+
+    Attributes:
+        time_limit: Seconds per instance; a row that is not proven optimal by then has failed.
+    """
+
+    name: ClassVar[str] = "milp"
+    problems: ClassVar[tuple[str, ...]] = ("TSP", "OP", "PCTSP", "TSPFE", "ATSP")
+    packages: ClassVar[tuple[str, ...]] = ("scipy.optimize", "scipy.sparse.csgraph")
+    needs_symmetry: ClassVar[bool] = True
+
+    time_limit: float = 600.0
+
+    def check_symmetry(self, instance: Any) -> None:
+        if not isinstance(instance, ATSPInstance):
+            super().check_symmetry(instance)
+
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
+        if problem.name in ("TSP", "TSPFE") and problem.num_nodes <= 3:  # every order is optimal
+            tour = list(range(problem.num_nodes))
+        else:
+            deadline = time.perf_counter() + self.time_limit
+            program, conflicts, step = formulate(problem, instance, distance_matrix(instance)[0])
+            bound, reduced = relax(program, conflicts, deadline)
+            tour = program.tour(solve_integer(program, bound, reduced, step, deadline))
+        if problem.name == "TSPFE":
+            return from_fixed_edge(np.array([tour]), instance.partner)[0], OPTIMAL
+        if problem.name == "ATSP":  # from the node where city 0 is arrived at, to that where it is left, or backwards
+            return [tour[0], *(tour[2::2] if tour[1] == problem.num_nodes else tour[-2:0:-2])], OPTIMAL
+        if problem.name == "OP":
+            return legal_tour(problem, instance, [*tour[1:], 0]), OPTIMAL
+        return [*tour[1:], 0] if problem.has_depot else tour, OPTIMAL
+
+
+@dataclass(frozen=True)
+class OfflineMIP(ExactMIP):
+    """SPCTSP with the real prizes known beforehand: a bound that no policy can beat, not an opponent."""
+
+    name: ClassVar[str] = "milp-offline"
+    problems: ClassVar[tuple[str, ...]] = ("SPCTSP",)
+    is_bound: ClassVar[bool] = True
+
+
+def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tuple[Program, list[IntArray], float]:
+    """Write one instance as a program without subtour constraints.
+
+    Returns:
+        The program; sets of nodes that no tour visits all of (OP); and the smallest difference between two
+        costs, 0 where there is none.
+    """
+    if problem.name == "ATSP":
+        size = len(distances)
+        distances = np.block([[np.zeros_like(distances), distances.T], [distances, np.zeros_like(distances)]])
+    unit = scale(distances)  # the program's lengths are multiples of it
+    distances = distances * unit
+    program = Program.of_tours(distances)
+    nodes = np.arange(program.num_nodes)
+    if not problem.has_depot:
+        program.low[nodes] = 1.0
+        program.high[:] = 1.0
+        program.cost[program.edges] = program.lengths
+        if problem.name == "TSPFE":
+            with_edge = np.flatnonzero(instance.partner[0] > nodes)
+            program.low[program.edge(with_edge, instance.partner[0, with_edge])] = 1.0
+        if problem.name == "ATSP":  # nodes below `size` are arrived at, the others left
+            program.high[program.edges[(program.ends < size).sum(axis=1) != 1]] = 0.0
+            program.low[program.edge(nodes[:size], nodes[size:])] = 1.0
+        return program, [], 0.0
+    if problem.name == "OP":
+        prize = instance.prize[0].astype(np.float64)
+        rounded = np.rint(prize * PRIZE_UNIT)
+        # Hundredths, or as near to them as float32 can be: what is not must not be taken for it.
+        is_integer = (
+            bool((instance.prize[0] == (rounded / PRIZE_UNIT).astype(np.float32)).all()) and rounded.max() < 1e6
+        )
+        program.cost[nodes] = -(rounded if is_integer else prize * scale(prize))
+        limit = float(length_limit(instance)[0]) * unit
+        program.add_limit(program.edges, program.lengths, -np.inf, limit)
+        program.most_with_way_back = limit
+        return program, conflicting_sets(program, distances, limit), float(is_integer)
+    assert hasattr(problem, "collectable")
+    prize = problem.collectable(instance)[0].astype(np.float64)
+    program.cost[program.edges] = program.lengths
+    penalty = instance.penalty[0].astype(np.float64) * unit
+    # To take in one more customer costs two legs at most: whose penalty is more is visited, and need not be priced.
+    # Beside a penalty of 10^13, HiGHS would see no length at all.
+    always = penalty > 2 * distances.max()
+    program.cost[nodes] = np.where(always, 0.0, -penalty)
+    program.low[nodes] = always
+    program.low[0] = 1.0
+    if prize.sum() < ENOUGH_PRIZE:
+        program.low[nodes] = 1.0
+    else:
+        program.add_limit(nodes, prize, ENOUGH_PRIZE, np.inf)
+    return program, [], 0.0
+
+
+def scale(values: FloatArray) -> float:
+    """Return the power of two, so that nothing is rounded, that brings the largest value up, or down, to `LARGEST`."""
+    largest = float(values.max())
+    return float(2.0 ** np.floor(np.log2(LARGEST / largest))) if largest > 0 else 1.0
+
+
+def relax(program: Program, conflicts: list[IntArray], deadline: float) -> tuple[float, FloatArray]:
+    """Solve the linear relaxation, adding violated cuts until there is none.
+
+    Returns:
+        The bound, and the reduced costs of the variables.
+    """
+    while True:
+        values, bound, reduced = program.solve_relaxed(deadline)
+        cuts = violated_subtours(program, values)
+        sets = violated_conflicts(conflicts, values)
+        if not cuts and not sets:
+            return bound, reduced
+        for inside, node in cuts:
+            program.forbid_subtour(inside, node)
+        for together in sets:
+            program.add(together, 1.0, -np.inf, len(together) - 1)
+
+
+def solve_integer(program: Program, bound: float, reduced: FloatArray, step: float, deadline: float) -> FloatArray:
+    """Solve the integer program: a tour, proven optimal.
+
+    Any solution that uses a variable whose value is 0 in the relaxation costs at least the bound plus its
+    reduced cost. So it suffices to try the variables whose reduced cost is at most `window`, if the tour that
+    they allow costs less than bound + window: every tour that uses another variable costs more.
+
+    Each round solves the program with those variables. Then, in this order:
+
+    1. It has no solution: the window is too narrow. Widen it. With all variables allowed, there is no tour.
+    2. The solution has islands, closed ways that miss node 0: forbid them, and try again. No tour costs less
+       than it, or than bound + window if that is less; to say so saves HiGHS from proving it again.
+    3. It is one tour, but breaks a limit by less than HiGHS's tolerance, or OP's rule of the way back (see `OP`):
+       `keeps_limits` or `keeps_way_back` has forbidden it.
+    4. It is a tour. If the window reaches up to its cost, it is optimal. If not, widen the window to that: the
+       next tour costs no more than this one, so the next round is the last but for islands and limits.
+
+    Args:
+        program: With the cuts of `relax`; further constraints are added, and `high` is changed.
+        bound: Cost of the relaxation.
+        reduced: Reduced costs of the variables.
+        step: Smallest difference between two costs; a tour that is better than another is so by this much.
+        deadline: Of `time.perf_counter`.
+
+    Raises:
+        TimedOut: The deadline has passed.
+        RuntimeError: There is no tour.
+    """
+    window = max(FIRST_WINDOW * abs(bound), step)
+    edge_limits = program.high.copy()
+    priced = np.flatnonzero(program.cost)
+    # No solution costs less than the relaxation; said as a constraint, HiGHS can stop as soon as it meets it.
+    program.add(priced, program.cost[priced], bound - TOLERANCE * max(1.0, abs(bound)), np.inf)
+    while True:
+        allowed = (reduced <= window) | (program.low > 0)
+        program.high = np.where(allowed, edge_limits, 0.0)
+        values = program.solve_integer(deadline)
+        if values is None:
+            if allowed.all():
+                raise RuntimeError("HiGHS finds no tour that keeps the constraints")
+            window *= 4
+            continue
+        islands = subtours(program, values)
+        if islands:
+            for inside in islands:
+                for node in inside:
+                    program.forbid_subtour(inside, int(node))
+            proven = min(float(program.cost @ values), np.inf if allowed.all() else bound + window)
+            program.add(priced, program.cost[priced], proven - TOLERANCE * max(1.0, abs(proven)), np.inf)
+            continue
+        if not program.keeps_limits(values) or not program.keeps_way_back(values):
+            continue
+        needed = float(program.cost @ values) - bound - 0.999 * step
+        if needed <= window or allowed.all():
+            return values
+        window = needed + TOLERANCE

@@ -1,0 +1,81 @@
+"""Shortest routes through every set of customers, with the attributes of the VRP family, for `HeldKarp`.
+
+Desrochers, Desrosiers and Solomon (1992), "A new optimization algorithm for the vehicle routing problem with time
+windows": where windows make vehicles wait, a longer way may arrive earlier. So a set and the customer at which it ends
+have several labels (length, time), of which none is both longer and later than another.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.problems.vrp import VRP
+from routing_gym.solvers.runtime.base import FloatArray, distance_matrix
+
+
+class Label(NamedTuple):
+    """A way from the depot through a set of customers."""
+
+    length: float
+    time: float  # when service at the last has ended
+    nodes: tuple[int, ...]
+
+
+def shortest_routes(problem: VRP, instance: Any) -> tuple[FloatArray, list[tuple[int, ...]]]:
+    """Find the shortest route through each set of customers, among those that masks allow.
+
+    Args:
+        problem: The rules.
+        instance: One row.
+
+    Returns:
+        Lengths (2^n,), infinite where no route serves the set, and the customers of each route in their order; bit k of
+        a set stands for node k + 1.
+    """
+    num_sets = 2**problem.num_nodes
+    distances, state = distance_matrix(instance)[0].tolist(), problem.initial(instance)
+    longest, latest, ready, service = (
+        None if values is None else values[0].tolist()
+        for values in (state.longest, state.latest, instance.ready_time, instance.service_time)
+    )
+    backhaul = np.zeros(problem.num_actions, dtype=bool) if instance.backhaul is None else instance.backhaul[0]
+    fits = fitting_sets(instance, backhaul)
+    lengths = np.full(num_sets, np.inf)
+    routes: list[tuple[int, ...]] = [()] * num_sets
+    lengths[0] = 0.0
+    ends: list[dict[int, list[Label]]] = [{} for _ in range(num_sets)]
+    ends[0][0] = [Label(0.0, 0.0 if ready is None else ready[0], ())]
+    for visited in range(num_sets):
+        for node, labels in ends[visited].items():
+            for label in labels:
+                home = label.length + (0.0 if problem.open_routes else distances[node][0])
+                if visited and home < lengths[visited]:
+                    lengths[visited], routes[visited] = home, label.nodes
+            for after in range(1, problem.num_actions):
+                larger = visited | 1 << after - 1
+                if larger == visited or not fits[larger] or (backhaul[node] and not backhaul[after]):
+                    continue
+                leg, known = distances[node][after], ends[larger].setdefault(after, [])
+                for label in labels:
+                    length, time = label.length + leg, label.time + leg
+                    if (longest and length > longest[after]) or (latest and time > latest[after]):
+                        continue
+                    time = max(time, ready[after]) + service[after] if ready and service else 0.0
+                    keep_best(known, Label(length, time, (*label.nodes, after)))
+    return lengths, routes
+
+
+def keep_best(known: list[Label], new: Label) -> None:
+    """Add a label, unless another is neither longer nor later; drop those than which it is neither."""
+    if not any(label.length <= new.length and label.time <= new.time for label in known):
+        known[:] = [label for label in known if label.length < new.length or label.time < new.time] + [new]
+
+
+def fitting_sets(instance: Any, backhaul: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Mark the sets of customers for whom a vehicle can carry what they get, and what they give: (2^n,)."""
+    sets = np.arange(2 ** (len(backhaul) - 1))[:, None] >> np.arange(len(backhaul) - 1) & 1
+    loads = [sets @ (instance.demand[0] * kind)[1:] for kind in (backhaul, ~backhaul)]
+    return np.asarray(np.maximum(*loads) <= instance.capacity[0])

@@ -1,0 +1,1 @@
+"""How solvers are run: their protocol, worker processes, cache and progress bar."""

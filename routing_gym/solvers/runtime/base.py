@@ -1,0 +1,362 @@
+"""The protocol of all solvers, and what they share: checking, scoring, distances.
+
+A solver is a frozen dataclass of settings. `Solver.solve` takes one batch of instances and returns a
+`Solution`, whose costs always come from `Problem.objective`. A row that fails is marked and costs
+nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import batch_size, euclidean, normalise, select
+from routing_gym.optional import require
+from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problems.checks import check_integer, check_positive
+from routing_gym.solvers.runtime.cache import Store
+from routing_gym.solvers.runtime.pool import RowResult, solve_rows
+from routing_gym.solvers.runtime.progress import show_progress
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+OPTIMAL = "optimal"  # proven
+FEASIBLE = "feasible"
+Finished: TypeAlias = Generator[tuple[int, RowResult], None, None]  # rows as they finish; closing it ends the work
+NO_NODE = -1  # in the actions of a failed row
+MAX_TIME_LIMIT = 1e6  # seconds, eleven days; the packages take no more than some 2^31 or 2^63 of their own units
+CHUNK_ELEMENTS = 2**20  # of one (chunk, A, A) array in a batched solver: 8 MiB of float64 stay in the cache
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Tours of a batch of B instances. A failed row has cost nan and its actions are all -1.
+
+    The seconds of a batched solver are the batch's, divided evenly; those of the others are measured
+    per row in the process that solved it, without its start.
+    """
+
+    actions: IntArray  # (B, T), padded with 0
+    cost: FloatArray  # (B,), by `Problem.objective`
+    seconds: FloatArray  # (B,)
+    status: tuple[str, ...]  # B of "optimal" (proven), "feasible", or why the row failed
+    is_bound: bool = False  # made with knowledge that no policy can have
+
+    @property
+    def failed(self) -> npt.NDArray[np.bool_]:
+        """Rows without a tour: bool (B,)."""
+        return np.isnan(self.cost)
+
+    @classmethod
+    def score(
+        cls,
+        problem: AnyProblem,
+        instance: Any,
+        actions: npt.ArrayLike,
+        seconds: float | npt.ArrayLike,
+        status: str | Sequence[str] = FEASIBLE,
+        is_bound: bool = False,
+    ) -> Solution:
+        """Score tours from anywhere (a policy, a file), row by row where some are infeasible.
+
+        Args:
+            problem: The problem.
+            instance: B instances, on any backend.
+            actions: Integers (B, T). A row that holds a -1 is a failed one.
+            seconds: (B,), or the time of the whole batch as one number, which is divided evenly.
+            status: Of every row, or one per row; why they failed of those that did.
+            is_bound: The tours were made with knowledge that no policy can have.
+
+        Raises:
+            ValueError: Actions that are no integers, or another number of rows than instances.
+        """
+        instance, tours = normalise(instance), np.asarray(actions)
+        num_rows = batch_size(instance)
+        if tours.ndim != 2 or len(tours) != num_rows or not np.issubdtype(tours.dtype, np.integer):
+            found = f"{tours.dtype} of shape {tours.shape}"
+            raise ValueError(f"actions: expected integers of shape ({num_rows}, T), got {found}")
+        tours = tours.astype(np.int64)  # a copy
+        statuses = [status] * num_rows if isinstance(status, str) else list(status)
+        spent = np.asarray(seconds, dtype=np.float64)
+        spent = np.full(num_rows, spent / num_rows) if spent.ndim == 0 else spent
+        for name, given in (("seconds", spent), ("status", statuses)):
+            if len(given) != num_rows:
+                raise ValueError(f"{name}: expected one for all or {num_rows}, got {len(given)}")
+        cost = np.full(num_rows, np.nan)
+        failed = (tours == NO_NODE).any(axis=1)
+        tours[failed] = NO_NODE
+        for row in np.flatnonzero(failed):
+            if statuses[row] in (OPTIMAL, FEASIBLE):
+                statuses[row] = "no tour"
+        rows = np.flatnonzero(~failed)
+        try:
+            cost[rows] = problem.objective(select(instance, rows), tours[rows])
+        except InfeasibleTour:
+            for row in rows:
+                try:
+                    cost[row] = problem.objective(select(instance, slice(row, row + 1)), tours[row : row + 1])[0]
+                except InfeasibleTour as error:
+                    statuses[row] = f"infeasible: {str(error).removeprefix('row 0, ')}"
+                    tours[row] = NO_NODE
+        return cls(tours, cost, spent, tuple(statuses), is_bound)
+
+
+class Solver(ABC):
+    """One way to solve some problems. Subclasses are frozen dataclasses of validated settings."""
+
+    name: ClassVar[str]
+    problems: ClassVar[tuple[str, ...] | None]  # names of those it solves; None: every problem
+    packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves; the extra `solvers` brings them
+    needs_symmetry: ClassVar[bool] = False  # the way back must be as long
+    is_bound: ClassVar[bool] = False  # uses what no policy can know: its cost is a bound, not an opponent
+
+    @property
+    def label(self) -> str:
+        """Name for a table."""
+        return self.name
+
+    def solve(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        *,
+        seed: int = 0,
+        num_workers: int = 1,
+        progress: bool = False,
+        cache: Path | str | None = None,
+    ) -> Solution:
+        """Solve a batch of instances.
+
+        Args:
+            problem: The problem.
+            instance: B instances, on any backend.
+            seed: Row i of the batch is solved with a seed made from (seed, i), whatever the other rows are.
+            num_workers: Processes that share the rows (not in batched solvers, which take all rows at
+                once). 0 solves in this process: nothing to start, but a row that hangs or dies takes
+                the run with it.
+            progress: Show a progress bar.
+            cache: Folder that keeps solved rows for the next run; None keeps nothing.
+
+        Raises:
+            ValueError: The solver does not support the problem or these instances.
+            InvalidInstance: The instances are malformed.
+            ImportError: A package is missing; names the extra that brings it.
+        """
+        num_workers = check_integer("num_workers", num_workers, 0)
+        self.check(problem)
+        instance = normalise(instance)
+        problem.validate(instance)
+        if self.needs_symmetry:
+            self.check_symmetry(instance)
+        self.load()
+        store = Store(cache, self, problem, instance, seed) if cache is not None else None
+        results = store.known() if store else {}
+        todo = [row for row in range(batch_size(instance)) if row not in results]
+        try:
+            with closing(self.run(problem, instance, todo, seed, num_workers)) as finished:
+                for row, result in show_progress(finished, len(todo), f"{self.label} {problem.name}", progress):
+                    results[row] = result
+                    if store:
+                        store.add(row, result)
+        finally:
+            if store:
+                store.save()
+        return assemble(problem, instance, results, self.is_bound)
+
+    def check(self, problem: AnyProblem) -> None:
+        """Refuse a problem that the solver does not support.
+
+        Raises:
+            ValueError: Naming the supported ones.
+        """
+        if self.problems is not None and problem.name not in self.problems:
+            raise ValueError(f"{self.name} does not solve {problem.name}; it solves {', '.join(self.problems)}")
+
+    def check_symmetry(self, instance: Any) -> None:
+        """Refuse instances (NumPy) with distances that depend on the direction.
+
+        Raises:
+            ValueError: With the first row that has some.
+        """
+        if instance.distances is None:
+            return
+        asymmetric = (instance.distances != instance.distances.transpose(0, 2, 1)).any(axis=(1, 2))
+        if asymmetric.any():
+            raise ValueError(
+                f"{self.name} needs symmetric distances, which row {int(asymmetric.argmax())} has not; others, such as "
+                "nearest-neighbour, held-karp and pyvrp, take any, for the problems that they solve"
+            )
+
+    def load(self) -> None:
+        """Import the packages, so that the first row's time does not hold it.
+
+        Raises:
+            ImportError: Naming the extra.
+        """
+        for package in self.packages:
+            require(package, "solvers")
+
+    @abstractmethod
+    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
+        """Solve the given rows of the instances (NumPy, valid) and yield them as they finish."""
+
+
+class BatchSolver(Solver):
+    """A solver that advances all rows of a batch together, in NumPy."""
+
+    @abstractmethod
+    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
+        """Build the tours of a batch.
+
+        Args:
+            problem: The problem.
+            instance: Instances (NumPy, valid), a chunk of the batch.
+            rows: int64 (B,), their places in the whole batch, for random draws.
+            seed: Of the whole batch.
+
+        Returns:
+            Actions: int64 (B, T).
+        """
+
+    def row_elements(self, num_actions: int) -> int:
+        """Size of the largest array that one row needs."""
+        return num_actions**2
+
+    @property
+    def row_status(self) -> str:
+        return FEASIBLE
+
+    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
+        size = max(1, CHUNK_ELEMENTS // self.row_elements(problem.num_actions))
+        for first in range(0, len(rows), size):
+            chunk = np.asarray(rows[first : first + size], dtype=np.int64)
+            start = perf_counter()
+            tours = self.tours(problem, select(instance, chunk), chunk, seed)
+            seconds = (perf_counter() - start) / len(chunk)
+            for row, tour in zip(chunk.tolist(), tours, strict=True):
+                yield row, RowResult(tour, seconds, self.row_status)
+
+
+@dataclass(frozen=True)
+class RowSolver(Solver):
+    """A solver that takes one instance at a time, in worker processes.
+
+    Attributes:
+        time_limit: Seconds per instance. Heuristics use all of it.
+
+    Raises:
+        ValueError: The time limit is not positive, or more than a million seconds.
+    """
+
+    time_limit: float
+
+    def __post_init__(self) -> None:
+        check_positive(self, "time_limit")
+        if self.time_limit > MAX_TIME_LIMIT:
+            raise ValueError(
+                f"{self.name}: time_limit must be at most {MAX_TIME_LIMIT:,.0f} s, got {self.time_limit:g}"
+            )
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.time_limit:g} s"
+
+    @property
+    def hard_limit(self) -> float:
+        """Seconds after which a row that does not keep its time limit is stopped from outside."""
+        return 2 * self.time_limit + 10
+
+    @abstractmethod
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[Sequence[int] | IntArray, str]:
+        """Solve one instance.
+
+        Args:
+            problem: The problem.
+            instance: One instance (NumPy, valid): a batch of size 1.
+            seed: In [0, 2^31), for this row.
+
+        Returns:
+            Actions and status, "optimal" or "feasible". Whatever it raises marks the row as failed.
+        """
+
+    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
+        return solve_rows(self, problem, instance, rows, seed, num_workers)
+
+
+class TimedOut(RuntimeError):
+    """A solver reached its time limit without a tour."""
+
+
+def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], is_bound: bool = False) -> Solution:
+    """Put the rows into one Solution and score it."""
+    length = max(1, *(len(result.actions) for result in results.values()))
+    actions = np.zeros((len(results), length), dtype=np.int64)
+    for row, result in results.items():
+        if result.failed:
+            actions[row] = NO_NODE
+        else:
+            actions[row, : len(result.actions)] = result.actions
+    in_order = [results[row] for row in range(len(results))]
+    seconds = [result.seconds for result in in_order]
+    return Solution.score(problem, instance, actions, seconds, [result.status for result in in_order], is_bound)
+
+
+def unit_of(distances: FloatArray) -> float:
+    """Return the power of two next below the longest distance, for packages that take integers."""
+    return float(2.0 ** np.floor(np.log2(distances.max()))) if distances.any() else 1.0
+
+
+def distance_matrix(instance: Any) -> FloatArray:
+    """Distances between all nodes, float32 as legs are in `step`, in the instance's own metric: float64 (B, A, A)."""
+    if instance.distances is not None:
+        return np.asarray(instance.distances.astype(np.float64))
+    coords = instance.coords
+    return np.asarray(euclidean(coords[:, :, None], coords[:, None]).astype(np.float64))
+
+
+def with_fixed_edges(distances: FloatArray, partner: IntArray) -> FloatArray:
+    """Make all legs but TSPFE's fixed edges longer, by so much that the shortest tours have all of these.
+
+    In a tour without some fixed edge, one of its ends can be moved next to the other: three legs go, all of them
+    longer by `extra`, and three come, the fixed edge among them. That costs less than `extra` and saves it.
+
+    Args:
+        distances: (B, n, n).
+        partner: int64 (B, n).
+
+    Returns:
+        float64 (B, n, n).
+    """
+    extra = 3 * distances.max(axis=(1, 2), keepdims=True) + 1
+    return np.asarray(distances + extra * (np.arange(partner.shape[1]) != partner[:, :, None]))
+
+
+def legal_tour(problem: AnyProblem, instance: Any, tour: Sequence[int]) -> list[int]:
+    """Return a tour of OP (one row), or it backwards, without the customers that the mask forbids.
+
+    Nobody is left out of a tour within the limit, but where distances violate the triangle inequality: see `OP`.
+    """
+    options = []
+    for nodes in (tour[:-1], tour[-2::-1]):
+        state, legal, cost = problem.initial(instance), [], 0.0
+        for node in nodes:
+            if problem.action_mask(instance, state)[0, node]:
+                state, step_cost = problem.step(instance, state, np.array([node]))
+                legal.append(node)
+                cost += float(step_cost[0])
+        options.append((cost, [*legal, 0]))
+    return min(options, key=lambda option: option[0])[1]
+
+
+def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:
+    """Write trips as actions: each ends with a return to the depot; no trip at all stays there."""
+    return [node for trip in trips if len(trip) for node in (*trip, 0)] or [0]

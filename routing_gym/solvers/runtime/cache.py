@@ -1,0 +1,137 @@
+"""Solved rows kept on disk, so that a second run does not solve again and an interrupted one loses nothing.
+
+One .npz file per solver with its settings, problem, number of nodes and seed; in it, a row is found by
+a hash of its instance's arrays and its place in the batch (which its seed depends on). A batch that is
+extended later so finds its first rows solved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import zipfile
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from time import monotonic
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from routing_gym.arrays import batch_size
+from routing_gym.files import write_atomically
+from routing_gym.problem import AnyProblem
+from routing_gym.solvers.runtime.pool import RowResult
+
+VERSION = 3  # of the file layout, of what enters the hashes, and of the solvers: raise it where their tours change
+SAVE_INTERVAL = 10.0  # seconds
+PADDING = -1  # after the actions of the shorter tours
+
+
+class CachedSolver(Protocol):
+    """What the cache needs of a `Solver`, which is a dataclass of settings."""
+
+    name: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]
+
+
+class Store:
+    """The rows of one batch that are on disk, and those to be added.
+
+    Args:
+        folder: Where the files lie; made if it is missing.
+        solver: Whose settings are part of the file's name.
+        problem: The problem.
+        instance: The batch (NumPy).
+        seed: Of the batch.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+
+    def __init__(self, folder: Path | str, solver: CachedSolver, problem: AnyProblem, instance: Any, seed: int) -> None:
+        settings = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}  # type: ignore[arg-type]
+        about = {"solver": solver.name, **settings, "problem": problem.name, "nodes": problem.num_nodes, "seed": seed}
+        packages = {package.partition(".")[0] for package in solver.packages}
+        about |= {"packages": {package: version(package) for package in sorted(packages)}}
+        self.about = json.dumps({"version": VERSION, **about}, sort_keys=True)
+        name = f"{solver.name}-{problem.name}-{problem.num_nodes}-{sha256(self.about.encode()).hexdigest()[:12]}.npz"
+        self.path = Path(folder) / name
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.keys = row_keys(instance)
+        self.rows = read(self.path)
+        self.saved = monotonic()
+        self.changed = False
+
+    def known(self) -> dict[int, RowResult]:
+        """Return the rows of the batch that are on disk."""
+        return {row: self.rows[key] for row, key in enumerate(self.keys) if key in self.rows}
+
+    def add(self, row: int, result: RowResult) -> None:
+        """Keep a solved row; failed ones are tried again in the next run. Saves every few seconds."""
+        if result.failed:
+            return
+        self.rows[self.keys[row]] = result
+        self.changed = True
+        if monotonic() - self.saved > SAVE_INTERVAL:
+            self.save()
+
+    def save(self) -> None:
+        """Write all rows, with those that another process has added meanwhile; all or nothing."""
+        if not self.changed:
+            return
+        self.rows = {**read(self.path), **self.rows}
+        write(self.path, self.about, self.rows)
+        self.saved = monotonic()
+        self.changed = False
+
+
+def row_keys(instance: Any) -> list[str]:
+    """Hash every row of an instance (NumPy) together with its place in the batch."""
+    arrays = {name: np.ascontiguousarray(values) for name, values in vars(instance).items() if values is not None}
+    layout = json.dumps({name: [values.dtype.str, values.shape[1:]] for name, values in arrays.items()})
+    return [
+        sha256(
+            b"".join([f"{row} {layout}".encode(), *(values[row].tobytes() for values in arrays.values())])
+        ).hexdigest()
+        for row in range(batch_size(instance))
+    ]
+
+
+def read(path: Path) -> dict[str, RowResult]:
+    """Read the rows of a file by their keys; none if there is no file.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    try:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+            columns = [file[name] for name in ("key", "actions", "seconds", "status")]
+    except FileNotFoundError:
+        return {}
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is no solver cache, or a damaged one ({error}); delete it to solve again") from error
+    return {
+        str(key): RowResult(actions[actions != PADDING], float(seconds), str(status))
+        for key, actions, seconds, status in zip(*columns, strict=True)
+    }
+
+
+def write(path: Path, about: str, rows: dict[str, RowResult]) -> None:
+    """Write a file, complete or not at all."""
+    results = list(rows.values())
+    length = max(len(result.actions) for result in results)
+    actions = np.full((len(results), length), PADDING, dtype=np.int64)
+    for line, result in zip(actions, results, strict=True):
+        line[: len(result.actions)] = result.actions
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        about=np.array(about),
+        key=np.array(list(rows)),
+        actions=actions,
+        seconds=np.array([result.seconds for result in results]),
+        status=np.array([result.status for result in results]),
+    )
+    write_atomically(path, buffer.getvalue())
