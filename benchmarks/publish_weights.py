@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from am_reinforce import Args as TrainingArgs
 from hardware import describe_machine
 from routing_agents import checkpoint
 from routing_agents.attention.decoding import solve
+from routing_agents.terminal import command_line
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import NAMES as PAPER_PROBLEMS
@@ -182,7 +182,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError) as error:
-        sys.exit(f"publish_weights: {error}")
+    command_line(main, Args, __doc__)

@@ -24,14 +24,12 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -39,6 +37,7 @@ from rich.table import Table
 from arguments import check_counts, check_problems
 from operation_counts import task_operations
 from output import Figures, finish
+from routing_agents.terminal import command_line
 from worker_process import OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
@@ -261,7 +260,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, WorkerError) as error:
-        sys.exit(f"train_throughput: {error}")
+    command_line(main, Args, __doc__, (WorkerError,))
