@@ -31,14 +31,12 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import tyro
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -46,6 +44,7 @@ from rich.table import Table
 from arguments import check_counts, check_problems
 from output import Figures, finish
 from routing_agents.runs import check_positive
+from routing_agents.terminal import command_line
 from worker_process import ONE_THREAD, OURS, WorkerError, WorkerProcess, start
 
 ROOT = Path(__file__).parents[1]
@@ -215,9 +214,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, WorkerError, OSError) as error:
-        sys.exit(f"env_peers: {error}")
-    except KeyboardInterrupt:
-        sys.exit("env_peers: stopped; nothing written")
+    command_line(main, Args, __doc__, (WorkerError,), stopped="stopped; nothing written")

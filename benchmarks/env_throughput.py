@@ -12,7 +12,6 @@ draws uniformly among the legal ones; its time does not count. Also measured: th
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,11 +21,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-import tyro
 from rich.table import Table
 
 from arguments import check_counts, check_problems
 from output import Figures, finish
+from routing_agents.terminal import command_line
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
 from routing_gym.envs.arguments import draw_instances
 from routing_gym.sampling import sample_actions
@@ -213,7 +212,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError) as error:
-        sys.exit(f"env_throughput: {error}")
+    command_line(main, Args, __doc__)

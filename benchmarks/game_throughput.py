@@ -18,7 +18,6 @@ JaxMARL are one compiled call, which only a policy written in JAX can use.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -28,10 +27,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import tyro
 from rich.table import Table
 
+from arguments import check_counts
 from output import Figures, finish
+from routing_agents.runs import check_at_least
+from routing_agents.terminal import command_line
 from routing_gym import CompetitiveOP
 from routing_gym.integrations.pettingzoo import GameParallelEnv
 from routing_gym.multi_agent.environments import GameVectorEnv
@@ -64,6 +65,10 @@ class Args:
     """Python of the virtual environment with JaxMARL."""
     out: Path = ROOT / "benchmarks" / "results" / "game_throughput.json"
     """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_counts(self, "agents", "lanes", "loop_lanes", "repeats", "games")
+        check_at_least(0, self, "seed")
 
 
 def batched_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], float]:
@@ -161,7 +166,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (WorkerError, OSError) as error:
-        sys.exit(f"game_throughput: {error}")
+    command_line(main, Args, __doc__, (WorkerError,))

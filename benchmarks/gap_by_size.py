@@ -9,14 +9,12 @@ and hygese (CVRP); one thread. The larger the instances, the fewer.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +24,7 @@ from routing_agents import TrainedModel, load
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import check_positive
+from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
 from routing_gym.solvers import make_solver
 
@@ -126,7 +125,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, ImportError, RuntimeError, OSError) as error:
-        sys.exit(f"gap_by_size: {error}")
+    command_line(main, Args, __doc__, (RuntimeError,))

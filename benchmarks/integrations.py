@@ -12,7 +12,6 @@ masks" adds what sb3-contrib's MaskablePPO asks for before each step. Drawing th
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-import tyro
 from rich.table import Table
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
@@ -31,6 +29,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from arguments import check_counts, check_problems
 from env_throughput import random_legal
 from output import Figures, finish
+from routing_agents.terminal import command_line
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
 ROOT = Path(__file__).parents[1]
@@ -161,7 +160,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError) as error:
-        sys.exit(f"integrations: {error}")
+    command_line(main, Args, __doc__)

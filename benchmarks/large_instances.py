@@ -9,7 +9,6 @@ untrained, which changes the tours but neither the shapes nor, for the TSP, the 
 from __future__ import annotations
 
 import multiprocessing
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -28,6 +26,7 @@ from routing_agents.policies.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.memory import chunk_size, footprint, value_of
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
@@ -159,7 +158,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, MemoryError, OSError) as error:
-        sys.exit(f"large_instances: {error}")
+    command_line(main, Args, __doc__)

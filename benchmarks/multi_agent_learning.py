@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -31,7 +30,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-import tyro
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -48,6 +46,7 @@ from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkCon
 from routing_agents.multi_agent.players import Player, collected, greedy, heuristic, seated, seats
 from routing_agents.multi_agent.training import GameTrainer
 from routing_agents.runs import LAST
+from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import to_backend
 from routing_gym.multi_agent import CompetitiveOP
@@ -329,7 +328,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (OSError, ValueError) as error:
-        sys.exit(f"multi_agent_learning: {error}")
+    command_line(main, Args, __doc__)

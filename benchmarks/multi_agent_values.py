@@ -15,7 +15,6 @@ one file each, written when it is complete, and not measured again.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import tyro
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -35,6 +33,7 @@ from output import Figures, finish
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
 from routing_agents.runs import check_positive
+from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import CompetitiveOP
 from routing_gym.files import write_atomically
@@ -252,7 +251,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (OSError, ValueError) as error:
-        sys.exit(f"multi_agent_values: {error}")
+    command_line(main, Args, __doc__)

@@ -10,7 +10,6 @@ each, written when it is complete, and not measured again.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sb3_contrib import MaskablePPO
@@ -26,6 +24,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from output import Figures, finish
+from routing_agents.terminal import command_line
 from routing_gym.files import write_atomically
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
@@ -168,7 +167,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (OSError, ValueError) as error:
-        sys.exit(f"plain_ppo: {error}")
+    command_line(main, Args, __doc__)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork,
 from routing_agents.policies.pointer.pictures import draw_row
 from routing_agents.policies.pointer.saved import PUBLISHED, load_network
 from routing_agents.policies.pointer.tasks import TASKS, TSP_LABELS, Task, solve_tours, tour_lengths
+from routing_agents.terminal import command_line
 from routing_agents.training.tuning import fast_precision, keep_freed_memory
 
 ROOT = Path(__file__).parents[1]
@@ -242,7 +242,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"pointer_tables: {error}")
+    command_line(main, Args, __doc__)

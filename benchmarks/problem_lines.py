@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import io
-import sys
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import tyro
 from rich.table import Table
 
 from output import Figures, finish
+from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[1]
 FILES = {  # of each problem: our files, and the folders of rl4co and Jumanji
@@ -93,7 +93,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except OSError as error:
-        sys.exit(f"problem_lines: {error}")
+    command_line(main, Args, __doc__)

@@ -8,7 +8,6 @@ benchmarks/results/training. Weights that answer worse after rounding to half pr
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from routing_agents.policies.pointer.decoding import evaluate
 from routing_agents.policies.pointer.labels import labelled
 from routing_agents.policies.pointer.saved import PUBLISHED, load_network
 from routing_agents.runs import BEST, HELD_OUT_SEED
+from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[1]
 TOLERANCE = 0.005  # of the metric that counts
@@ -98,7 +98,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError) as error:
-        sys.exit(f"publish_pointer: {error}")
+    command_line(main, Args, __doc__)

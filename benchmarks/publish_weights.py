@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from hardware import describe_machine
 from routing_agents import checkpoint
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model
+from routing_agents.terminal import command_line
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import NAMES as PAPER_PROBLEMS
@@ -183,7 +183,4 @@ def main(args: Args) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError) as error:
-        sys.exit(f"publish_weights: {error}")
+    command_line(main, Args, __doc__)

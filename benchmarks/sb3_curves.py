@@ -10,7 +10,6 @@ The last line writes benchmarks/results/sb3_curves.json and docs/sb3_curves.png.
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from output import finish
+from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[1]
 LABELS = {"attention": "AttentionPolicy", "mlp": "MultiInputPolicy"}
@@ -63,7 +63,4 @@ def main(args: Args) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except OSError as error:
-        sys.exit(f"sb3_curves: {error}")
+    command_line(main, Args, __doc__)

@@ -11,7 +11,6 @@ Each file is written as soon as it is solved; what is there with the same settin
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from hardware import describe_machine, digest
 from routing_agents import load
 from routing_agents.runs import check_positive
 from routing_agents.search.large_neighbourhood import NEIGHBOURHOODS
+from routing_agents.terminal import command_line
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
 from routing_gym.files import write_atomically
@@ -134,9 +134,4 @@ def main(args: Args) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, RuntimeError, OSError, ImportError) as error:
-        sys.exit(f"search_on_files: {error}")
-    except KeyboardInterrupt:
-        sys.exit("search_on_files: stopped; the files before are kept")
+    command_line(main, Args, __doc__, (RuntimeError,), stopped="stopped; the files before are kept")

@@ -10,7 +10,6 @@ the best known cost, in the file's own integers. Writes benchmarks/results/searc
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from routing_agents import load
 from routing_agents.runs import check_positive
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
+from routing_agents.terminal import command_line
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
 from routing_gym.arrays import to_backend
@@ -177,9 +177,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, RuntimeError, OSError, ImportError) as error:
-        sys.exit(f"search_over_time: {error}")
-    except KeyboardInterrupt:
-        sys.exit("search_over_time: stopped; nothing is written")
+    command_line(main, Args, __doc__, (RuntimeError,), stopped="stopped; nothing is written")

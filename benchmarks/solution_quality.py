@@ -19,7 +19,6 @@ interrupted run continues where it was. A solver's figure stays where only the c
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from rich.console import Console
 from rich.progress import Progress
 
@@ -41,6 +39,7 @@ from quality_tables import OTHERS, PAPER, tables
 from routing_agents.policies.attention.decoding import Decoding, num_symmetries, solve
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.policies.attention.saved import load_model
+from routing_agents.terminal import command_line
 from routing_agents.trained import WEIGHTS, find_weights
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
@@ -316,7 +315,4 @@ def main(args: Args) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"solution_quality: {error}")
+    command_line(main, Args, __doc__)

@@ -23,7 +23,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import tyro
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -32,6 +31,7 @@ from arguments import check_counts
 from hardware import describe_machine
 from output import Figures, finish
 from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, reference_cost, stream
+from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 
 ROOT = Path(__file__).parents[1]
@@ -214,7 +214,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"time_to_quality: {error}")
+    command_line(main, Args, __doc__, (subprocess.CalledProcessError,))

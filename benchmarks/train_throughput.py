@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -32,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -40,6 +38,7 @@ from rich.table import Table
 from arguments import check_counts, check_problems
 from operation_counts import task_operations
 from output import Figures, finish
+from routing_agents.terminal import command_line
 from routing_agents.training.tuning import fast_precision
 from worker_process import OURS, WorkerError, WorkerProcess, start
 
@@ -279,7 +278,4 @@ def main(args: Args) -> Figures:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, description=__doc__))
-    except (ValueError, WorkerError) as error:
-        sys.exit(f"train_throughput: {error}")
+    command_line(main, Args, __doc__, (WorkerError,))

@@ -14,6 +14,8 @@ import pytest
             {"problems": ("FOO-3",)},
             "'FOO-3' is not a problem with a size, such as TSP-50",
         ),
+        ("game_throughput", {"repeats": 0}, "--repeats must be at least 1, got 0"),
+        ("game_throughput", {"seed": -1}, "--seed must be an integer of at least 0, got -1"),
         ("env_peers", {"repeats": 0}, "--repeats must be at least 1, got 0"),
         ("env_peers", {"seconds": 0.0}, "--seconds must be a positive number, got 0"),
         ("integrations", {"problem": "TSP"}, "'TSP' is not a problem with a size"),
