@@ -68,7 +68,7 @@ def test_texts_leave_the_way_home_out(tree):
         print(to_text(make_problem("OTSP", 3), instance, np.array([2, 1, 0])))
     """
     result = run(tree, "-c", code)
-    assert "OTSP-3: cost 0.750, steps 3, complete\ntrip 1: 2 -> 1 -> 0; length 0.750\n" in result.stdout, result.stderr
+    assert "OTSP-3: cost 0.750, steps 3, complete\nroute 1: 2 -> 1 -> 0; length 0.750\n" in result.stdout, result.stderr
 
 
 def test_the_tests_over_all_problems_pass(tree):

@@ -51,6 +51,7 @@ from routing_gym.problems.geometry import (
     uniform_coords,
     with_depot,
 )
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 PrizeKind = Literal["constant", "uniform", "distance"]
 
@@ -125,6 +126,13 @@ class OP(Problem[OPInstance, OPState]):
     state_type: ClassVar[type] = OPState
     maximises: ClassVar[bool] = True
     length_observations: ClassVar[tuple[str, ...]] = ("remaining_length",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        COORDS,
+        Column("prize", "prize of each customer", "prize"),
+        Column("max_length", "greatest length of the tour", "length", per="instance", limit=True),
+        DISTANCES,
+    )
+    observations: ClassVar[Observations] = Observations(per_node=("prize",), context_scalars=("remaining_length",))
 
     num_nodes: int
     prize: PrizeKind = "distance"
@@ -234,6 +242,9 @@ class OP(Problem[OPInstance, OPState]):
                 "remaining_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
             }
         )
+
+    def amounts(self, instance: OPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+        return [{"prize": (float(to_numpy(instance.prize)[0, nodes].sum()), None)} for nodes in routes]
 
     def cost_bound(self, instance: OPInstance) -> Array:
         return array_namespace(instance.max_length).zeros_like(instance.max_length)

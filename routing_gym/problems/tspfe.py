@@ -22,6 +22,7 @@ from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import IntArray, check_batch, check_field, check_nodes
 from routing_gym.problems.geometry import node_spaces, uniform_coords
 from routing_gym.problems.tsp import ClosedTour, TSPState
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class TSPFE(ClosedTour[TSPFEInstance]):
 
     name: ClassVar[str] = "TSPFE"
     instance_type: ClassVar[type] = TSPFEInstance
+    columns: ClassVar[tuple[Column, ...]] = (
+        COORDS,
+        Column("partner", "row of the other end of each city's fixed edge, or its own row", "node", at_depot=True),
+        DISTANCES,
+    )
+    observations: ClassVar[Observations] = Observations(partner="partner", context_nodes=("first_node", "current_node"))
 
     @property
     def num_uniforms(self) -> int:

@@ -373,8 +373,8 @@ def test_text_says_what_is_fetched_and_leaves_the_way_home_out():
     """Delivered 5, fetched 5, on 0.1 + 0.2; then 0.2 out."""
     instance = make(LINE, **BACKHAUL)
     text = to_text(make_problem("OVRPB", 3), instance, np.array([2, 1, 0, 3, 0]))
-    assert "trip 1: 0 -> 2 -> 1; delivers 5 and fetches 5 of 10, length 0.300" in text
-    assert "trip 2: 0 -> 3; delivers 5 and fetches 0 of 10, length 0.200" in text
+    assert "route 1: 0 -> 2 -> 1; delivery 5 of 10, pickup 5 of 10, length 0.300" in text
+    assert "route 2: 0 -> 3; delivery 5 of 10, pickup 0 of 10, length 0.200" in text
 
 
 def test_dials_show_the_windows():
