@@ -84,7 +84,7 @@ With 20 nodes:
 
 {generation}
 
-`routing_gym.data.own.from_columns("{name}", columns)`, CSV files and `model.solve` make an instance of your own
+`routing_gym.data.from_columns("{name}", columns)`, CSV files and `model.solve` make an instance of your own
 numbers, in your own units:
 
 | column | for each | values | meaning |
