@@ -65,9 +65,22 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
     length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, as `step`'s costs are
     stochastic: ClassVar[bool] = False  # values show only on the way: the best of several tours is a bound
+    visits_all: ClassVar[bool] = True  # every tour serves every node
+    asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
+    open_routes: bool = False  # vehicles do not return to the depot: the edge to it costs nothing
+    subproblem: ClassVar[str | None] = None  # name of the problem that parts of a tour are instances of
+    family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too
     min_nodes: ClassVar[int] = 1
 
     num_nodes: int
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the problems that one model can be trained on together with this one, which is the last.
+
+        They have the same instances, with fewer attributes.
+        """
+        return (self.name,)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -39,6 +39,7 @@ class ATSP(ClosedTour[ATSPInstance]):
     """
 
     name: ClassVar[str] = "ATSP"
+    asymmetric: ClassVar[bool] = True
     instance_type: ClassVar[type] = ATSPInstance
 
     @property

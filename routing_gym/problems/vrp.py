@@ -106,6 +106,8 @@ class VRP(CVRP):
 
     instance_type: ClassVar[type] = VRPInstance
     state_type: ClassVar[type] = VRPState
+    subproblem: ClassVar[None] = None  # large-neighbourhood search makes parts of CVRP only
+    family: ClassVar[str] = "OVRPBLTW"  # has all attributes
 
     open_routes: bool = False
     backhauls: bool = False
@@ -140,6 +142,12 @@ class VRP(CVRP):
     @property
     def name(self) -> str:
         return preset_name(self.attributes)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the problems that have no other attributes than this one; CVRP is the first."""
+        fewer = [letters for letters in CHOICES if all(one in self.attributes for one in letters)]
+        return tuple(preset_name("".join(letters)) if letters else CVRP.name for letters in fewer)
 
     @property
     def length_observations(self) -> tuple[str, ...]:
@@ -331,13 +339,6 @@ PRESETS: dict[str, dict[str, Any]] = {  # the settings behind each id
     preset_name("".join(letters)): {key: value for one in letters for key, value in ATTRIBUTES[one].items()}
     for letters in CHOICES[1:]
 }
-FAMILY = preset_name("".join(ATTRIBUTES))  # has all attributes
-
-
-def variants(problem: VRP) -> list[str]:
-    """Name the problems that have no other attributes than a given one, which is the last; CVRP is the first."""
-    fewer = [letters for letters in CHOICES if all(one in problem.attributes for one in letters)]
-    return [preset_name("".join(letters)) if letters else "CVRP" for letters in fewer]
 
 
 def draw_windows(coords: Array, uniforms: Array) -> dict[str, Array]:
