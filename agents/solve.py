@@ -48,12 +48,11 @@ from routing_gym.arrays import batch_size, select
 from routing_gym.data.own import OwnInstance, from_columns, needs, read_csv
 from routing_gym.files import found, printable, write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.solvers import make_solver
+from routing_gym.solvers import HEURISTICS, make_solver
 
 MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
 LEAST_SECONDS = 0.1  # of --improve
 UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
-HEURISTICS = {"TSP": "greedy-edge", "CVRP": "nearest-neighbour"}
 
 
 @dataclass(frozen=True)
