@@ -61,6 +61,7 @@ NAMED_IN = {  # files, and folders, that may ask for a problem by name or class,
     "routing_gym/data/tsplib": FORMAT,
     "routing_gym/data/paper.py": FORMAT,
     "routing_gym/data/own.py": "until instances of one's own are made from `columns`",
+    "routing_gym/render": "until texts and pictures are made from a problem's routes",
     "agents/jax_reinforce.py": "one file with one network, which has inputs for two problems only",
     "benchmarks/peers": "names of environments of other libraries",
 }
@@ -207,13 +208,13 @@ def names_a_problem(node: ast.AST, constants: dict[str, ast.AST]) -> bool:
 
 
 def named_problems(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and kind of each place that compares with a problem's name or class, or lists problems in a dict."""
+    """Yield line and kind of each place that depends on which problem it is, instead of asking for a trait."""
     tree = ast.parse(source)
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
     constants = {
         target.id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
+        for node in assigned
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(tree):
@@ -222,10 +223,10 @@ def named_problems(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "compares with a problem's name or class"
             case ast.MatchValue() if names_a_problem(node.value, constants):
                 yield node.value.lineno, "matches a problem's name"
-            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, kind]) if names_a_problem(
-                kind, constants
-            ):
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, cls]) if names_a_problem(cls, constants):
                 yield node.lineno, "asks for a problem's class"
+            case ast.Call(func=ast.Name("hasattr" | "getattr"), args=[ast.Name("instance"), ast.Constant(), *_]):
+                yield node.lineno, "feels for an attribute that some instances have"
             case ast.Dict() if any(key is not None and names_a_problem(key, {}) for key in node.keys):
                 yield node.lineno, "lists problems in a dict"
 
@@ -264,6 +265,8 @@ def test_exceptions_are_used(entry):
         "issubclass(kind, TSP | VehicleRouting)",
         "problem.instance_type is not CVRPInstance",
         "{'TSP': 1, **others}",
+        "hasattr(instance, 'demand')",
+        "getattr(instance, 'distances', None)",
         "match problem.name:\n    case 'PDP':\n        pass",
     ],
 )
@@ -272,7 +275,14 @@ def test_named_problems_are_found(source):
 
 
 @pytest.mark.parametrize(
-    "source", ["make_problem('TSP', 20)", "name == 'tsp'", "isinstance(problem, Problem)", "{1: 'TSP'}"]
+    "source",
+    [
+        "make_problem('TSP', 20)",
+        "name == 'tsp'",
+        "isinstance(problem, Problem)",
+        "{1: 'TSP'}",
+        "getattr(instance, field)",
+    ],
 )
 def test_other_places_are_not_found(source):
     assert not list(named_problems(source))
