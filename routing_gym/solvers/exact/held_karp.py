@@ -11,7 +11,7 @@ family has shortest routes of its own, `vrp_labels`. Distances may be asymmetric
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, ClassVar
 
@@ -180,18 +180,14 @@ def zeros_last(nodes: IntArray) -> IntArray:
 
 def closed_tours(problem: AnyProblem, instance: Any) -> IntArray:
     """Solve TSP and ATSP."""
-    return tours_from_node_0(distance_matrix(instance))
+    distances = distance_matrix(instance)
+    return np.pad(through_all(shortest_paths(distances), distances), ((0, 0), (1, 0)))
 
 
 def tours_with_fixed_edges(problem: AnyProblem, instance: Any) -> IntArray:
     """Solve TSPFE."""
-    tours = tours_from_node_0(with_fixed_edges(distance_matrix(instance), instance.partner))
-    return from_fixed_edge(tours, instance.partner)
-
-
-def tours_from_node_0(distances: FloatArray) -> IntArray:
-    """Return the shortest closed tours through all nodes."""
-    return np.pad(through_all(shortest_paths(distances), distances), ((0, 0), (1, 0)))
+    longer = replace(instance, distances=with_fixed_edges(distance_matrix(instance), instance.partner))
+    return from_fixed_edge(closed_tours(problem, longer), instance.partner)
 
 
 def through_all(paths: FloatArray, distances: FloatArray) -> IntArray:

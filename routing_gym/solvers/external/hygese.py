@@ -47,8 +47,8 @@ def search(
     hygese = require("hygese", "solvers")
     parameters = hygese.AlgorithmParameters(timeLimit=time_limit, nbIter=MAX_ITERATIONS, seed=seed)
     data = {
-        "x_coordinates": coords[:, 0] * LONGEST,
-        "y_coordinates": coords[:, 1] * LONGEST,
+        "x_coordinates": coords[:, 0].astype(np.float64) * LONGEST,
+        "y_coordinates": coords[:, 1].astype(np.float64) * LONGEST,
         "distance_matrix": distances * (LONGEST / longest),
         "demands": demand,
         "vehicle_capacity": capacity,
@@ -83,7 +83,7 @@ def scale_demand(demand: IntArray, capacity: int) -> tuple[IntArray, int]:
 def whole_customers(instance: Any, time_limit: float, seed: int) -> list[list[int]]:
     """Solve CVRP."""
     demand, capacity = instance.demand[0], int(instance.capacity[0])
-    return search(distance_matrix(instance)[0], coordinates(instance), demand, capacity, time_limit, seed)
+    return search(distance_matrix(instance)[0], instance.coords[0], demand, capacity, time_limit, seed)
 
 
 def split_customers(instance: Any, time_limit: float, seed: int) -> list[list[int]]:
@@ -91,15 +91,10 @@ def split_customers(instance: Any, time_limit: float, seed: int) -> list[list[in
     whole = whole_customers(instance, time_limit / 2, seed)
     distances, demand, capacity = distance_matrix(instance)[0], instance.demand[0], int(instance.capacity[0])
     owners, units = unit_copies(demand)
-    places = coordinates(instance)[owners]
-    parts = search(distances[np.ix_(owners, owners)], places, units, capacity, time_limit / 2, seed)
+    coords, legs = instance.coords[0, owners], distances[np.ix_(owners, owners)]
+    parts = search(legs, coords, units, capacity, time_limit / 2, seed)
     split = best_replay(merge_copies(parts, owners), demand, capacity, distances, np.random.default_rng(seed))
     return min(whole, split, key=lambda trips: sum(trip_length(trip, distances) for trip in trips))
-
-
-def coordinates(instance: Any) -> FloatArray:
-    """Return the coordinates of one row in float64: (A, 2)."""
-    return np.asarray(instance.coords[0], dtype=np.float64)
 
 
 MODELS: dict[str, Callable[[Any, float, int], list[list[int]]]] = {"CVRP": whole_customers, "SDVRP": split_customers}
