@@ -48,13 +48,12 @@ from routing_gym.arrays import batch_size, select
 from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv, recognise
 from routing_gym.files import found, printable, write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.solvers import make_solver
+from routing_gym.solvers import HEURISTICS, make_solver
 
 MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
 LEAST_SECONDS = 0.1  # of --improve
 NUMBERS = ("capacity", "max_length", "required_prize", "num_salesmen")  # of an instance, beside the columns of its file
 UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
-HEURISTICS = {"TSP": "greedy-edge", "CVRP": "nearest-neighbour"}
 
 
 @dataclass(frozen=True)

@@ -69,11 +69,24 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
     length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, as `step`'s costs are
     stochastic: ClassVar[bool] = False  # values show only on the way: the best of several tours is a bound
+    visits_all: ClassVar[bool] = True  # every tour serves every node
+    asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
+    open_routes: bool = False  # vehicles do not return to where they started, and that edge costs nothing
+    subproblem: ClassVar[str | None] = None  # name of the problem that parts of a tour are instances of
+    family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too
     min_nodes: ClassVar[int] = 1
     columns: ClassVar[tuple[Column, ...]]
     observations: ClassVar[Observations] = Observations()
 
     num_nodes: int
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the problems that one model can be trained on together with this one, which is the last.
+
+        They have the same instances, with fewer attributes.
+        """
+        return (self.name,)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -130,16 +143,14 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         return [Route(nodes, amounts) for nodes, amounts in zip(routes, self.amounts(instance, routes), strict=True)]
 
     def split(self, actions: list[int]) -> list[list[int]]:
-        """Cut actions at the depot, where there is one; without a depot they are one route, closed when complete.
-
-        A problem whose vehicles do not return overrides it.
-        """
+        """Cut actions at the depot, where there is one; without a depot they are one route, closed when complete."""
         if not self.has_depot:
-            closed = len(actions) == self.num_nodes
+            closed = len(actions) == self.num_nodes and not self.open_routes
             return [actions + actions[:1] if closed else actions] if actions else []
         routes = [[0]]
         for node in actions:
-            routes[-1].append(node)
+            if node or not self.open_routes:
+                routes[-1].append(node)
             if node == 0:
                 routes.append([0])
         return [nodes for nodes in routes if any(nodes)]

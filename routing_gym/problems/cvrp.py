@@ -179,6 +179,7 @@ class CVRP(VehicleRouting[CVRPState]):
     name: ClassVar[str] = "CVRP"
     state_type: ClassVar[type] = CVRPState
     any_first_node: ClassVar[bool] = True
+    subproblem: ClassVar[str | None] = "CVRP"  # some routes, which do not depend on the others
 
     @property
     def horizon(self) -> int:

@@ -98,6 +98,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     """
 
     name: ClassVar[str] = "PCTSP"
+    visits_all: ClassVar[bool] = False
     instance_type: ClassVar[type] = PCTSPInstance
     state_type: ClassVar[type] = PCTSPState
     length_observations: ClassVar[tuple[str, ...]] = ("penalty",)

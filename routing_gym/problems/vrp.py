@@ -116,6 +116,8 @@ class VRP(CVRP):
 
     instance_type: ClassVar[type] = VRPInstance
     state_type: ClassVar[type] = VRPState
+    subproblem: ClassVar[None] = None  # large-neighbourhood search makes parts of CVRP only
+    family: ClassVar[str] = "OVRPBLTW"  # has all attributes
 
     open_routes: bool = False
     backhauls: bool = False
@@ -170,6 +172,12 @@ class VRP(CVRP):
             context_scalars=("free_capacity", *scalars),
             optional=(*nodes, *scalars),
         )
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the problems that have no other attributes than this one; CVRP is the first."""
+        fewer = [letters for letters in CHOICES if all(one in self.attributes for one in letters)]
+        return tuple(preset_name("".join(letters)) if letters else CVRP.name for letters in fewer)
 
     @property
     def length_observations(self) -> tuple[str, ...]:
@@ -329,10 +337,6 @@ class VRP(CVRP):
             extra["current_time"] = spaces.Box(0.0, MAX_FLOAT, one, np.float32)
         return spaces.Dict({**super().observation_space().spaces, **extra})
 
-    def split(self, actions: list[int]) -> list[list[int]]:
-        routes = super().split(actions)
-        return [nodes[:-1] if self.open_routes and nodes[-1] == 0 else nodes for nodes in routes]
-
     def amounts(self, instance: VRPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
         if not self.backhauls:
             return super().amounts(instance, routes)
@@ -373,13 +377,6 @@ PRESETS: dict[str, dict[str, Any]] = {  # the settings behind each id
     preset_name("".join(letters)): {key: value for one in letters for key, value in ATTRIBUTES[one].items()}
     for letters in CHOICES[1:]
 }
-FAMILY = preset_name("".join(ATTRIBUTES))  # has all attributes
-
-
-def variants(problem: VRP) -> list[str]:
-    """Name the problems that have no other attributes than a given one, which is the last; CVRP is the first."""
-    fewer = [letters for letters in CHOICES if all(one in problem.attributes for one in letters)]
-    return [preset_name("".join(letters)) if letters else "CVRP" for letters in fewer]
 
 
 def draw_windows(coords: Array, uniforms: Array) -> dict[str, Array]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NODE_VALUES = {"demand": "demand", "prize": "prize", "expected_prize": "expected prize"}  # field: legend of its sizes
 COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933")
 GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
 INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders want even numbers of pixels
@@ -71,14 +70,15 @@ def draw(
     if axes is None:
         axes = new_figure().add_axes(AXES_BOX)
     coords = positions(problem, instance)
-    if hasattr(instance, "pickup"):
-        draw_pairs(axes, instance, coords)
-    if getattr(instance, "due_time", None) is not None:
+    observed = problem.observations
+    if observed.pairs:
+        draw_pairs(axes, coords, getattr(instance, observed.pairs)[0])
+    if "due_time" in [column.name for column in problem.columns]:
         draw_windows(axes, instance, coords)
-    if hasattr(instance, "partner"):
-        draw_fixed_edges(axes, coords, instance.partner[0])
+    if observed.partner:
+        draw_fixed_edges(axes, coords, getattr(instance, observed.partner)[0])
     draw_routes(axes, coords, routes, problem.has_depot)
-    if not hasattr(instance, "coords"):
+    if observed.per_edge:
         draw_directions(axes, coords, routes)
     draw_nodes(axes, problem, instance, coords, routes)
     if not done and (actions or problem.has_depot):
@@ -140,8 +140,8 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
 
 
 def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
-    """Say where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
-    if getattr(instance, "coords", None) is not None:
+    """Return where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
+    if not problem.observations.per_edge:
         return np.asarray(instance.coords[0])
     angle = np.linspace(0, 2 * np.pi, problem.num_actions, endpoint=False)
     return (0.5 + 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
@@ -181,12 +181,12 @@ def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], routes: list[li
         axes.quiver(*(start + way / 2).T, *head.T, color=COLOURS[number % len(COLOURS)], pivot="mid", zorder=2, **style)
 
 
-def draw_pairs(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
+def draw_pairs(axes: Axes, coords: npt.NDArray[np.float32], pickup: npt.NDArray[np.int64]) -> None:
     """Draw an arrow from each pickup to each of its deliveries, from marker to marker."""
     radius = same_size(len(coords)) ** 0.5 / 2 + 1  # points
     look = {"arrowstyle": "-|>", "color": GREY, "alpha": 0.6, "shrinkA": radius, "shrinkB": radius, "zorder": 1}
-    for delivery in np.flatnonzero(instance.pickup[0]):
-        axes.annotate("", coords[delivery], coords[instance.pickup[0, delivery]], arrowprops=look)
+    for delivery in np.flatnonzero(pickup):
+        axes.annotate("", coords[delivery], coords[pickup[delivery]], arrowprops=look)
     axes.plot([], [], "-", color=GREY, alpha=0.6, label="pickup to delivery")
 
 
@@ -232,9 +232,9 @@ def draw_nodes(
     inside, around = (np.array(COLOURS)[route[visited] % len(COLOURS)] for route in (first_route, last_route))
     if problem.has_depot:
         axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
-    sizes = node_sizes(axes, instance, len(coords))
+    sizes = node_sizes(axes, problem, instance)
     edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
-    other, what = other_kind(instance, len(coords))
+    other, what = other_kind(problem, instance)
     for marker, kind in (("o", ~other), ("^", other)):
         some = kind[visited]
         x, y = coords[visited[some]].T
@@ -249,13 +249,14 @@ def draw_nodes(
         axes.plot([], [], "^", ms=7, color=GREY, ls="none", label=what)
 
 
-def other_kind(instance: Any, num_nodes: int) -> tuple[npt.NDArray[np.bool_], str]:
-    """Mark the nodes that are drawn as triangles, and say what they are."""
-    if getattr(instance, "backhaul", None) is not None:
-        return instance.backhaul[0], "backhaul"
-    if hasattr(instance, "pickup"):
-        return instance.pickup[0] > 0, "delivery"
-    return np.zeros(num_nodes, dtype=bool), ""
+def other_kind(problem: AnyProblem, instance: Any) -> tuple[npt.NDArray[np.bool_], str]:
+    """Mark the nodes that are drawn as triangles, and return what they are."""
+    flag = next((column.name for column in problem.columns if column.kind == "flag"), None)
+    if flag is not None:
+        return getattr(instance, flag)[0], flag
+    if problem.observations.pairs:
+        return getattr(instance, problem.observations.pairs)[0] > 0, "delivery"
+    return np.zeros(problem.num_actions, dtype=bool), ""
 
 
 def same_size(num_nodes: int) -> float:
@@ -268,15 +269,17 @@ def largest_marker(num_nodes: int) -> float:
     return min(max(6000 / num_nodes, 12.0), 150.0)
 
 
-def node_sizes(axes: Axes, instance: Any, num_nodes: int) -> npt.NDArray[np.float64]:
+def node_sizes(axes: Axes, problem: AnyProblem, instance: Any) -> npt.NDArray[np.float64]:
     """Return the marker area of every node in square points; where they differ, add examples to the legend."""
+    num_nodes = problem.num_actions
     largest = largest_marker(num_nodes)
-    field = next((name for name in NODE_VALUES if hasattr(instance, name)), None)
-    if field is None or len(np.unique(getattr(instance, field)[0, 1:])) < 2:
+    sized = (column for column in problem.columns if column.per == "node" and column.kind in ("amount", "prize"))
+    column = next(sized, None)
+    values = None if column is None else getattr(instance, column.target or column.name)[0]
+    if column is None or values is None or len(np.unique(values[1:])) < 2:
         return np.full(num_nodes, same_size(num_nodes))
-    values = getattr(instance, field)[0]
     highest = values.max()
-    for share, unit in ((1 / 3, f"{NODE_VALUES[field]} "), (1, "")):
+    for share, unit in ((1 / 3, f"{column.name} "), (1, "")):
         size = (largest * (0.1 + 0.9 * share)) ** 0.5
         axes.plot([], [], "o", ms=size, color=GREY, ls="none", label=f"{unit}{share * highest:.2g}")
     return np.asarray(largest * (0.1 + 0.9 * values / highest))

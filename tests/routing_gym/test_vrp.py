@@ -8,7 +8,7 @@ import pytest
 
 from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
 from routing_gym.arrays import normalise, to_backend
-from routing_gym.problems.vrp import PRESETS, variants
+from routing_gym.problems.vrp import PRESETS
 from routing_gym.render.text import to_text
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, play
@@ -58,8 +58,8 @@ def test_fifteen_presets_are_named_as_in_the_literature():
     assert [make_problem(name, 5).name for name in PRESETS] == list(PRESETS)
     assert gym.make("routing/OVRPBLTW-20").unwrapped.problem == VRP(20, None, True, True, 3.0, True)
     assert make_problem("VRPTW", 5, max_length=2.9).name == "VRPLTW"
-    assert variants(make_problem("OVRPBLTW", 5)) == ["CVRP", *PRESETS]
-    assert variants(make_problem("OVRPL", 5)) == ["CVRP", "VRPL", "OVRP", "OVRPL"]
+    assert make_problem("OVRPBLTW", 5).variants == ("CVRP", *PRESETS)
+    assert make_problem("OVRPL", 5).variants == ("CVRP", "VRPL", "OVRP", "OVRPL")
 
 
 @pytest.mark.parametrize("name", sorted(set(PRESETS) - {"VRPTW", "OVRPBLTW"}))  # these: in test_contracts.py

@@ -21,7 +21,6 @@ from routing_gym.arrays import any_array, batch_size, normalise, to_backend, to_
 from routing_gym.data.own import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
-from routing_gym.problems.vrp import variants
 from routing_gym.rollout import Rollout
 
 DECODINGS = ("greedy", "starts", "sampling")
@@ -126,7 +125,7 @@ class TrainedModel:
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
         """Raise ValueError where the model was not trained on a problem; `found` leads to its name in the error."""
-        if problem.name not in (variants(self.problem) if self.variants else (self.problem.name,)):
+        if problem.name not in (self.problem.variants if self.variants else (self.problem.name,)):
             raise ValueError(f"{self.path} was trained on {self.problem.name}; {found} {problem.name}")
 
     def solve_own(self, own: OwnInstance, decoding: str | Decoding = "starts", seed: int = 1) -> SolvedInstance:
