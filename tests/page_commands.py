@@ -23,6 +23,8 @@ import tyro
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from routing_agents.cli import SCRIPTS
+
 ROOT = Path(__file__).parents[1]
 SHORT: dict[str, Any] = {
     "epochs": 1,
@@ -46,13 +48,13 @@ def shell_commands(text: str) -> list[str]:
 
 
 def parse(command: str) -> tuple[Any, Any]:
-    """Import the script of a `python` command and parse its arguments.
+    """Import the script of a `python` or `routing-gym` command and parse its arguments.
 
     Raises:
         SystemExit: The arguments are wrong.
     """
-    _, script, *arguments = shlex.split(command)
-    module = import_module(Path(script).stem)
+    program, script, *arguments = shlex.split(command)
+    module = import_module(Path(SCRIPTS[script] if program == "routing-gym" else script).stem)
     return module, tyro.cli(module.Args, args=arguments) if hasattr(module, "Args") else arguments
 
 
@@ -119,7 +121,7 @@ def main(page: str) -> None:
     environment = Environment()
     for command in shell_commands((ROOT / page).read_text()):
         print("$", command, flush=True)
-        if not command.startswith("python "):
+        if not command.startswith(("python ", "routing-gym ")):
             environment.install(command)
             continue
         if not environment.active:
