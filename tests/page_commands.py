@@ -19,10 +19,10 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-import tyro
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from routing_agents.arguments import parse as parse_arguments
 from routing_agents.cli import SCRIPTS
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +55,7 @@ def parse(command: str) -> tuple[Any, Any]:
     """
     program, script, *arguments = shlex.split(command)
     module = import_module(Path(SCRIPTS[script] if program == "routing-gym" else script).stem)
-    return module, tyro.cli(module.Args, args=arguments) if hasattr(module, "Args") else arguments
+    return module, parse_arguments(module.Args, "", arguments) if hasattr(module, "Args") else arguments
 
 
 def needed(name: str, extras: frozenset[str] = frozenset()) -> set[str]:

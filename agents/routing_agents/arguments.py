@@ -60,6 +60,8 @@ def metavar_of(hint: Any) -> str | None:
     inner = get_args(options[0]) or options
     if get_origin(options[0]) is Literal:
         return "{" + ",".join(map(str, inner)) + "}"
+    if not all(isinstance(kind, type) for kind in inner):
+        return None
     return " ".join("PATH" if kind is Path else kind.__name__.upper() for kind in inner)
 
 
