@@ -52,6 +52,10 @@ wheel: $(READY)  ## build the wheel, import it in an empty environment, solve wi
 	cd dist && venv/bin/python -c "import routing_gym, sys; assert 'torch' not in sys.modules; print('routing-gym', routing_gym.__version__)"
 	$(BIN)/python -m zipfile --extract dist/*.whl dist/unpacked
 	cd dist/unpacked && ../../$(BIN)/python -c "$$FRONT_DOOR"  # with torch from $(VENV)
+	dist/venv/bin/routing-gym info  # without torch
+	! dist/venv/bin/routing-gym solve examples/cities.csv  # which names the extra
+	cd dist/unpacked && for command in solve evaluate train export; do ../../$(BIN)/python -m routing_agents $$command --help >/dev/null || exit 1; done
+	cd dist/unpacked && ../../$(BIN)/python -m routing_agents solve ../../examples/cities.csv
 
 clean:  ## delete the virtual environments and caches; keeps runs/
 	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist docs/_build docs/environments docs/playground/data .pytest_cache .mypy_cache .ruff_cache .hypothesis

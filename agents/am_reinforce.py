@@ -2,10 +2,10 @@
 
     python agents/am_reinforce.py                                  # TSP-20, 6 minutes on two cores
     python agents/am_reinforce.py --env-id routing/CVRP-50
-    python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME    # from a model for TSP-20, say
-    python agents/am_reinforce.py --model pointer                # a pointer network, as Bello et al. (2016)
-    torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py              # on several machines
-    python agents/am_reinforce.py --resume runs/NAME               # go on exactly where it stopped
+    python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME   # from TSP-20, say
+    python agents/am_reinforce.py --model pointer                  # like Bello et al. (2016)
+    python agents/am_reinforce.py --resume runs/NAME               # continues where the run stopped
+    torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py             # several machines
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted
 one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves.
@@ -77,77 +77,80 @@ class Args(RunArgs):
     """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 6 minutes."""
 
     local = ("runs", "init_from", "resume")
+    advanced = ("env_kwargs", "generator", "variants", "decay", "max_grad_norm", "force_starts", "symmetries")
+    advanced += ("baseline_size", "held_out", "attention", "pointer", "processes", "threads", "profile", "runs")
 
     env_id: str = "routing/TSP-20"
-    """routing/NAME-NODES, with NAME one of TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP, or of the
-    VRP family: VRPTW, OVRPB and so on."""
+    """Problem and number of nodes, as in routing/CVRP-50: TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP,
+    or one of the VRP family such as VRPTW."""
     env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
-    """Of the weights, the training instances and the sampled tours."""
+    """Random seed for the weights, the training instances and the sampled tours."""
     epochs: int = 16
-    """Evaluations, checkpoints and baseline tests are made after each."""
+    """Number of epochs; each ends with an evaluation, a checkpoint and the baseline's test."""
     steps_per_epoch: int = 100
-    """Batches per epoch."""
+    """Number of training steps per epoch, one batch each."""
     batch_size: int = 256
-    """Instances per batch, of all processes together."""
+    """Number of instances per batch, over all processes."""
     sizes: tuple[int, int] | None = None
-    """Smallest and largest number of nodes to train on, drawn anew for each batch; the held-out instances keep
-    the size of the id."""
+    """Smallest and largest number of nodes to train on, drawn for each batch; the held-out instances keep the size of
+    the id."""
     generator: Literal["uniform", "mixed", "x", "windows"] = "uniform"
-    """Of the training instances. mixed: also clusters; x: as CVRPLIB's set X (CVRP, SDVRP); windows: of tours that are
-    being improved (TSPFE). The held-out instances stay uniform."""
+    """Distribution of the training instances: uniform; mixed (uniform and clustered); x (as in CVRPLIB's set X; CVRP,
+    SDVRP); windows (parts of tours under improvement; TSPFE). Held-out instances are uniform."""
     variants: bool = False
-    """Train one model for this problem of the VRP family and all that lack some of its attributes: for OVRPBLTW, all
-    sixteen. Each batch is of one of them. The held-out instances are of the id."""
+    """Train one model for this problem of the VRP family and all that lack some of its attributes (sixteen for
+    OVRPBLTW), one of them per batch. The held-out instances are those of the id."""
     optimizer: Literal["muon", "adam"] | None = None
-    """Muon, with Adam for what is no matrix, learns from several times fewer instances; Adam alone is the paper's. By
-    default Muon for the attention model; Adam for the pointer network, whose LSTM learns slower with Muon."""
+    """Optimiser: Muon (with Adam for vectors) learns from several times fewer instances than Adam, the paper's.
+    Default: Muon for the attention model, Adam for the pointer network."""
     learning_rate: float | None = None
-    """Until the decay sets in; by default 3e-3 with Muon, 5e-4 with Adam, and 1e-3 for the pointer network."""
+    """Initial learning rate. Default: 3e-3 with Muon, 5e-4 with Adam, 1e-3 for the pointer network."""
     decay: float = 1.0
-    """Last part of the run over which the learning rate falls linearly to zero."""
+    """Last fraction of the run, over which the learning rate falls linearly to zero."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradients; larger ones are scaled down."""
     baseline: Literal["rollout", "exponential", "critic", "shared", "none"] = "shared"
-    """What a tour is compared with. rollout: the greedy tour of a frozen policy (Kool et al. 2019); exponential: a
-    moving average; critic: a prediction; shared: the other sampled tours of the same instance."""
+    """Baseline of REINFORCE: the mean of the other tours of the instance (shared), the greedy tour of a frozen policy
+    (rollout, Kool et al. 2019), a moving average (exponential), a predicted cost (critic), or none."""
     num_tours: int = 8
-    """Tours per instance of the shared baseline."""
+    """Number of sampled tours per instance with the shared baseline."""
     force_starts: bool = False
-    """Shared baseline: start tour k at node k, as POMO does, where the problem allows (TSP, CVRP). Suits
-    decoding from many starts; the start of a single greedy tour is then never learnt."""
+    """Start tour k of the shared baseline at node k, like POMO, if the problem allows it (TSP, CVRP). This suits
+    multi-start decoding; the first node of a single greedy tour is then never learnt."""
     symmetries: bool = False
-    """Shared baseline: sample tour k under the k-th of the eight symmetries of the square (Kim et al. 2022), for
-    problems with coordinates. Each is encoded."""
+    """Sample tour k of the shared baseline under the k-th of the eight symmetries of the square (Kim et al. 2022), for
+    problems with coordinates. Each is encoded separately."""
     baseline_size: int = 10_000
-    """Instances of the rollout baseline's t-test."""
+    """Number of instances in the t-test of the rollout baseline."""
     held_out: int = 1_000
-    """Instances on which the greedy cost and the gap are measured after each epoch."""
+    """Number of held-out instances for the greedy cost and the gap after each epoch."""
     model: Literal["attention", "pointer"] = "attention"
-    """The attention model, or a pointer network (TSP only), as agents/pointer_network.py trains it."""
+    """Kind of network: the attention model, or a pointer network (TSP only)."""
     attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig()
     """Sizes of the attention model."""
     pointer: PointerConfig = PointerConfig()
     """Kind and size of the pointer network."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
+    """Device for training: cpu, cuda, or auto for cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the encoder's matrix products in training; auto takes bfloat16 where the processor has instructions for it."""
+    """Precision of the encoder's matrix products in training; auto takes bfloat16 if the processor has instructions for
+    it."""
     processes: int = 0
-    """Processes on this machine that share each batch; 0 takes two on a CPU that has two cores, else one."""
+    """Number of processes on this machine that share each batch; 0 starts two on a CPU with two cores, else one."""
     threads: int = 0
-    """CPU threads of each process; 0 takes one of several processes, all cores of a single one."""
+    """Number of CPU threads per process; 0 uses one in each of several processes, or all cores in a single one."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Begin with the weights of another run or checkpoint, of any problem and size, wherever they fit."""
+    """Run or checkpoint whose weights the training starts from, of any problem and size, where they fit."""
     profile: bool = False
     """Write torch's profile of five early steps to trace.json in the run's folder, for chrome://tracing or Perfetto."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
     name: str = ""
-    """Of the run's folder; by default the problem, the baseline, the seed and the time."""
+    """Name of the run's folder. Default: the problem, the baseline, the seed and the time."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Go on with a run's folder, with the arguments it was started with."""
+    """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
         check_at_least(0, self, "seed", "processes", "threads")

@@ -1,7 +1,7 @@
 """Compare solvers and trained models on the same instances: one table, one plot.
 
-    python agents/evaluate.py paper/TSP-20 fast-tsp nearest-neighbour runs/NAME runs/NAME:num_tours=1280,sample=true
-    python agents/evaluate.py random/CVRP-50 runs/NAME:num_tours=50,force_starts=true,symmetries=8 pyvrp:time_limit=1
+    python agents/evaluate.py paper/TSP-20 fast-tsp runs/NAME:num_tours=1280,sample=true
+    python agents/evaluate.py random/CVRP-50 pyvrp:time_limit=1 runs/NAME:symmetries=8
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB, CVRPLIB or
@@ -59,25 +59,25 @@ class Args:
     """Arguments of an evaluation."""
 
     instances: tyro.conf.Positional[str]
-    """paper/ID, random/ID with an ID such as TSP-20, or a file."""
+    """Test set (paper/TSP-20), generated instances (random/TSP-20), or a file."""
     methods: tyro.conf.Positional[tuple[str, ...]] = (TRAINED,)
-    """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; `trained`
-    stands for the published weights for the problem and the nearest size."""
+    """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; `trained` stands
+    for the published weights of the problem with the nearest size."""
     reference: str = ""
-    """The method that gaps refer to; by default the first."""
+    """Method that gaps are relative to. Default: the first."""
     problem: Literal["", "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP"] = ""
-    """What a .pkl file holds: a data set of the original code or of POMO."""
+    """Problem of a .pkl file, a data set of the original code or of POMO."""
     size: int = 1000
-    """Instances: the first of a test set, or as many random ones."""
+    """Number of instances: the first ones of a test set, or generated ones."""
     seed: int = 1234
-    """Of random instances, sampled tours, and solvers that draw."""
+    """Random seed for generated instances, sampled tours and randomised solvers."""
     batch_size: int | None = None
-    """Tours that a model decodes at a time; by default 1,024, or as many as free memory holds. Sampled tours
+    """Number of tours that a model decodes at a time. Default: 1,024, or as many as free memory holds. Sampled tours
     depend on it."""
     workers: int = os.cpu_count() or 1
-    """Processes of the solvers that take one instance at a time."""
+    """Number of processes for solvers that take one instance at a time."""
     cache: Path = Path("runs/.references")
-    """Where solvers keep what they have solved."""
+    """Folder in which solutions of solvers are kept for the next run."""
     out: Path | None = None
     """Folder for table.md, table.csv, table.json and gap.png."""
 

@@ -1,6 +1,6 @@
 """Export a trained attention model to ONNX, for use without torch.
 
-    python agents/export_onnx.py TSP-50                     # the published weights; writes onnx/tsp-50
+    python agents/export_onnx.py TSP-50                 # published weights; writes onnx/tsp-50
     python agents/export_onnx.py runs/NAME --out deployed
 
 Two graphs, as the model works: `encoder.onnx` runs once per instance, `step.onnx` once per action. Their inputs have
@@ -37,11 +37,11 @@ class Args:
     """Arguments of the export."""
 
     model: tyro.conf.Positional[str]
-    """A problem and size such as TSP-50, for the published weights; the folder of a run; or a checkpoint."""
+    """Model to export: a problem and size such as TSP-50 (published weights), a run folder, or a checkpoint file."""
     out: Path | None = None
-    """Folder for the two files; by default onnx/NAME."""
+    """Folder for the two files. Default: onnx/NAME."""
     overwrite: bool = False
-    """Replace files that are there."""
+    """Overwrite existing files."""
 
 
 class EncoderGraph(nn.Module):

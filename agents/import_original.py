@@ -1,6 +1,6 @@
 """Import weights released with the original code of Kool et al. (2019).
 
-    python agents/import_original.py epoch-99.pt --problem cvrp --num-nodes 20 --out runs/original-cvrp-20
+    python agents/import_original.py epoch-99.pt --problem cvrp --out runs/original-cvrp-20
 
 The result is a checkpoint like any other: `solve.py --checkpoint` and `evaluate.py` take its folder.
 """
@@ -46,13 +46,13 @@ class Args:
     """Arguments of the importer."""
 
     file: tyro.conf.Positional[Path]
-    """A checkpoint of the original code, such as pretrained/cvrp_20/epoch-99.pt."""
+    """Checkpoint of the original code, such as pretrained/cvrp_20/epoch-99.pt."""
     problem: Literal["tsp", "cvrp", "sdvrp", "op", "pctsp", "spctsp"]
-    """What it was trained on."""
+    """Problem that the weights were trained on."""
     out: Path
-    """Folder to make."""
+    """Folder to make for the checkpoint."""
     num_nodes: int = 20
-    """Size it was trained on; only noted in the checkpoint, the weights fit any."""
+    """Number of nodes that the weights were trained on; the checkpoint notes it, and the weights fit any."""
 
 
 def read(path: Path) -> dict[str, Tensor]:

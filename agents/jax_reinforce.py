@@ -1,8 +1,8 @@
-"""Train the attention model of Kool et al. (2019) with REINFORCE in JAX, on TSP or CVRP: all of it in this file.
+"""Train the attention model of Kool et al. (2019) with REINFORCE in JAX, on TSP or CVRP.
 
     python agents/jax_reinforce.py                              # TSP-20
     python agents/jax_reinforce.py --env-id routing/CVRP-50
-    python agents/jax_reinforce.py --init-from agents/routing_agents/weights/tsp-50.safetensors --env-id routing/TSP-50
+    python agents/jax_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME/best.safetensors
 
 Drawing instances, sampling tours, scoring them and the optimiser's step are one compiled program. The network, the loss
 (with the mean cost of an instance's other tours as baseline) and the optimiser are those of am_reinforce.py, and so
@@ -28,9 +28,10 @@ with explain_missing("jax_reinforce.py", "agents,jax", script=True):
     import jax
     import jax.numpy as jnp
     import optax
-    import tyro
     from safetensors import SafetensorError, safe_open
     from safetensors.numpy import save_file
+
+    from routing_agents.arguments import parse
 
 from routing_gym.arrays import to_backend
 from routing_gym.files import printable
@@ -56,31 +57,32 @@ class Args:
     """Arguments of a run."""
 
     env_id: str = "routing/TSP-20"
-    """routing/TSP-NODES or routing/CVRP-NODES."""
+    """Problem and number of nodes: routing/TSP-NODES or routing/CVRP-NODES."""
     seed: int = 1
-    """Of weights, instances and tours."""
+    """Random seed for the weights, the instances and the tours."""
     epochs: int = 16
-    """Evaluations and checkpoints are made after each."""
+    """Number of epochs; each ends with an evaluation and a checkpoint."""
     steps_per_epoch: int = 100
-    """Batches per epoch."""
+    """Number of training steps per epoch, one batch each."""
     batch_size: int = 256
-    """Instances per batch."""
+    """Number of instances per batch."""
     num_tours: int = 8
-    """Tours per instance; each is compared with the mean cost of the others."""
+    """Number of tours per instance; each is compared with the mean cost of the others."""
     optimizer: Literal["muon", "adam"] = "muon"
-    """As in am_reinforce.py."""
+    """Optimiser: Muon (with Adam for vectors) or Adam alone, like in am_reinforce.py."""
     learning_rate: float | None = None
-    """At the start, from where it falls linearly to zero; by default 3e-3 with Muon and 5e-4 with Adam."""
+    """Initial learning rate, which falls linearly to zero. Default: 3e-3 with Muon and 5e-4 with Adam."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradients; larger ones are scaled down."""
     held_out: int = 1_000
-    """Instances on which the greedy cost is measured after each epoch."""
+    """Number of held-out instances for the greedy cost after each epoch."""
     init_from: Path | None = None
-    """A checkpoint of the same problem to begin with, of this script or of am_reinforce.py."""
+    """Checkpoint of the same problem whose weights the training starts from, written by this script or
+    am_reinforce.py."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
     name: str = ""
-    """Of the run's folder; by default "jax", the problem and the time."""
+    """Name of the run's folder. Default: "jax", the problem and the time."""
 
     def __post_init__(self) -> None:
         least = {"seed": 0, "epochs": 1, "steps_per_epoch": 1, "batch_size": 1, "num_tours": 2, "held_out": 1}
@@ -373,7 +375,7 @@ def main(args: Args) -> Path:
 
 if __name__ == "__main__":
     try:
-        main(tyro.cli(Args, description=__doc__))
+        main(parse(Args, __doc__))
     except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(printable(f"jax_reinforce: {error}"))
     except KeyboardInterrupt:

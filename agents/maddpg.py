@@ -1,14 +1,14 @@
-"""Train vehicles that steer freely in `CompetitiveOP` with MADDPG: deterministic policies, central action values.
+"""Train vehicles that steer freely in `CompetitiveOP` with MADDPG.
 
     python agents/maddpg.py                                      # 4 vehicles
     python agents/maddpg.py --num-agents 8 --critic.mixing concatenation
-    python agents/maddpg.py --central-policy --rivals-seen 0     # policies that hear of all vehicles
-    python agents/maddpg.py --resume runs/NAME                   # go on exactly where it stopped
+    python agents/maddpg.py --central-policy --rivals-seen 0     # policies that observe all
+    python agents/maddpg.py --resume runs/NAME                   # continue a run
 
-After Lowe et al. (2017), "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments"; the central
-networks are those of Wang, "Deep Reinforcement Learning", chapter 16 (figure 16.9). The action values
-q^i([o^1 .. o^m], [a^1 .. a^m]) see what all vehicles see and do. A policy mu(o^i) sees its own observation, unless it
-is to be central, mu^i([o^1 .. o^m]).
+The policies are deterministic, the action values central. After Lowe et al. (2017), "Multi-Agent Actor-Critic for
+Mixed Cooperative-Competitive Environments"; the central networks are those of Wang, "Deep Reinforcement Learning",
+chapter 16 (figure 16.9). The action values q^i([o^1 .. o^m], [a^1 .. a^m]) see what all vehicles see and do. A policy
+mu(o^i) sees its own observation, unless it is to be central, mu^i([o^1 .. o^m]).
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted one bit for bit,
 wherever it was stopped: the checkpoint holds the actions of the games in the replay buffer, which are played again.
@@ -48,33 +48,35 @@ ACTION_SIZE = 2
 class Args(GameArgs):
     """Arguments of a run."""
 
+    advanced = (*GameArgs.advanced, "buffer", "updates", "n_steps", "tau", "noise", "explore")
+
     num_agents: int = 4
-    """Vehicles, m."""
+    """Number of vehicles m."""
     policy: NetworkConfig = NetworkConfig("attention-own", share_heads=True)
-    """The policies, smaller than MAPPO's."""
+    """Networks of the policies, smaller than MAPPO's."""
     games: int = 32
-    """Games per step."""
+    """Number of games per step."""
     steps_per_epoch: int = 50
-    """Steps per epoch, each with fresh games."""
+    """Number of steps per epoch, each with new games."""
     policy_learning_rate: float = 3e-4
-    """Of the policies' Adam at the start; it falls linearly to 2 %."""
+    """Initial learning rate of the policies' Adam, which falls linearly to 2 %."""
     critic_learning_rate: float = 1e-3
-    """Of the action values' Adam, likewise."""
+    """Initial learning rate of the action values' Adam, which falls linearly to 2 %."""
     buffer: int = 256
-    """Steps whose games the replay buffer holds."""
+    """Number of steps whose games the replay buffer holds."""
     updates: int = 8
-    """Steps of the optimisers in each step."""
+    """Number of optimiser steps per step of the run."""
     batch_size: int = 256
-    """Ticks that they are made from, each of all vehicles in a game."""
+    """Number of ticks per optimiser step, each with all vehicles of a game."""
     n_steps: int = 4
-    """Ticks whose rewards count before the action values stand in for the rest."""
+    """Number of ticks whose rewards are summed before the action value is added."""
     tau: float = 0.02
-    """Share of the way that the target networks follow in each of them."""
+    """Fraction by which the target networks move towards the networks in each optimiser step."""
     noise: float = 0.3
-    """Standard deviation of the exploration at the start, in steps; it falls as the learning rates do."""
+    """Initial standard deviation of the exploration noise, in steps; it falls like the learning rates."""
     explore: float = 0.5
-    """Share of vehicles, drawn for each game, that drive to the nearest customer instead, plus noise; it falls
-    likewise. Without them hardly anybody comes across a customer at first."""
+    """Initial fraction of vehicles, drawn for each game, that drive to the nearest customer with noise instead; it
+    falls like the learning rates. Without them, vehicles hardly meet a customer at first."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,10 +1,10 @@
-"""Train vehicles that play `CompetitiveOP` against each other with MAPPO: decentralised policies, central values.
+"""Train vehicles that play `CompetitiveOP` against each other with MAPPO.
 
     python agents/mappo.py                                      # 8 vehicles
     python agents/mappo.py --num-agents 16 --critic.mixing mean
-    python agents/mappo.py --central-policy --rivals-seen 0     # policies that hear of all vehicles
-    python agents/mappo.py --respond-to runs/NAME               # one vehicle learns to exploit the others
-    python agents/mappo.py --resume runs/NAME                   # go on exactly where it stopped
+    python agents/mappo.py --central-policy --rivals-seen 0     # policies that observe all
+    python agents/mappo.py --respond-to runs/NAME               # learn to exploit others
+    python agents/mappo.py --resume runs/NAME                   # continue a run
 
 After Yu et al. (2022), "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", for vehicles that each
 have a reward, and so a value, of their own; the central networks are those of Wang, "Deep Reinforcement Learning",
@@ -49,24 +49,26 @@ from routing_gym.multi_agent.heuristics import rival_aware
 class Args(GameArgs):
     """Arguments of a run."""
 
+    advanced = (*GameArgs.advanced, "gae_lambda", "num_minibatches", "update_epochs", "clip_coef", "ent_coef")
+
     heuristics: float = 0.5
-    """Share of vehicles, drawn for each game, that the rival-aware heuristic plays, so that policies learn to play
-    among others than themselves; 0 is self-play."""
+    """Fraction of vehicles, drawn for each game, that the rival-aware heuristic plays, so that policies learn to play
+    against others than themselves; 0 is self-play."""
     respond_to: Annotated[str, tyro.conf.arg(metavar="RUN")] = ""
-    """Learn a best response to the policy of another run: in each game it plays all vehicles but one, drawn at random,
-    and no heuristic does. Learning begins with its weights."""
+    """Run to whose policy a best response is learnt: in each game that policy plays all vehicles but one, drawn at
+    random, and no heuristic plays. Training starts from its weights."""
     learning_rate: float = 2e-3
-    """Of Adam at the start; it falls linearly to 2 %."""
+    """Adam's initial learning rate, which falls linearly to 2 %."""
     gae_lambda: float = 0.95
-    """Of generalised advantage estimation: 1 waits for the end of the game, 0 trusts the values."""
+    """Lambda of generalised advantage estimation: 1 uses the rewards to the end of the game, 0 the values only."""
     num_minibatches: int = 4
-    """Parts into which the steps of all games are split, one optimiser step each."""
+    """Number of minibatches into which the steps of all games are split, one optimiser step each."""
     update_epochs: int = 3
-    """Passes over the games of a step."""
+    """Number of passes over the games of a step."""
     clip_coef: float = 0.2
-    """How far the probability of an action may move from what it was, relatively."""
+    """Clipping range of PPO: the largest relative change of an action's probability that is rewarded."""
     ent_coef: float = 0.04
-    """Weight of the entropy bonus at the start; it falls as the learning rate does."""
+    """Initial weight of the entropy bonus, which falls like the learning rate."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,12 +1,12 @@
-r"""Train a Pointer Network (Vinyals, Fortunato and Jaitly 2015) on solved examples: TSP, convex hull or Delaunay.
+r"""Train a Pointer Network (Vinyals et al. 2015) on solved examples: TSP, convex hull or Delaunay.
 
     python agents/pointer_network.py                                     # TSP with 5 to 20 cities
     python agents/pointer_network.py --task convex-hull --sizes 5 50
     python agents/pointer_network.py --task tsp --sizes 50 50 --labels a3
-    python agents/pointer_network.py --task delaunay --sizes 50 50 --init-from runs/NAME     # of 10 points, say
-    python agents/pointer_network.py --encoder lstm --units 256 --optimizer sgd --initial paper --order given \
-        --no-mask-chosen                                                 # as in the paper
-    python agents/pointer_network.py --resume runs/NAME                  # go on exactly where it stopped
+    python agents/pointer_network.py --task delaunay --sizes 50 50 --init-from runs/NAME
+    python agents/pointer_network.py --encoder lstm --units 256 --optimizer sgd --initial paper \
+        --order given --no-mask-chosen                                   # like in the paper
+    python agents/pointer_network.py --resume runs/NAME                  # continue a run
 
 The examples are solved once and kept on disk. Each step sees them under another of the square's eight symmetries, and
 in another order of the points. Every random number is a function of the seed and the step, so a resumed run repeats an
@@ -82,55 +82,58 @@ class Args(RunArgs):
 
     local = ("examples", "workers", "runs", "init_from", "resume")
     beside_resume = ("examples",)
+    advanced = ("decay", "max_grad_norm", "held_out", "model", "threads", "workers", "examples", "runs")
 
     task: Literal["tsp", "convex-hull", "delaunay"] = "tsp"
-    """What to learn."""
+    """Task to learn: the tour, the convex hull or the Delaunay triangulation of points."""
     sizes: tuple[int, int] = (5, 20)
-    """Smallest and largest number of points, drawn anew for each batch; the held-out instances have the largest."""
+    """Smallest and largest number of points, drawn for each batch; the held-out instances have the largest."""
     labels: Literal["optimal", "a1", "a2", "a3"] = "optimal"
-    """Who solved the examples; for TSP also nearest neighbour (a1), nearest insertion (a2), Christofides (a3)."""
+    """Solver of the examples: optimal, or for TSP nearest neighbour (a1), nearest insertion (a2), Christofides (a3)."""
     solved: int = 20_000
-    """Examples of each size that are solved; each serves under eight symmetries and, with --order given, any order."""
+    """Number of solved examples per size; each serves under eight symmetries and, with --order given, in any order."""
     order: Order = "sorted"
-    """In which the network sees the points: by x, so that the answer is a function of where they lie; or as given."""
+    """Order in which the network reads the points: sorted by x, so that the answer depends on their positions only, or
+    as given."""
     seed: int = 1
-    """Of the weights, the examples and their order."""
+    """Random seed for the weights, the examples and their order."""
     epochs: int = 24
-    """Evaluations and checkpoints are made after each."""
+    """Number of epochs; each ends with an evaluation and a checkpoint."""
     steps_per_epoch: int = 200
-    """Batches per epoch."""
+    """Number of training steps per epoch, one batch each."""
     batch_size: int = 128
-    """Examples per batch."""
+    """Number of examples per batch."""
     optimizer: Literal["adam", "muon", "sgd"] = "adam"
-    """Adam learns fastest here; the paper's is SGD."""
+    """Optimiser: Adam learns fastest here; the paper uses SGD."""
     learning_rate: float | None = None
-    """Until the decay sets in; by default 2e-3 with Adam, 3e-3 with Muon and 1.0 with SGD."""
+    """Initial learning rate. Default: 2e-3 with Adam, 3e-3 with Muon and 1.0 with SGD."""
     decay: float = 0.8
-    """Last part of the run over which the learning rate falls, along a cosine, to 2 %."""
+    """Last fraction of the run, over which the learning rate falls along a cosine to 2 %."""
     max_grad_norm: float = 2.0
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradients; larger ones are scaled down."""
     held_out: int = 1_000
-    """Instances on which the task's metrics are measured after each epoch."""
+    """Number of held-out instances for the task's metrics after each epoch."""
     model: tyro.conf.OmitArgPrefixes[PointerConfig] = PointerConfig()
     """Kind and size of the network."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
+    """Device for training: cpu, cuda, or auto for cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of matrix products and attention in training; auto takes bfloat16 where the processor has instructions for it."""
+    """Precision of matrix products and attention in training; auto takes bfloat16 if the processor has instructions for
+    it."""
     threads: int = 0
-    """CPU threads; 0 takes all cores."""
+    """Number of CPU threads; 0 uses all cores."""
     workers: int = os.cpu_count() or 1
-    """Processes that solve examples."""
+    """Number of processes that solve examples."""
     examples: Path = Path("runs/.examples")
-    """Where solved examples are kept."""
+    """Folder in which solved examples are kept."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
     name: str = ""
-    """Of the run's folder; by default the task, the sizes, the seed and the time."""
+    """Name of the run's folder. Default: task, sizes, seed and time."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Begin with the weights of a run or checkpoint, of any task and size, wherever they fit."""
+    """Run or checkpoint whose weights the training starts from, of any task and size, where they fit."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Go on with a run's folder, with the arguments it was started with."""
+    """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
         check_at_least(0, self, "seed", "threads")

@@ -1,4 +1,4 @@
-"""Train the attention model with masked PPO on the native torch vector environment, in the manner of CleanRL.
+"""Train the attention model with masked PPO on the native torch vector environment, like CleanRL.
 
     python agents/ppo.py                                           # TSP-20
     python agents/ppo.py --env-id routing/CVRP-50 --total-timesteps 50000000
@@ -74,55 +74,59 @@ from routing_gym.problem import AnyProblem
 class Args:
     """Arguments of a run."""
 
+    advanced = ("env_kwargs", "anneal_lr", "gamma", "gae_lambda", "num_minibatches", "update_epochs", "clip_coef")
+    advanced += ("vf_coef", "max_grad_norm", "eval_every", "held_out", "model", "threads", "runs")
+
     env_id: str = "routing/TSP-20"
-    """Any routing id, such as routing/CVRP-50 or routing/VRPTW-20."""
+    """Environment id, such as routing/CVRP-50 or routing/VRPTW-20."""
     env_kwargs: dict[str, str] = dataclasses.field(default_factory=dict)
     """Settings of the problem, such as `--env-kwargs prize uniform`."""
     seed: int = 1
-    """Of the weights, the training instances and the sampled tours."""
+    """Random seed for the weights, the training instances and the sampled tours."""
     total_timesteps: int = 20_000_000
-    """Environment steps in all, over all lanes; rounded down to whole rollouts."""
+    """Number of environment steps over all lanes, rounded down to whole rollouts."""
     num_envs: int = 1024
-    """Lanes played side by side. A rollout takes as many steps in each as the longest tour may have."""
+    """Number of lanes. A rollout takes as many steps in each as the longest tour may have."""
     lanes_per_instance: int = 8
-    """How many of the lanes play the same instance, encoded once."""
+    """Number of lanes that play the same instance, encoded once."""
     learning_rate: float = 1e-3
-    """Of Adam at the start."""
+    """Adam's initial learning rate."""
     anneal_lr: bool = True
-    """Let the learning rate fall linearly to zero."""
+    """Decrease the learning rate linearly to zero."""
     gamma: float = 1.0
-    """Discount; 1 makes the return minus the cost."""
+    """Discount factor; with 1 the return is minus the cost."""
     gae_lambda: float = 0.99
-    """Of generalised advantage estimation: 1 waits for the end of the tour, 0 trusts the value head."""
+    """Lambda of generalised advantage estimation: 1 uses the rewards to the end of the tour, 0 the value head only."""
     num_minibatches: int = 4
-    """Parts into which the instances of a rollout are split, one optimiser step each."""
+    """Number of minibatches into which the instances of a rollout are split, one optimiser step each."""
     update_epochs: int = 2
-    """Passes over a rollout."""
+    """Number of passes over a rollout."""
     clip_coef: float = 0.2
-    """How far the probability of an action may move from what it was in the rollout, relatively."""
+    """Clipping range of PPO: the largest relative change of an action's probability that is rewarded."""
     ent_coef: float = 0.01
     """Weight of the entropy bonus."""
     vf_coef: float = 0.5
     """Weight of the value loss."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradients; larger ones are scaled down."""
     eval_every: int = 20
-    """Rollouts between measurements of the greedy cost, each of which also saves the model if it is the best."""
+    """Number of rollouts between measurements of the greedy cost, each of which saves the model if it is the best."""
     held_out: int = 1_000
-    """Instances on which the greedy cost and the gap are measured; those of am_reinforce.py."""
+    """Number of held-out instances for the greedy cost and the gap, the same as those of am_reinforce.py."""
     model: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(normalization="instance")
-    """Sizes of the network. Batch normalisation is refused: with it the probability of an action depends on
-    what else is in the minibatch, so that the ratio to the old one would mean nothing."""
+    """Sizes of the network. Batch normalisation is refused: the probability of an action would depend on the rest of
+    the minibatch, and its ratio to the old one would mean nothing."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
+    """Device for training: cpu, cuda, or auto for cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the encoder's matrix products in training; auto takes bfloat16 where the processor has instructions for it."""
+    """Precision of the encoder's matrix products in training; auto takes bfloat16 if the processor has instructions for
+    it."""
     threads: int = 0
-    """CPU threads; 0 takes all cores."""
+    """Number of CPU threads; 0 uses all cores."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
     name: str = ""
-    """Of the run's folder; by default the problem, "ppo", the seed and the time."""
+    """Name of the run's folder. Default: the problem, "ppo", the seed and the time."""
 
     def __post_init__(self) -> None:
         check_counts(self, "num_envs", "lanes_per_instance", "num_minibatches", "held_out")

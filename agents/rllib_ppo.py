@@ -46,30 +46,32 @@ with explain_missing("RLlib", "rllib", script=__name__ == "__main__"):
 class Args:
     """Arguments of a run."""
 
+    advanced = ("model",)
+
     env_id: str = "routing/TSP-10"
-    """Any routing id."""
+    """Environment id, such as routing/TSP-10."""
     seed: int = 1
-    """Of weights, instances and sampled actions."""
+    """Random seed for the weights, the instances and the sampled actions."""
     iterations: int = 60
-    """Rounds of sampling and learning."""
+    """Number of rounds of sampling and learning."""
     num_env_runners: int = 2
-    """Processes that sample; each needs a core."""
+    """Number of processes that sample; each needs a core."""
     num_envs: int = 64
-    """Lanes of each env runner."""
+    """Number of lanes per env runner."""
     batch_size: int = 2560
-    """Steps per iteration, over all env runners."""
+    """Number of steps per iteration, over all env runners."""
     minibatch_size: int = 512
-    """Steps per optimiser step."""
+    """Number of steps per optimiser step."""
     epochs: int = 4
-    """Passes over a batch."""
+    """Number of passes over a batch."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Adam's learning rate throughout."""
     held_out: int = 512
-    """Instances on which the result is measured."""
+    """Number of held-out instances for the result."""
     model: tyro.conf.OmitArgPrefixes[ModelConfig] = SMALL
     """Sizes of the network."""
     address: str | None = None
-    """Of a Ray cluster, such as "auto"; by default Ray starts on this machine for the run."""
+    """Address of a Ray cluster, such as "auto". Default: Ray starts on this machine for the run."""
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "iterations", "num_envs", "batch_size", "minibatch_size", "epochs", "held_out")

@@ -51,40 +51,42 @@ POLICIES = ("attention", "mlp")
 class Args:
     """Arguments of a run."""
 
+    advanced = ("num_steps", "num_epochs", "gae_lambda", "max_grad_norm", "model", "evaluations", "threads", "runs")
+
     env_id: str = "routing/TSP-20"
-    """Any routing id, such as routing/CVRP-50 or routing/VRPTW-20."""
+    """Environment id, such as routing/CVRP-50 or routing/VRPTW-20."""
     policy: Literal["attention", "mlp", "both"] = "both"
-    """The attention model, Stable-Baselines3's MultiInputPolicy, or one after the other."""
+    """Policy to train: the attention model, Stable-Baselines3's MultiInputPolicy, or both in turn."""
     total_steps: int = 150_000
-    """Steps of the environment per policy, in whole rollouts."""
+    """Number of environment steps per policy, in whole rollouts."""
     num_envs: int = 128
-    """Lanes."""
+    """Number of lanes."""
     num_steps: int = 0
-    """Steps per lane between updates; 0 takes as many as there are actions, of TSP whole tours."""
+    """Number of steps per lane between updates; 0 takes as many as there are actions (whole tours for TSP)."""
     num_minibatches: int = 4
-    """Minibatches per epoch; divides the lanes."""
+    """Number of minibatches per epoch; divides the lanes."""
     num_epochs: int = 4
-    """Passes over each rollout."""
+    """Number of passes over each rollout."""
     learning_rate: float = 5e-4
-    """Of Adam at the beginning; falls linearly to zero."""
+    """Adam's initial learning rate, which falls linearly to zero."""
     gae_lambda: float = 0.95
-    """Of the generalised advantage estimate."""
+    """Lambda of generalised advantage estimation."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradients; larger ones are scaled down."""
     model: tyro.conf.OmitArgPrefixes[ModelConfig] = DEFAULT_CONFIG
-    """Sizes of the attention model; any normalisation but batch."""
+    """Sizes of the attention model; any normalisation except batch."""
     evaluations: int = 20
-    """Points of the learning curve."""
+    """Number of points of the learning curve."""
     held_out: int = 1_000
-    """Instances on which the greedy cost is measured, the same in all runs."""
+    """Number of held-out instances for the greedy cost, the same in all runs."""
     seed: int = 1
-    """Of the weights, the training instances and the sampled actions."""
+    """Random seed for the weights, the training instances and the sampled actions."""
     threads: int = 0
-    """CPU threads; 0 takes all cores."""
+    """Number of CPU threads; 0 uses all cores."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
     name: str = ""
-    """Of the run's folder; by default the problem, the seed and the time."""
+    """Name of the run's folder. Default: the problem, the seed and the time."""
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "total_steps", "num_envs", "num_minibatches", "num_epochs", "evaluations", "held_out")

@@ -1,10 +1,9 @@
 """Solve instances from files with a trained model.
 
-    python agents/solve.py berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib      # with the published weights
-    python agents/solve.py --checkpoint runs/NAME berlin52.tsp
-    python agents/solve.py --checkpoint runs/NAME C101.txt RC208.vrp          # Solomon's VRPTW, and VRPLIB's
+    python agents/solve.py berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib     # published weights
+    python agents/solve.py --checkpoint runs/NAME C101.txt RC208.vrp         # Solomon's, VRPLIB's
     python agents/solve.py customers.csv --capacity 30
-    python agents/solve.py X-n200-k36.vrp --improve 60                        # and search on for a minute
+    python agents/solve.py X-n200-k36.vrp --improve 60                       # search for a minute
 
 CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
 (OP, with --max-length); prize and penalty (PCTSP, with --required-prize). Other columns are not used; the output names
@@ -61,17 +60,18 @@ class Args:
     """Arguments of the solver."""
 
     files: tyro.conf.Positional[tuple[Path, ...]]
-    """TSPLIB .tsp, CVRPLIB .vrp, Solomon's .txt, OPLib .oplib, .csv or .npz files."""
+    """Files to solve: .csv (a row per node with columns x, y, ...; see --help-all), TSPLIB .tsp, CVRPLIB .vrp,
+    Solomon's .txt, OPLib .oplib, or .npz."""
     checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
-    """The folder of a run, or a checkpoint in it; by default the published weights for the file's problem and the
-    nearest size."""
+    """Model that solves the files: a run folder or a checkpoint file. Default: the published weights for the file's
+    problem and the nearest size."""
     decoding: Literal["greedy", "starts", "sampling", "heuristic"] = "starts"
-    """One greedy tour; greedy tours from many first nodes (sampled tours where the first node matters);
-    or sampled tours. The last two under all eight symmetries of the square; the best tour counts. SPCTSP's tour is
-    always a greedy one: to choose, one would have to know the prizes. Or no tour of the
-    model, but a classical one to --improve, of greedy edges (TSP) or nearest neighbours (CVRP): for large files."""
+    """Decoding strategy: one greedy tour; greedy tours from many first nodes (starts; sampled ones where the first node
+    matters); or sampled tours; the last two under all eight symmetries of the square. SPCTSP is always decoded
+    greedily, since its prizes are unknown beforehand. heuristic: for large files with --improve, a classical first tour
+    instead (greedy edges for TSP, nearest neighbours for CVRP)."""
     tours: int = 128
-    """Tours per symmetry, but for greedy."""
+    """Number of tours per symmetry, except for greedy decoding."""
     capacity: int | None = None
     """Vehicle capacity; required for CSV files with a demand column."""
     max_length: float | None = None
@@ -83,19 +83,20 @@ class Args:
     problem: str | None = None
     """Problem of the CSV files, such as OVRPTW; by default the first that takes all their columns."""
     batch_size: int | None = None
-    """Tours decoded at a time; by default 1,024, or as many as free memory holds. Sampled tours depend on it."""
+    """Number of tours decoded at a time. Default: 1,024, or as many as free memory holds. Sampled tours depend on
+    it."""
     seed: int = 1
-    """Of the sampled tours, and of the search."""
+    """Random seed for sampling and search."""
     improve: float | None = None
-    """Seconds of large-neighbourhood search for each file, after the decoding: parts of the tour are solved anew by
-    the trained policy, and kept where they got better. For TSP and CVRP files with one instance."""
+    """Seconds of large-neighbourhood search per file after decoding, in which a trained model solves parts of the tour
+    again. For TSP and CVRP files with one instance."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
-    """What solves the parts: as --checkpoint; by default the published weights for their problem (CVRP's parts are
-    CVRPs; the TSP's have fixed edges, TSPFE)."""
+    """Model that solves the subproblems of --improve (a run folder or a checkpoint file). Default: the published
+    weights for them: CVRP for CVRP, TSPFE (fixed edges) for TSP."""
     out: Path = Path("solved")
     """Folder for tours and pictures."""
     overwrite: bool = False
-    """Replace tours and pictures that are there."""
+    """Overwrite existing tours and pictures."""
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "tours", *(["batch_size"] if self.batch_size is not None else []))

@@ -37,26 +37,28 @@ with explain_missing("Tianshou", "tianshou", script=__name__ == "__main__"):
 class Args:
     """Arguments of a run."""
 
+    advanced = ("model",)
+
     env_id: str = "routing/TSP-10"
-    """Any routing id."""
+    """Environment id, such as routing/TSP-10."""
     seed: int = 1
-    """Of weights, instances and sampled actions."""
+    """Random seed for the weights, the instances and the sampled actions."""
     epochs: int = 10
-    """Stretches of the progress bar."""
+    """Number of epochs, each with a progress bar."""
     epoch_steps: int = 15_360
-    """Environment steps of an epoch."""
+    """Number of environment steps per epoch."""
     num_envs: int = 128
-    """Lanes stepped side by side."""
+    """Number of lanes."""
     batch_size: int = 2560
-    """Environment steps between updates, a multiple of `num_envs`."""
+    """Number of environment steps between updates, a multiple of `num_envs`."""
     minibatch_size: int = 512
-    """Steps per optimiser step."""
+    """Number of steps per optimiser step."""
     repeats: int = 4
-    """Passes over a batch."""
+    """Number of passes over a batch."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Adam's learning rate throughout."""
     held_out: int = 512
-    """Instances on which the result is measured."""
+    """Number of held-out instances for the result."""
     model: tyro.conf.OmitArgPrefixes[ModelConfig] = SMALL
     """Sizes of the network."""
     progress: bool = True

@@ -1,4 +1,4 @@
-"""Train the attention model with TorchRL's PPO on any of the routing problems; an example to start from.
+"""Train the attention model with TorchRL's PPO on any of the routing problems.
 
     python agents/torchrl_ppo.py                                    # TSP-20
     python agents/torchrl_ppo.py --env-id routing/CVRP-20 --iterations 300
@@ -43,23 +43,24 @@ class Args:
     """Arguments of a run."""
 
     env_id: str = "routing/TSP-20"
-    """Any routing id that names a size."""
+    """Environment id that names a size, such as routing/TSP-20."""
     seed: int = 1
-    """Of the weights, the instances and the actions."""
+    """Random seed for the weights, the instances and the actions."""
     num_envs: int = 64
-    """Lanes stepped at once."""
+    """Number of lanes."""
     iterations: int = 100
-    """In each of them, every lane plays as many steps as the longest episode has; then the model learns from them."""
+    """Number of iterations; in each, every lane plays as many steps as the longest episode has, and the model learns
+    from them."""
     epochs: int = 3
-    """Passes over what an iteration has played."""
+    """Number of passes over the steps of an iteration."""
     minibatch: int = 320
-    """Steps of the environment per step of the optimiser."""
+    """Number of environment steps per optimiser step."""
     learning_rate: float = 2e-3
-    """Of Adam."""
+    """Adam's learning rate throughout."""
     evaluation: int = 1000
-    """Lanes on which the result is measured."""
+    """Number of lanes in which the result is measured."""
     device: str = "cpu"
-    """Where to play and learn, such as cuda."""
+    """Device for playing and learning, such as cuda."""
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "num_envs", "iterations", "epochs", "minibatch", "evaluation")

@@ -19,9 +19,11 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-import tyro
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from routing_agents.arguments import parse as parse_arguments
+from routing_agents.cli import SCRIPTS
 
 ROOT = Path(__file__).parents[1]
 SHORT: dict[str, Any] = {
@@ -46,14 +48,14 @@ def shell_commands(text: str) -> list[str]:
 
 
 def parse(command: str) -> tuple[Any, Any]:
-    """Import the script of a `python` command and parse its arguments.
+    """Import the script of a `python` or `routing-gym` command and parse its arguments.
 
     Raises:
         SystemExit: The arguments are wrong.
     """
-    _, script, *arguments = shlex.split(command)
-    module = import_module(Path(script).stem)
-    return module, tyro.cli(module.Args, args=arguments) if hasattr(module, "Args") else arguments
+    program, script, *arguments = shlex.split(command)
+    module = import_module(Path(SCRIPTS[script] if program == "routing-gym" else script).stem)
+    return module, parse_arguments(module.Args, "", arguments) if hasattr(module, "Args") else arguments
 
 
 def needed(name: str, extras: frozenset[str] = frozenset()) -> set[str]:
@@ -119,7 +121,7 @@ def main(page: str) -> None:
     environment = Environment()
     for command in shell_commands((ROOT / page).read_text()):
         print("$", command, flush=True)
-        if not command.startswith("python "):
+        if not command.startswith(("python ", "routing-gym ")):
             environment.install(command)
             continue
         if not environment.active:

@@ -37,6 +37,8 @@ ORDER = (  # folders and modules; each may import from those before it only
     "routing_gym.wrappers",
     "routing_gym.testing",
     "routing_gym.integrations",
+    "routing_agents.cli",
+    "routing_agents.arguments",
     "routing_agents.header",
     "routing_agents.optimizers",
     "routing_agents.runs",
@@ -48,6 +50,7 @@ ORDER = (  # folders and modules; each may import from those before it only
     "routing_agents.trained",
     "routing_agents.multi_agent",
     "routing_agents",
+    "routing_agents.__main__",
     "agents",  # scripts
     "benchmarks",
 )

@@ -121,7 +121,7 @@ def test_commands_are_understood(page):
             assert f"\n{command.removeprefix('make ')}: " in (ROOT / "Makefile").read_text()
         elif command.startswith("python docs/"):
             assert (ROOT / command.split()[1]).exists()
-        elif command.startswith("python "):
+        elif command.startswith(("python ", "routing-gym ")):
             missing = extras_of(*parse(command)) - extras
             assert not missing, f"{page}: {command!r} needs {missing}, which the page does not say"
         else:

@@ -8,12 +8,28 @@ print(solution.routes, solution.cost)
 solution.save("routes.png")
 """
 
-try:
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
     from routing_agents.policies.attention.decoding import Decoding
     from routing_agents.trained import SolvedInstance, TrainedModel, load
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.startswith("routing_"):
-        raise
-    raise ImportError(f'routing_agents needs {error.name}: pip install ".[agents]"') from error
 
 __all__ = ["Decoding", "SolvedInstance", "TrainedModel", "load"]
+MODULES = {"Decoding": "routing_agents.policies.attention.decoding"}  # the other names are those of `trained`
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is used: torch takes seconds to load, and `routing-gym info` works without it.
+
+    Raises:
+        ImportError: An optional package is missing.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(MODULES.get(name, "routing_agents.trained")), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("routing_"):
+            raise
+        raise ImportError(f'routing_agents needs {error.name}: pip install ".[agents]"') from error

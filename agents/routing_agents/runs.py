@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from routing_agents import cli
 from routing_gym.arrays import batch_size
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
@@ -222,11 +223,15 @@ def shown_cost(problem: AnyProblem, cost: float) -> tuple[str, float]:
 
 
 def command(script: str) -> str:
-    """Return how to call one of the scripts with the Python that runs now, from the current folder."""
-    python, here = Path(sys.executable), Path.cwd()
+    """Return how to call one of the scripts with the Python that runs now: as a subcommand, or from the checkout."""
+    python, here, name = Path(sys.executable), Path.cwd(), cli.subcommand(script)
+    ours = shutil.which("routing-gym", path=str(python.parent))
+    if name is not None and ours is not None and ours == shutil.which("routing-gym"):
+        return f"routing-gym {name}"
+    shown = python.relative_to(here) if python.is_relative_to(here) else python
     if (found := shutil.which("python")) is not None and Path(found) == python:
-        return f"python agents/{script}"
-    return f"{python.relative_to(here) if python.is_relative_to(here) else python} agents/{script}"
+        shown = Path("python")
+    return f"{shown} agents/{script}" if name is None else f"{shown} -m routing_agents {name}"
 
 
 def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:

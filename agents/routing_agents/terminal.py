@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import gymnasium as gym
-import tyro
 from rich.console import Console
 
+from routing_agents import cli
+from routing_agents.arguments import parse
 from routing_agents.policies.attention.memory import named_memory_errors
 from routing_agents.runs import ProcessLostError
 from routing_gym.files import printable
@@ -37,14 +38,14 @@ def command_line(
     Args:
         main: The script.
         args_type: Its arguments.
-        description: For --help.
+        description: The script's docstring, for --help.
         also: Errors of its own that are the user's.
         stopped: What to print after Ctrl-C.
     """
-    script = Path(sys.argv[0]).stem
+    script = Path(cli.program()).stem
     try:
         with named_memory_errors():
-            main(tyro.cli(args_type, description=description))
+            main(parse(args_type, description or ""))
     except (*EXPECTED, ProcessLostError, *also) as error:
         first = os.environ.get("RANK", "0") == "0" or isinstance(error, ProcessLostError)
         sys.exit(printable(f"{script}: {error}") if first else 1)  # the other processes have met with the same

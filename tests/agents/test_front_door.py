@@ -151,6 +151,6 @@ def test_the_functions_below_take_numpy_and_names(models):
 
 def test_without_torch():
     """The error names the extra; so does one without safetensors."""
-    code = "import sys; sys.modules['torch'] = None; import routing_agents"
+    code = "import sys; sys.modules['torch'] = None; from routing_agents import load"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert 'ImportError: routing_agents needs torch: pip install ".[agents]"' in failed.stderr

@@ -261,7 +261,7 @@ def test_odd_checkpoints(tours, change, message):
 
 def test_help_and_errors_are_no_tracebacks(tmp_path):
     script = [sys.executable, AGENTS / "pointer_network.py"]
-    asked = subprocess.run([*script, "--help"], capture_output=True, text=True)
+    asked = subprocess.run([*script, "--help-all"], capture_output=True, text=True)
     assert asked.returncode == 0
     assert "--mask-chosen" in asked.stdout
     wrong = subprocess.run([*script, "--resume", tmp_path], capture_output=True, text=True)

@@ -30,25 +30,25 @@ class NetworkConfig:
     """Kind and sizes of a network of m agents."""
 
     mixing: Mixing = "attention-own"
-    """How agents hear of each other. attention: c^i is the layer's output; attention-own: joined with x^i; mean: as
-    that with equal weights; concatenation: a layer over all x at once; concatenation-narrow: with about as many
-    parameters as attention; own: not at all."""
+    """How agents exchange information: by attention, c^i being the layer's output (attention) or joined with x^i
+    (attention-own); by equal weights, joined with x^i (mean); by a layer over all x at once (concatenation, or
+    concatenation-narrow with about as many parameters as attention); or not at all (own)."""
     width: int = 64
-    """Size d of x^i, and of c^i: num_heads * value_dim must be the same."""
+    """Size d of x^i and c^i; num_heads * value_dim must be equal to it."""
     token_width: int = 32
-    """Size of what the extractor keeps of each customer."""
+    """Size of the extractor's output per customer."""
     num_heads: int = 4
-    """Attention heads, l."""
+    """Number of attention heads l."""
     query_dim: int = 16
     """Size d_q of queries and keys."""
     value_dim: int = 16
-    """Size d_out of values."""
+    """Size d_out of the values."""
     num_layers: int = 1
-    """Mixing layers, with a fully connected one between two of them."""
+    """Number of mixing layers, with a fully connected layer between two of them."""
     hidden: int = 64
-    """Hidden units of a head."""
+    """Number of hidden units of a head."""
     share_heads: bool = False
-    """One head for all agents: then the network runs with any number of them, unless it concatenates."""
+    """Use one head for all agents, so that the network runs with any number of them unless it concatenates."""
 
     def __post_init__(self) -> None:
         names = ("width", "token_width", "num_heads", "query_dim", "value_dim", "hidden")

@@ -42,43 +42,45 @@ LEAST_RATE = 0.02  # of the learning rate, with which a run ends
 class GameArgs(RunArgs):
     """Arguments that all runs on a game have."""
 
+    advanced = ("cooperation", "policy", "critic", "held_out", "max_grad_norm", "threads", "runs")
+
     num_agents: int = 8
-    """Vehicles, m."""
+    """Number of vehicles m."""
     num_customers: int | None = None
-    """n; by default two for each vehicle."""
+    """Number of customers n. Default: two per vehicle."""
     rivals_seen: int = 3
-    """How many of the nearest rivals a vehicle sees; 0 leaves it to the mixing layers to tell."""
+    """Number of nearest rivals that a vehicle observes; 0 leaves them to the mixing layers."""
     cooperation: float = 0.0
-    """Share of a vehicle's reward that is the mean of all gains."""
+    """Fraction of a vehicle's reward that is the mean of all gains."""
     central_policy: bool = False
-    """Let the policies see what all vehicles see, through the mixing layer of `--policy.mixing`."""
+    """Let the policies observe what all vehicles observe, through the mixing layer of `--policy.mixing`."""
     policy: NetworkConfig = NetworkConfig("attention-own", token_width=64, share_heads=True)
-    """The policies: one for all vehicles by default, who differ in what they see. The mixing layer is that of
-    `--central-policy`; without it, it is own."""
+    """Networks of the policies, by default one for all vehicles. Its mixing layer takes effect with
+    `--central-policy`."""
     critic: NetworkConfig = NetworkConfig("attention-own")
-    """The values, or action values: a head for each vehicle."""
+    """Networks of the values or action values, with one head per vehicle."""
     seed: int = 1
-    """Of the weights, the games and the actions."""
+    """Random seed for the weights, the games and the actions."""
     epochs: int = 20
-    """Evaluations and checkpoints are made after each."""
+    """Number of epochs; each ends with an evaluation and a checkpoint."""
     steps_per_epoch: int = 20
-    """Steps per epoch, each with fresh games."""
+    """Number of steps per epoch, each with new games."""
     games: int = 128
-    """Games per step."""
+    """Number of games per step."""
     held_out: int = 512
-    """Games on which the policy is compared with the rival-aware heuristic after each epoch."""
+    """Number of games in which the policy is compared with the rival-aware heuristic after each epoch."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradients; larger ones are scaled down."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
+    """Device for training: cpu, cuda, or auto for cuda where there is one."""
     threads: int = 0
-    """CPU threads; 0 takes all cores."""
+    """Number of CPU threads; 0 uses all cores."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
     name: str = ""
-    """Of the run's folder; by default the algorithm, the vehicles, the seed and the time."""
+    """Name of the run's folder. Default: the algorithm, the number of vehicles, the seed and the time."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Go on with a run's folder, with the arguments it was started with."""
+    """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
         check_at_least(0, self, "seed", "threads", "rivals_seen")

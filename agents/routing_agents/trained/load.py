@@ -8,7 +8,7 @@ from pathlib import Path
 
 from routing_agents.checkpoint import kind_of_network
 from routing_agents.policies.attention.saved import load_model
-from routing_agents.runs import choose_device
+from routing_agents.runs import choose_device, command
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.trained.model import TrainedModel
 from routing_agents.trained.pointer import load_tours
@@ -29,9 +29,9 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
         path = find_weights(kind.repairs_with, kind.trained_size)
     except ValueError:
         raise ValueError(
-            f"there are no weights for {kind.repairs_with}, of which parts of {problem.name} are; train some: python "
-            f"agents/am_reinforce.py --env-id routing/{kind.repairs_with}-{kind.trained_size} {kind.trained_with} "
-            "--name mine, and give --repair runs/mine"
+            f"there are no weights for {kind.repairs_with}, of which parts of {problem.name} are; train some: "
+            f"{command('am_reinforce.py')} --env-id routing/{kind.repairs_with}-{kind.trained_size} "
+            f"{kind.trained_with} --name mine, and give --repair runs/mine"
         ) from None
     return load(path)
 
@@ -83,7 +83,7 @@ def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
     paths = next(filter(None, (sorted(folder.glob(f"{name.lower()}-*.safetensors")) for name in names)), [])
     if not paths:
         raise ValueError(
-            f"no weights for {problem} in {folder}; train some: python agents/am_reinforce.py --env-id "
-            f"routing/{problem}-20 --name mine, and give --checkpoint runs/mine"
+            f"no weights for {problem} in {folder}; train some: {command('am_reinforce.py')} "
+            f"--env-id routing/{problem}-20 --name mine, and give --checkpoint runs/mine"
         )
     return min(paths, key=lambda path: abs(math.log(int(path.stem.rpartition("-")[2]) / num_nodes)))

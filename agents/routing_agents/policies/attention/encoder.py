@@ -31,15 +31,15 @@ class ModelConfig:
 
     Attributes:
         embed_dim: Size d of the embeddings.
-        num_heads: Attention heads H; divides `embed_dim`.
-        num_layers: Encoder layers N.
+        num_heads: Number of attention heads H; divides `embed_dim`.
+        num_layers: Number of encoder layers N.
         feed_forward_dim: Hidden size of the encoder's feed-forward sublayers.
-        tanh_clipping: C, the range of the logits.
-        normalization: After each sublayer: "batch" (the paper's), "instance", "layer" or "none".
+        tanh_clipping: Range C of the logits.
+        normalization: Normalisation after each sublayer: "batch" (the paper's), "instance", "layer" or "none".
         nearness: Add -log of the distance from the current node to the logits, times a learned number (Huang et al.
             2025, "Rethinking Light Decoder-based Solvers for Vehicle Routing Problems", where it is 1 and clipped).
-        glimpse_layer: Hidden units of a feed-forward layer after the glimpse, with skip connections around both, as
-            in the same paper; 0, as in Kool et al., for none.
+        glimpse_layer: Hidden units of a feed-forward layer after the glimpse, with skip connections around both, like
+            in the same paper; 0, like in Kool et al., for none.
     """
 
     embed_dim: int = 128

@@ -33,16 +33,16 @@ class PointerConfig:
     """Kind and size of the network.
 
     Attributes:
-        encoder: "lstm", the paper's, or "transformer", the attention model's, which does not see the points' order.
-        answer: "pointer", or one of the paper's comparisons, for instances of one size: "attention" (content-based, to
-            a dictionary) or "sequence".
+        encoder: Encoder: "lstm", the paper's, or "transformer", the attention model's, which ignores the points' order.
+        answer: Output layer: "pointer", or one of the paper's comparisons, for instances of one size: "attention"
+            (content-based, to a dictionary) or "sequence".
         units: Size d of embeddings, states and attention; the paper's are 256 or 512.
         mask_chosen: Whether points that were chosen before are masked, in training too, where no answer holds a point
             twice; the paper's network has to learn that.
-        initial: "fan-in" draws the initial weights from +-1/sqrt(fan-in), "paper" from +-0.08.
-        num_layers: Of the transformer.
-        num_heads: Of the transformer; divides `units`.
-        normalization: Of the transformer, see `ModelConfig`: "layer"; "batch" is the attention model's.
+        initial: Distribution of the initial weights: "fan-in" for +-1/sqrt(fan-in), "paper" for +-0.08.
+        num_layers: Number of the transformer's layers.
+        num_heads: Number of the transformer's attention heads; divides `units`.
+        normalization: Normalisation in the transformer, see `ModelConfig`; "batch" is the attention model's.
     """
 
     encoder: Literal["lstm", "transformer"] = "transformer"
