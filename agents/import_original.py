@@ -124,7 +124,7 @@ def sources(ours: str, shape: torch.Size, config: ModelConfig) -> dict[str, tupl
 
 
 def join(ours: str, parts: list[Tensor]) -> Tensor:
-    """Make one of our parameters of the original's."""
+    """Convert parameters of the original code to one of ours."""
     if ours.endswith("project_qkv.weight"):  # three (H, d, d/H) become (3 d, d)
         return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
     if ours.startswith("layers.") and ours.endswith("project_out.weight"):  # (H, d/H, d) becomes (d, d)

@@ -100,7 +100,7 @@ class AttentionModule(TorchRLModule, ValueFunctionAPI):
 
 
 def configure(args: Args, problem: str) -> PPOConfig:
-    """Say to RLlib what `args` say; `problem` is the problem's name."""
+    """Convert arguments to RLlib's configuration; `problem` is the problem's name."""
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)
     register_env("routing", make_env)
     return (

@@ -378,7 +378,7 @@ def improve(job: Job, start: np.ndarray, args: Args, show: Callable[[str], None]
 
 
 def method(job: Job, args: Args) -> str:
-    """Say what made the first tour, and what improved it: the names of weights, or of a classical heuristic."""
+    """Return the name of the weights or the heuristic that made the first tour, and of the weights that improved it."""
     first = HEURISTICS[job.source.problem.name] if args.decoding == "heuristic" else job.model.path.stem
     return first if job.repair is None else f"{first}, improved by {job.repair.path.stem}"
 

@@ -117,7 +117,7 @@ def pointer_quality(figures: Figures) -> str:
 
 
 def same_test(one: Figures, other: Figures) -> bool:
-    """Say whether two rows are of one network and one size."""
+    """Return whether two rows are of one network and one size."""
     return (one["model"], one["n"]) == (other["model"], other["n"])
 
 

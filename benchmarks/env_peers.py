@@ -73,9 +73,9 @@ class Args:
     repeats: int = 5
     """Runs of each way to play, in turn with the others; the median counts."""
     seconds: float = 0.2
-    """Of a run, about; at least one batch of episodes."""
+    """Approximate seconds of a run; at least one batch of episodes."""
     seed: int = 0
-    """Of instances and actions."""
+    """Random seed for instances and actions."""
     clock: Literal["wall", "processor"] = "wall"
     """What seconds are: by the clock, or of the processor; the latter serves where other programs are busy."""
     out: Path = ROOT / "benchmarks" / "results" / "env_peers.json"

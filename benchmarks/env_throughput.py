@@ -48,7 +48,7 @@ class Args:
     work: int = 2048
     """Lanes x episodes of a run; at least 2 and at most 10 episodes."""
     seed: int = 0
-    """Of instances and actions."""
+    """Random seed for instances and actions."""
     out: Path = ROOT / "benchmarks" / "results" / "env_throughput.json"
     """Where the figures go."""
 
@@ -170,7 +170,7 @@ def generation_time(args: Args, problem: str, lanes: int) -> float:
 
 
 def breakdown(args: Args, rows: list[Figures], problem: str, lanes: int) -> Figures:
-    """Say where the time of a NumPy step goes, in microseconds per call for all lanes together."""
+    """Measure the parts of a NumPy step, in microseconds per call for all lanes together."""
     time_of = {(row["kind"], row["copy"]): row["microseconds_per_call"] for row in rows if row["backend"] == "numpy"}
     num_nodes = int(problem.split("-")[1])
     parts = {

@@ -50,13 +50,13 @@ class Args:
     lanes: tuple[int, ...] = (256, 1024)
     """Numbers of games side by side."""
     loop_lanes: int = 256
-    """Of the loop over single environments."""
+    """Number of lanes of the loop over single environments."""
     repeats: int = 5
     """Runs of each configuration, in turn with the others; the median counts."""
     games: int = 2
     """Whole games in a run of the batched environment."""
     seed: int = 0
-    """Of instances and actions."""
+    """Random seed for instances and actions."""
     peers: tuple[Literal["vmas", "jaxmarl"], ...] = ()
     """Whom to measure beside ours."""
     vmas_python: Path = ROOT / ".venv-vmas" / "bin" / "python"

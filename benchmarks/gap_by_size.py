@@ -40,11 +40,11 @@ class Args:
     sizes: tuple[int, ...] = (20, 50, 100, 200, 500, 1000)
     """Nodes of the instances."""
     nodes: int = 1000
-    """Of all instances of a size together; at least two instances."""
+    """Number of nodes of all instances of a size together; at least two instances are solved."""
     node_seconds: float = 0.01
     """Time limit of the reference solver for each node."""
     seed: int = 1
-    """Of the instances and the solvers."""
+    """Random seed for the instances and the solvers."""
     out: Path = ROOT / "benchmarks" / "results" / "gap_by_size.json"
     """Where the figures go."""
     plot: Path = ROOT / "docs" / "gap_by_size.png"

@@ -53,7 +53,7 @@ class Args:
     batch_size: int = 1024
     """Steps per minibatch of `learn`."""
     seed: int = 0
-    """Of instances and actions."""
+    """Random seed for instances and actions."""
     out: Path = ROOT / "benchmarks" / "results" / "integrations.json"
     """Where the figures go."""
 

@@ -77,7 +77,7 @@ class Args:
     mixings: tuple[Mixing, ...] = ("attention-own", "concatenation", "mean", "own")
     """Kinds of networks."""
     seeds: tuple[int, ...] = (1,)
-    """Of weights, games and actions."""
+    """Random seed for weights, games and actions."""
     held_out: int = 4096
     """Games on which the policies are measured."""
     transfer: tuple[int, ...] = (16,)
@@ -113,7 +113,7 @@ def settings(group: Group, num_agents: int, mixing: Mixing, seed: int, args: Arg
 
 
 def complete(folder: Path) -> bool:
-    """Say whether a run has come to its end."""
+    """Return whether a run has come to its end."""
     if not (folder / LAST).exists():
         return False
     header = checkpoint.load(folder / LAST)[1]
@@ -245,7 +245,7 @@ def measure(folders: list[Path], args: Args) -> list[Figures]:
 
 
 def interactions(rows: list[Figures]) -> list[Figures]:
-    """Say how the lead of attention over each other kind, with the same seed, grows when m doubles."""
+    """Return how the lead of attention over each other kind, with the same seed, grows when m doubles."""
     found: dict[tuple[Group, Mixing, str], dict[tuple[int], list[float]]] = {}
     of = {(row["group"], row["agents"], row["seed"], row["mixing"]): row for row in rows}
     for (group, agents, seed, mixing), row in of.items():

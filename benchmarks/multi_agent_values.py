@@ -61,7 +61,7 @@ class Args:
     customers: tuple[int, ...] = (1, 4)
     """Numbers of customers for each vehicle, n / m: the fewer, the more contested."""
     seeds: tuple[int, ...] = (1, 2)
-    """Of weights and games."""
+    """Random seed for weights and games."""
     steps: int = 500
     """Batches that each network is fitted to."""
     games: int = 32
@@ -71,7 +71,7 @@ class Args:
     held_out: int = 256
     """Games on which the values are measured."""
     learning_rate: float = 2e-3
-    """Of Adam at the start; it falls linearly to zero."""
+    """Adam's initial learning rate, which falls linearly to zero."""
     threads: int = 1
     """CPU threads."""
     folder: Path = ROOT / "runs" / "multi_agent_values"

@@ -35,5 +35,5 @@ def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = No
 
 
 def holds_path(value: Any) -> bool:
-    """Say whether an argument is a path, or several."""
+    """Return whether an argument is a path, or several."""
     return isinstance(value, Path) or (isinstance(value, tuple) and any(map(holds_path, value)))

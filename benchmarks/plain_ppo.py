@@ -48,7 +48,7 @@ class Args:
     held_out: int = 500
     """Instances played greedily at each of them."""
     seed: int = 0
-    """Of instances, network and actions."""
+    """Random seed for instances, network and actions."""
     threads: int = 1
     """CPU threads."""
     folder: Path = ROOT / "runs" / "plain_ppo"

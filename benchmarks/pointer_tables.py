@@ -80,7 +80,7 @@ class Args:
     size: int = 10_000
     """Held-out instances of each size."""
     width: int = 4
-    """Of the beam, for TSP."""
+    """Width of the beam, for TSP."""
     label_size: int = 1_000
     """Instances, the first of them, that are solved by a1, a2 and a3."""
     batch_size: int = 128

@@ -43,9 +43,9 @@ class Args:
     files: tyro.conf.Positional[tuple[Path, ...]]
     """TSPLIB and CVRPLIB files."""
     seconds: float = 30.0
-    """Of search for each file, after the best of many tours; and of each classical solver."""
+    """Seconds of search for each file, after the best of many tours, and of each classical solver."""
     seed: int = 1
-    """Of the search and the solvers."""
+    """Random seed for the search and the solvers."""
     out: Path = ROOT / "benchmarks" / "results" / "search_on_files.json"
     """Where the figures go."""
 

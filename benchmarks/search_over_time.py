@@ -57,9 +57,9 @@ class Args:
     files: tyro.conf.Positional[tuple[Path, ...]]
     """TSPLIB and CVRPLIB files with a solution beside them."""
     seconds: float = 30.0
-    """Of our search, and the longest time limit of a solver; the others are 1, 3, 10 and so on."""
+    """Seconds of our search, and the longest time limit of a solver; the others are 1, 3, 10 and so on."""
     seed: int = 1
-    """Of the search and the solvers."""
+    """Random seed for the search and the solvers."""
     out: Path = ROOT / "benchmarks" / "results" / "search_over_time.json"
     """Where the figures go."""
     plot: Path = ROOT / "docs" / "search_over_time.png"

@@ -130,7 +130,7 @@ def settings(problem: AnyProblem) -> str:
 
 
 def has_weights(name: str) -> bool:
-    """Say whether there are published weights for 20 nodes, whose tours an animation can show."""
+    """Return whether there are published weights for 20 nodes, whose tours an animation can show."""
     return (WEIGHTS / f"{name.lower()}-20.safetensors").exists()
 
 

@@ -39,12 +39,12 @@ def double(xp: Any) -> Any:
 
 
 def is_jax(xp: Any) -> bool:
-    """Say whether a namespace is JAX's."""
+    """Return whether a namespace is JAX's."""
     return bool(xp.__name__ == "jax.numpy")
 
 
 def is_narrow(xp: Any) -> bool:
-    """Say whether a namespace is JAX's without 64 bits."""
+    """Return whether a namespace is JAX's without 64 bits."""
     return is_jax(xp) and not sys.modules["jax"].config.jax_enable_x64
 
 
@@ -274,7 +274,7 @@ def use_jax() -> Any:
 
 
 def add_batch_types(*batch_types: type) -> None:
-    """Make dataclasses of arrays JAX's pytrees: at once where it is imported already, else when `use_jax` is called.
+    """Register dataclasses of arrays as JAX's pytrees, at once if JAX is imported, else when `use_jax` is called.
 
     `to_backend` and `routing_gym.integrations.jax` call it.
     """

@@ -188,7 +188,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def why_illegal(self, instance: InstanceT, state: StateT, row: int, action: int) -> str:
-        """Say in half a sentence why the mask forbids an action in a row."""
+        """Return the reason, as part of a sentence, why the mask forbids an action in a row."""
 
     @abstractmethod
     def observe_static(self, instance: InstanceT) -> dict[str, Array]:
@@ -218,7 +218,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def progress(self, instance: InstanceT, state: StateT) -> Array:
-        """Say which share of the task is done: float64 (B,), from 0 to 1.
+        """Return the share of the task that is done: float64 (B,), from 0 to 1.
 
         It never falls, and grows on the way, such as the share of the customers served. An illegal end
         costs less the more was achieved: that is what algorithms without masks learn from.

@@ -74,7 +74,7 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
 
 
 def kind_of_network(path: Path) -> str:
-    """Say whose weights a checkpoint holds: "attention", or what its header says.
+    """Return the kind of network in a checkpoint: "attention", or what its header names.
 
     Raises:
         CheckpointError: As `load`.

@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 
 def serve(packages: tuple[str, ...], answer: Callable[[Job], Answer]) -> None:
-    """Tell the versions of some packages, then answer jobs until the input ends."""
+    """Print the versions of some packages, then answer jobs until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
 

@@ -39,7 +39,7 @@ class Args:
     stops: tuple[int, ...] = STOPS
     """Steps after which a snapshot is kept; the last one ends the training."""
     seed: int = 1
-    """Of weights, instances and tours."""
+    """Random seed for weights, instances and tours."""
     batch_size: int = 256
     """Instances per step."""
     model: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(embed_dim=64, feed_forward_dim=256)

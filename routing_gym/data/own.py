@@ -361,7 +361,7 @@ def number_of(cell: str, separator: str) -> float:
 
 
 def is_number(cell: str, separator: str) -> bool:
-    """Say whether a cell holds a finite number."""
+    """Return whether a cell holds a finite number."""
     try:
         return math.isfinite(number_of(cell, separator))
     except ValueError:

@@ -134,6 +134,6 @@ def read_columns(content: Any, names: tuple[str, ...]) -> Columns:
 
 
 def describe(value: Any) -> str:
-    """Say what something from a pickle is, without unfolding it."""
+    """Describe an object from a pickle without unfolding it."""
     size = f" of {len(value)}" if isinstance(value, list | tuple) else ""
     return f"a {type(value).__name__}{size}"

@@ -214,7 +214,7 @@ class Episodes(LaneArrays):
         actions[index] = self.xp.argmax(self.xp.astype(self.mask[index], self.xp.int8), axis=1)
 
     def illegal_action(self, lane: int, actions: Array) -> InvalidAction:
-        """Say which lane chose which node, and why it is illegal."""
+        """Describe which lane chose which node, and why it is illegal."""
         node = int(actions[lane])
         reason = self.problem.why_illegal(self.instance, self.state, lane, node)
         return InvalidAction(f"{self.place(lane)}node {node} is illegal: {reason}; choose one where action_mask is 1")

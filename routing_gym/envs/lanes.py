@@ -70,7 +70,7 @@ class LaneArrays:
         return map_arrays(lambda x: self.copy(self.move(x)), batch)
 
     def place(self, lane: int) -> str:
-        """Say which lane an error is about, where there are several."""
+        """Return the lane that an error is about, if there are several."""
         return f"lane {lane}: " if self.shape else ""
 
 

@@ -117,7 +117,7 @@ class RoutingVecEnv(VecEnv):
         return {"instance": concatenate(match_distances(rows))}
 
     def has_attr(self, attr_name: str) -> bool:
-        """Say whether a lane has an attribute or a method that `env_method` can call."""
+        """Return whether a lane has an attribute or a method that `env_method` can call."""
         if callable(getattr(RoutingVectorEnv, attr_name, None)):
             return attr_name in METHODS
         return hasattr(RoutingVectorEnv, attr_name) or attr_name in vars(self.vector_env)
@@ -166,7 +166,7 @@ class RoutingVecEnv(VecEnv):
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
-        """Say False for each lane: wrap the `VecEnv` instead, as in `VecMonitor(env)`."""
+        """Return False for each lane: wrap the `VecEnv` instead, as in `VecMonitor(env)`."""
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:

@@ -96,7 +96,7 @@ def headline(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
 
 
 def collectors(game: AnyGame, instance: Any, states: Sequence[Any]) -> dict[int, list[int]]:
-    """Say who has collected each customer, in the order in which they went.
+    """Return who has collected each customer, in the order of collection.
 
     They are the vehicles nearest to it in the tick that it went: all that landed on it; with velocities, all within
     the radius.

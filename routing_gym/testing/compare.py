@@ -33,7 +33,7 @@ def call(subject: Any, method: str, *arguments: Any) -> Any:
 
 
 def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
-    """Say where two nested structures first differ; None where they do not.
+    """Return where two nested structures first differ; None if they are equal.
 
     Compares dicts, dataclasses, tuples, lists and object arrays by their elements; arrays by dtype, shape
     and value, whatever their backend, where 32 bits of JAX may stand for 64; everything else by type and value. A
@@ -86,5 +86,5 @@ def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
 
 
 def across_backends(first: Any, second: Any) -> bool:
-    """Say whether one of two values is a tensor or a JAX array; these have no scalars, only 0-dimensional arrays."""
+    """Return whether one of two values is a tensor or a JAX array; these have no scalars, only 0-dimensional arrays."""
     return any(is_torch_array(x) or is_jax_array(x) for x in (first, second))

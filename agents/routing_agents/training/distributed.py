@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def launched() -> bool:
-    """Say whether `torchrun` started this process."""
+    """Return whether `torchrun` started this process."""
     return dist.is_torchelastic_launched()
 
 
@@ -144,7 +144,7 @@ def mean(x: Tensor) -> Tensor:
 
 
 def any_of(flag: bool) -> bool:
-    """Say whether the flag is set in any process."""
+    """Return whether the flag is set in any process."""
     if not dist.is_initialized():
         return flag
     count = torch.tensor(int(flag))
@@ -189,5 +189,5 @@ def greedy_cost(model: AttentionModel, problem: AnyProblem, instance: Any) -> Te
 
 
 def lost(error: RuntimeError) -> bool:
-    """Say whether an error comes of a connection that another process has dropped."""
+    """Return whether an error is caused by a connection that another process has dropped."""
     return dist.is_initialized() and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "onnection"))

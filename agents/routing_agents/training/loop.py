@@ -166,7 +166,7 @@ class Session:
     stop: runs.StopRequest
 
     def goes_on(self) -> bool:
-        """Say whether there is a step left to make and nobody, in any process, has asked to stop."""
+        """Return whether there is a step left to make and nobody, in any process, has asked to stop."""
         trainer = self.trainer
         return trainer.step < trainer.args.total_steps and not distributed.any_of(self.stop.requested)
 

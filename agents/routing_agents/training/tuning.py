@@ -13,7 +13,7 @@ BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86 with vectors, x86 wi
 
 
 def keep_freed_memory() -> bool:
-    """Tell the allocator of this process to reuse freed memory; return whether it listened (glibc only).
+    """Make the allocator of this process reuse freed memory; return whether it supports that (glibc only).
 
     By default glibc maps every large array afresh and unmaps it when it is freed, so that each step of
     a training loop faults in the same gigabytes again, page by page.

@@ -54,7 +54,7 @@ def read_matrix(document: Document, dimension: int, symmetric: bool) -> IntArray
 
 
 def matrix_places(layout: str, dimension: int) -> tuple[IntArray, IntArray]:
-    """Say which rows and columns the numbers of a section fill, one after the other."""
+    """Return the rows and columns that the numbers of a section fill, in their order."""
     if layout == "FULL_MATRIX":
         rows, columns = np.indices((dimension, dimension)).reshape(2, -1)
         return rows, columns

@@ -137,7 +137,7 @@ def check_reach(document: Document, ids: IntArray, windows: IntArray, legs: IntA
 
 
 def is_solomon(lines: list[str]) -> bool:
-    """Say whether a file is in Solomon's layout: a name, then VEHICLE."""
+    """Return whether a file is in Solomon's layout: a name, then VEHICLE."""
     return [line.strip().upper() for line in lines[:20] if line.strip()][1:2] == ["VEHICLE"]
 
 

@@ -24,7 +24,7 @@ class Insertion(BatchSolver):
 
     @abstractmethod
     def priorities(self, nearest: FloatArray, draws: FloatArray) -> FloatArray:
-        """Say which city outside the tour comes next: the one with the smallest value.
+        """Return a value for each city outside the tour; the city with the smallest one comes next.
 
         Args:
             nearest: (B, n), distance of each city to the nearest city of the tour.

@@ -65,7 +65,7 @@ class Program:
         self.limits.append(self.constraints[-1])
 
     def keeps_limits(self, values: FloatArray) -> bool:
-        """Say whether an integer solution keeps the limits in float64; forbid it and its like where it does not."""
+        """Return whether an integer solution keeps the limits in float64; forbid it and its like if it does not."""
         for columns, weights, low, high in self.limits:
             chosen = values[columns]
             total = float(weights @ chosen)

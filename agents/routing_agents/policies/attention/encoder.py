@@ -191,7 +191,7 @@ class Encoder(nn.Module):
         return EDGE_INPUTS + 2 * EDGE_DIM + (self.config.num_layers + 2) * self.config.num_heads
 
     def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor | None]:
-        """Say by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
+        """Return by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
 
         Kwon et al. (2021) mix each score with the length by a small network of each head (MatNet's mixed-score
         attention), in two encoders, one for the rows and one for the columns. Here a network turns the lengths there
@@ -207,7 +207,7 @@ class Encoder(nn.Module):
 
 
 def partners(coords: Tensor, pickup: Tensor) -> Tensor:
-    """Say of each node whether it is a pickup, or a delivery, and where its partner lies; (0, 0) for none.
+    """Return for each node whether it is a pickup or a delivery, and the offset of its partner; (0, 0) for none.
 
     Args:
         coords: (B, A, 2).
@@ -226,7 +226,7 @@ def partners(coords: Tensor, pickup: Tensor) -> Tensor:
 
 
 def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
-    """Say of each node whether it has a fixed edge, and the way to its other end; (0, 0, 0) for none.
+    """Return for each node whether it has a fixed edge, and the offset of its other end; (0, 0, 0) for none.
 
     Args:
         coords: (B, A, 2).

@@ -40,7 +40,7 @@ def successions(lengths: Tensor) -> Tensor:
 
 
 def node_codes(lengths: Tensor) -> Tensor:
-    """Say of each node which it is, which are likely to follow, and which to come before: (B, A, 3 CODE_SIZE).
+    """Return codes of each node, of those likely to follow it and of those likely to precede it: (B, A, 3 CODE_SIZE).
 
     Each node has a code, nearly orthogonal to the others'; sums of codes, weighted by `successions`, show whether a
     node is among them by the product with its code. Kwon et al. (2021) draw one-hot codes, in another order each time,

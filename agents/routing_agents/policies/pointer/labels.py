@@ -86,7 +86,7 @@ class Block:
 
 
 def answers_fit(answers: Answers, num_points: int) -> bool:
-    """Say whether answers are indices of points and padding, and none is empty."""
+    """Return whether answers are indices of points and padding, and none is empty."""
     return bool(answers.min() >= PADDING and answers.max() < num_points and (answers != PADDING).any(axis=1).all())
 
 
