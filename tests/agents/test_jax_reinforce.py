@@ -105,12 +105,9 @@ def test_adam_on_cvrp_goes_on_from_a_checkpoint(tmp_path, one_layer):
         ({"env_id": "routing/OP-20"}, "--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got 'routing/OP-20'"),
         ({"num_tours": 1}, "--num-tours must be at least 2 and at most 1000000, got 1"),
         ({"held_out": 10**12}, "--held-out must be at least 1 and at most 1000000, got 1000000000000"),
-        ({"seed": 10**30}, "--seed must be at least 0 and at most 2147483647, got 1000"),
         ({"max_grad_norm": math.nan}, "--max-grad-norm must be positive, got nan"),
         ({"name": "../.."}, r"--name '../..': use letters, digits"),
-        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
         ({"init_from": WEIGHTS / "cvrp-20.safetensors"}, "trained on CVRP, not on TSP"),
-        ({"init_from": WEIGHTS / "tsp-20.json"}, "tsp-20.json: not a checkpoint"),
         ({"init_from": WEIGHTS / "nowhere.safetensors"}, "nowhere.safetensors: not a checkpoint"),
     ],
 )

@@ -42,8 +42,7 @@ def free(monkeypatch):
     return lambda number: monkeypatch.setattr(memory, "free_memory", lambda device: number)
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-@pytest.mark.parametrize("batch_size", [1, 3, 9])
+@pytest.mark.parametrize(("name", "batch_size"), [("TSP", 1), ("SDVRP", 9), *((name, 3) for name in ONE_OF_EACH)])
 def test_chunks_change_nothing(name, batch_size):
     """Chunks of one tour, of a part of an instance's five tours, and of one instance with all five."""
     problem, instance, model = small(name)
@@ -56,25 +55,6 @@ def test_chunks_change_nothing(name, batch_size):
         chunked = solve(model, problem, instance, way, batch_size=batch_size)
         torch.testing.assert_close(chunked.cost, whole.cost)
         assert torch.equal(chunked.actions, whole.actions)
-
-
-def test_tours_decoded_apart_share_one_encoding(monkeypatch):
-    """Seven tours of each of six instances, three at a time: 3, 3 and 1 of them from each of six encodings."""
-    problem, instance, model = small("TSP")
-    decode, encode, encodings, played = decoding.decode, model.encode, [], []
-
-    def encode_once_more(observation):
-        encodings.append(encode(observation))
-        return encodings[-1]
-
-    def decode_part(model, problem, instance, encoding, choose, num_tours, *args, **settings):
-        played.append(([one is encoding for one in encodings].index(True), num_tours))
-        return decode(model, problem, instance, encoding, choose, num_tours, *args, **settings)
-
-    monkeypatch.setattr(model, "encode", encode_once_more)
-    monkeypatch.setattr(decoding, "decode", decode_part)
-    solve(model, problem, instance, Decoding(7, sample=True), torch.Generator().manual_seed(1), batch_size=3)
-    assert played == [(row, num_tours) for row in range(6) for num_tours in (3, 3, 1)]
 
 
 def test_footprint_by_hand():
