@@ -17,6 +17,8 @@ from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, RoutingEnv, RoutingVectorEn
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.testing import ContractViolation, check_problem, check_vector_env
 from routing_gym.testing.compare import difference
+from routing_gym.testing.exhaustive import check_exhaustively
+from routing_gym.testing.problem import check_generate, check_objective, check_progress, play
 
 FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorEnv's, from Python 3.12 on
 
@@ -26,8 +28,17 @@ FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorE
 
 @pytest.mark.parametrize(
     "problem",
+    [*[make_problem(name, 10) for name in (*ONE_OF_EACH, "VRPTW")], TSP(2), CVRP(1), OP(1)],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
+def test_problems_keep_their_contract(problem):
+    check_problem(problem)
+
+
+@pytest.mark.parametrize(
+    "problem",
     [
-        *[make_problem(name, 10) for name in (*ONE_OF_EACH, "VRPTW")],
         OP(10, prize="constant"),
         OP(10, prize="uniform", max_length=1.0),
         CVRP(10, capacity=9),
@@ -37,9 +48,14 @@ FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorE
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
-def test_problems_keep_their_contract(problem):
-    check_problem(problem)
+def test_settings_and_smallest_sizes_keep_its_core(problem):
+    """Without the comparison of backends, which play the same lines whatever the settings are."""
+    instance = check_generate(problem, 32, 0)
+    episodes = play(problem, instance, np.random.default_rng(0))
+    check_objective(problem, instance, episodes)
+    check_progress(problem, instance, episodes)
+    small = dataclasses.replace(problem, num_nodes=min(problem.num_nodes, 3))
+    check_exhaustively(small, small.generate(np.random.default_rng(0), 2))
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
