@@ -281,6 +281,13 @@ def test_bad_input_comes_before_any_work(tmp_path):
     )
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """Runs of one epoch, made once."""
+    runs = tmp_path_factory.mktemp("runs")
+    return {script: script.main(replace(TINY[script], runs=runs, name=script.__name__, epochs=1)) for script in TINY}
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -295,8 +302,8 @@ def test_bad_input_comes_before_any_work(tmp_path):
         (lambda tensors, args: args.update(critic=[1]), r"critic is \[1\]; expected an object"),
     ],
 )
-def test_resume_of_a_damaged_checkpoint(tmp_path, script, change, message):
-    path = script.main(replace(TINY[script], runs=tmp_path, name="run", epochs=1)) / LAST
+def test_resume_of_a_damaged_checkpoint(tmp_path, trained_once, script, change, message):
+    path = shutil.copytree(trained_once[script], tmp_path / "run") / LAST
     tensors, header = checkpoint.load(path)
     change(tensors, header["args"])
     checkpoint.save(path, tensors, header)
@@ -304,8 +311,8 @@ def test_resume_of_a_damaged_checkpoint(tmp_path, script, change, message):
         script.main(script.Args(resume=path.parent))
 
 
-def test_resume_needs_the_actions_of_the_buffer(tmp_path):
-    path = maddpg.main(replace(TINY[maddpg], runs=tmp_path, name="run", epochs=1)) / LAST
+def test_resume_needs_the_actions_of_the_buffer(tmp_path, trained_once):
+    path = shutil.copytree(trained_once[maddpg], tmp_path / "run") / LAST
     tensors, header = checkpoint.load(path)
     checkpoint.save(path, {**tensors, "more.actions": torch.zeros(3)}, header)
     with pytest.raises(CheckpointError, match=r"more.actions has shape \(3,\), expected \(3, 4, 16, 3, 2\)"):

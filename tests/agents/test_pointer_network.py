@@ -1,6 +1,7 @@
 """Training pointer networks: exact resumption, honest interruption, wrong input, and what takes their checkpoints."""
 
 import itertools
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -124,9 +125,17 @@ def test_resume_refuses_other_arguments(tiny):
         pointer_network.main(replace(tiny, name=folder.name))
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """A network for tours, trained once."""
+    folder = tmp_path_factory.mktemp("pointer")
+    return pointer_network.main(replace(TINY, runs=folder, examples=folder / "examples", name="tours"))
+
+
 @pytest.fixture
-def tours(tiny):
-    return pointer_network.main(replace(tiny, name="tours"))
+def tours(trained_once, tiny):
+    """A copy of it, to be spoilt."""
+    return shutil.copytree(trained_once, tiny.runs / "tours")
 
 
 def test_solve_and_evaluate_take_networks_for_tours(tours, tmp_path, capsys):
