@@ -68,7 +68,6 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
-from routing_gym.problems.vrp import VRP, variants
 
 Policy = AttentionModel | PointerPolicy
 
@@ -244,8 +243,10 @@ def make_model(args: Args, problem: AnyProblem) -> Policy:
     generator = torch.Generator().manual_seed(args.seed)
     if args.model == "attention":
         return AttentionModel(FEATURES[problem.name], args.attention, generator)
-    if problem.name != "TSP":
-        raise ValueError(f"--model pointer answers TSP only, got {args.env_id}; take --model attention")
+    if problem.name != PointerPolicy.problem:
+        raise ValueError(
+            f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"
+        )
     return PointerPolicy(args.pointer, generator)
 
 
@@ -290,7 +291,7 @@ class Trainer(loop.Trainer):
             args = dataclasses.replace(args, learning_rate=usual)
         self.args = args
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
-        if args.variants and not isinstance(self.problem, VRP):
+        if args.variants and len(self.problem.variants) == 1:
             raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {args.env_id}")
         others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity"}
         if args.variants and others:
@@ -332,7 +333,7 @@ class Trainer(loop.Trainer):
         rng = stream(self.args.seed, runs.SIZE_STREAM, self.step)
         low, high = self.args.sizes or (self.problem.num_nodes, self.problem.num_nodes)
         num_nodes = int(rng.integers(low, high + 1))
-        return self.variant(num_nodes, str(rng.choice(variants(self.problem))) if self.args.variants else None)
+        return self.variant(num_nodes, str(rng.choice(self.problem.variants)) if self.args.variants else None)
 
     def variant(self, num_nodes: int, name: str | None = None) -> AnyProblem:
         """Return the problem with another size, perhaps under another name of its family."""

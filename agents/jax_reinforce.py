@@ -43,6 +43,7 @@ FORMAT = "routing-gym attention model 1"  # of checkpoints
 DIM, HEADS, LAYERS, HIDDEN, CLIPPING = 128, 8, 3, 512, 10.0  # the paper's sizes
 SIZES = {"embed_dim": DIM, "num_heads": HEADS, "num_layers": LAYERS, "feed_forward_dim": HIDDEN}
 CONFIG = {**SIZES, "tanh_clipping": CLIPPING, "normalization": "batch"}
+READ_PROBLEMS = ("TSP", "CVRP")  # the network has inputs for their observations only
 READ_FEATURES = ("embed_node", "embed_depot")  # inputs are numbers, not embeddings: no matrices for Muon
 HELD_OUT = (20190307, 1, 0)  # seed of the held-out instances, that of am_reinforce.py
 TOGETHER = ("batch_size", "num_tours", "held_out")  # held in memory at the same time
@@ -320,7 +321,7 @@ def problem_of(env_id: str) -> AnyProblem:
         ValueError: It names neither TSP nor CVRP.
     """
     name, _, size = env_id.removeprefix("routing/").partition("-")
-    if name not in ("TSP", "CVRP") or not size.isdigit():
+    if name not in READ_PROBLEMS or not size.isdigit():
         raise ValueError(f"--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got {env_id!r}")
     return make_problem(name, int(size))
 

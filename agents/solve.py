@@ -45,15 +45,15 @@ from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import batch_size, select
-from routing_gym.data.own import OwnInstance, from_columns, needs, read_csv
+from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv, recognise
 from routing_gym.files import found, printable, write_atomically
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.solvers import make_solver
+from routing_gym.solvers import HEURISTICS, make_solver
 
 MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
 LEAST_SECONDS = 0.1  # of --improve
+NUMBERS = ("capacity", "max_length", "required_prize", "num_salesmen")  # of an instance, beside the columns of its file
 UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
-HEURISTICS = {"TSP": "greedy-edge", "CVRP": "nearest-neighbour"}
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,15 @@ class Args:
     tours: int = 128
     """Tours per symmetry, but for greedy."""
     capacity: int | None = None
-    """Of a vehicle, for CSV files with demands."""
+    """Vehicle capacity; required for CSV files with a demand column."""
     max_length: float | None = None
-    """Of the tour, for CSV files with prizes."""
+    """Greatest length of the tour or of each route, for CSV files."""
     required_prize: float | None = None
-    """The least prize to collect, for CSV files with prizes and penalties."""
+    """Least prize to collect, for CSV files with prizes and penalties."""
+    num_salesmen: int | None = None
+    """Number of salesmen, which makes a CSV file of coordinates a multiple TSP (MTSP)."""
+    problem: str | None = None
+    """Problem of the CSV files, such as OVRPTW; by default the first that takes all their columns."""
     batch_size: int | None = None
     """Tours decoded at a time; by default 1,024, or as many as free memory holds. Sampled tours depend on it."""
     seed: int = 1
@@ -205,19 +209,16 @@ def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
     if path.suffix.lower() != ".csv":
         return data.read_instance(path, max_matrix_nodes=MAX_MATRIX_NODES)
     columns, unused = read_csv(path)
-    problem = (
-        "CVRP" if "demand" in columns else "PCTSP" if "penalty" in columns else "OP" if "prize" in columns else "TSP"
-    )
-    settings = {
-        "CVRP": {"capacity": args.capacity},
-        "OP": {"max_length": args.max_length},
-        "PCTSP": {"required_prize": args.required_prize},
-    }
+    numbers = {name: value for name in NUMBERS if (value := getattr(args, name)) is not None}
     try:
-        own = from_columns(problem, columns, **settings.get(problem, {}), name=printable(path.stem))
+        problem = args.problem or recognise(columns, numbers)
+        taken = {key for column in columns_of(problem) for key in column.keys}
+        chosen = {key: value for key, value in {**columns, **numbers}.items() if key in taken}
+        own = from_columns(problem, chosen, name=printable(path.stem))
     except ValueError as error:
-        raise data.InvalidFile(path, None, f"{error} (a number beside the columns is an option: --capacity)") from None
-    return replace(own, unused=unused)
+        told = "a number beside the columns is an option, such as --capacity; --problem chooses the problem"
+        raise data.InvalidFile(path, None, f"{error} ({told})") from None
+    return replace(own, unused=(*unused, *(key for key in columns if key not in taken)))
 
 
 def make_jobs(args: Args) -> Iterator[Job | str]:
@@ -276,8 +277,9 @@ def check_options(jobs: list[Job], args: Args) -> None:
     Raises:
         ValueError: With the option.
     """
-    used = {key for job in jobs if isinstance(job.source, OwnInstance) for key in needs(job.source.problem.name)}
-    for name in ("capacity", "max_length", "required_prize"):
+    tables = [job.source.problem for job in jobs if isinstance(job.source, OwnInstance)]
+    used = {column.name for problem in tables for column in problem.columns}
+    for name in NUMBERS:
         if (value := getattr(args, name)) is not None and name not in used:
             raise ValueError(
                 f"{option(name)} {value} has no effect: none of the files is a CSV file of a problem with a {name}; "

@@ -26,10 +26,10 @@ from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import check_positive
 from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
-from routing_gym.solvers import make_solver
+from routing_gym.solvers import REFERENCES, make_solver
 
 ROOT = Path(__file__).parents[1]
-REFERENCES = {"TSP": "fast-tsp", "CVRP": "hygese"}
+PROBLEMS = ("TSP", "CVRP")
 DECODINGS = {"greedy": GREEDY, "best of 8": Decoding(symmetries=8)}
 
 
@@ -87,7 +87,7 @@ def draw(rows: list[dict[str, Any]], args: Args) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, name in zip(figure.subplots(1, 2), REFERENCES, strict=True):
+    for axes, name in zip(figure.subplots(1, 2), PROBLEMS, strict=True):
         own = [row for row in rows if row["problem"] == name]
         for number, label in enumerate(own[0]["gaps"]):
             gaps = [100 * row["gaps"][label] for row in own]
@@ -113,7 +113,7 @@ def main(args: Args) -> Figures:
     torch.set_num_threads(1)
     console, rows = Console(stderr=True), []
     table = Table("problem", "nodes", "instances", "weights", "gap")
-    for name in REFERENCES:
+    for name in PROBLEMS:
         models = load_models(name)
         for size in args.sizes:
             rows.append(measure(name, size, models, args))

@@ -24,7 +24,6 @@ from rich.console import Console
 from hardware import describe_machine, digest
 from routing_agents import load
 from routing_agents.runs import check_positive
-from routing_agents.search.large_neighbourhood import NEIGHBOURHOODS
 from routing_agents.terminal import command_line
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
@@ -115,7 +114,7 @@ def main(args: Args) -> dict[str, Any]:
     console = Console(stderr=True)
     for path in args.files:
         file = data.read_instance(path)
-        if file.best_known is None or file.problem.name not in NEIGHBOURHOODS:
+        if file.best_known is None or file.problem.subproblem is None:
             console.print(f"{path.name}: left out", markup=False)
             continue
         limits = {"seconds": args.seconds, "seed": args.seed}

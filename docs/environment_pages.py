@@ -84,6 +84,13 @@ With 20 nodes:
 
 {generation}
 
+`routing_gym.data.from_columns("{name}", columns)`, CSV files and `model.solve` make an instance of your own
+numbers, in your own units:
+
+| column | for each | values | meaning |
+|---|---|---|---|
+{columns}
+
 ## Sources
 
 [`{file}`](../../{file}) holds the rules; [](../environments.md) says what all environments share.
@@ -97,11 +104,22 @@ def paragraph(text: str | None) -> str:
 
 def observations(problem: AnyProblem) -> str:
     """Return the rows of the table of observations."""
-    rows = []
+    rows, meaning = [], {column.name: column.meaning for column in problem.columns} | MEANING
     for key, space in problem.observation_space().items():
         kind = type(space).__name__
         shape = f"{kind}({space.n})" if kind in ("Discrete", "MultiBinary") else f"{kind}{space.shape} {space.dtype}"
-        rows.append(f"| `{key}` | `{shape}` | {MEANING.get(key, 'as the rules below say')} |")
+        rows.append(f"| `{key}` | `{shape}` | {meaning.get(key, 'as the rules below say')} |")
+    return "\n".join(rows)
+
+
+def columns(problem: AnyProblem) -> str:
+    """Return the rows of the table of columns."""
+    rows = []
+    for column in problem.columns:
+        keys = ", ".join(f"`{key}`" for key in column.keys)
+        kind = "integer" if column.integer else column.kind
+        meaning = column.meaning if column.required else f"{column.meaning}; optional"
+        rows.append(f"| {keys} | {column.per} | {kind} | {meaning} |")
     return "\n".join(rows)
 
 
@@ -132,6 +150,7 @@ def page(name: str) -> str:
         settings=settings(problem),
         horizon=problem.horizon,
         observation=observations(problem),
+        columns=columns(problem),
         mask=paragraph(kind.action_mask.__doc__) or "Every node that is not visited.",
         generation=textwrap.fill(
             f"`problem.generate(rng, batch_size)` draws {problem.num_uniforms} uniform numbers for an instance of 20 "

@@ -7,6 +7,7 @@ the states, is passed in and returned: batches of B instances as frozen dataclas
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from array_api_compat import array_namespace
 from gymnasium import spaces
 
 from routing_gym.arrays import Array, add_batch_types
+from routing_gym.traits import Column, Observations, Route
 
 InstanceT = TypeVar("InstanceT")
 StateT = TypeVar("StateT")
@@ -54,6 +56,8 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         num_actions: Nodes, depot included where there is one.
         horizon: Upper bound on the steps of an episode, for every valid instance.
         num_uniforms: Random numbers that one instance is made from.
+        columns: What an instance of a user's own is made of.
+        observations: Which observations a network embeds, and how.
     """
 
     name: ClassVar[str]  # as in the environment id
@@ -65,9 +69,24 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
     length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, as `step`'s costs are
     stochastic: ClassVar[bool] = False  # values show only on the way: the best of several tours is a bound
+    visits_all: ClassVar[bool] = True  # every tour serves every node
+    asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
+    open_routes: bool = False  # vehicles do not return to where they started, and that edge costs nothing
+    subproblem: ClassVar[str | None] = None  # name of the problem that parts of a tour are instances of
+    family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too
     min_nodes: ClassVar[int] = 1
+    columns: ClassVar[tuple[Column, ...]]
+    observations: ClassVar[Observations] = Observations()
 
     num_nodes: int
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the problems that one model can be trained on together with this one, which is the last.
+
+        They have the same instances, with fewer attributes.
+        """
+        return (self.name,)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -112,6 +131,33 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         nothing changes: coordinates are in the unit square already.
         """
         return instance
+
+    def routes(self, instance: InstanceT, actions: Iterable[int]) -> list[Route]:
+        """Split the actions of one row into the routes of vehicles; empty routes are left out.
+
+        Args:
+            instance: One row.
+            actions: Those of an episode so far, up to its end.
+        """
+        routes = self.split(list(map(int, actions)))
+        return [Route(nodes, amounts) for nodes, amounts in zip(routes, self.amounts(instance, routes), strict=True)]
+
+    def split(self, actions: list[int]) -> list[list[int]]:
+        """Cut actions at the depot, where there is one; without a depot they are one route, closed when complete."""
+        if not self.has_depot:
+            closed = len(actions) == self.num_nodes and not self.open_routes
+            return [actions + actions[:1] if closed else actions] if actions else []
+        routes = [[0]]
+        for node in actions:
+            if node or not self.open_routes:
+                routes[-1].append(node)
+            if node == 0:
+                routes.append([0])
+        return [nodes for nodes in routes if any(nodes)]
+
+    def amounts(self, instance: InstanceT, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+        """Return what the vehicle of each route carries or collects, as in `Route.amounts`."""
+        return [{} for _ in routes]
 
     @abstractmethod
     def initial(self, instance: InstanceT) -> StateT:

@@ -1,8 +1,11 @@
-"""The order of imports, and what `import routing_gym` may not load."""
+"""The order of imports, what `import routing_gym` may not load, and where a problem may be named."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from routing_gym import problems
+
 ROOT = Path(__file__).parents[1]
 ORDER = (  # folders and modules; each may import from those before it only
     "routing_gym.files",
     "routing_gym.optional",
     "routing_gym.arrays",
     "routing_gym.sampling",
+    "routing_gym.traits",
     "routing_gym.problem",
     "routing_gym.problems",
     "routing_gym.rollout",
@@ -50,6 +56,27 @@ OPTIONAL = (
     *("jax", "jaxlib", "optax", "torchrl", "tensordict", "pettingzoo", "supersuit"),
     *("scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyvrp"),
 )
+FORMAT, ADAPTER, CHOICE = "a file format's table", "a solver's adapters", "which solvers the benchmark compares"
+NAMED_IN = {  # files, and folders, that may ask for a problem by name or class, and why
+    "routing_gym/problems": "the problems themselves",
+    "routing_gym/data/tsplib": FORMAT,
+    "routing_gym/data/paper.py": FORMAT,
+    "agents/jax_reinforce.py": "one file with one network, which has inputs for two problems only",
+    "benchmarks/peers": "names of environments of other libraries",
+}
+LISTED_IN = {  # files that may hold a dict display by problem, and why
+    "routing_gym/data/pickles.py": FORMAT,
+    "routing_gym/solvers/__init__.py": "which solver is best for a problem",
+    "routing_gym/solvers/exact/held_karp.py": ADAPTER,
+    "routing_gym/solvers/exact/milp.py": ADAPTER,
+    "routing_gym/solvers/external/hygese.py": ADAPTER,
+    "routing_gym/solvers/external/ortools.py": ADAPTER,
+    "routing_gym/solvers/external/pyvrp.py": ADAPTER,
+    "benchmarks/problem_lines.py": "folders of other libraries",
+    "benchmarks/search_on_files.py": CHOICE,
+    "benchmarks/search_over_time.py": CHOICE,
+    "benchmarks/solution_quality.py": "folders of the original code's weights",
+}
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))
 AGENTS = sorted((ROOT / "agents" / "routing_agents").rglob("*.py"))
 SCRIPTS = sorted([*(ROOT / "agents").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
@@ -143,6 +170,119 @@ def test_the_package_never_imports_an_agent(file):
     forbidden = {"routing_agents", "agents", "benchmarks", "tests", *SCRIPT_NAMES}
     found = {imported.split(".")[0] for _, imported in imports(file.read_text(), dotted_name(file))}
     assert not found & forbidden
+
+
+def names_of_classes() -> set[str]:
+    """Return the names of all classes defined in `routing_gym.problems`: problems, instances, states."""
+    modules = [
+        importlib.import_module(f"{problems.__name__}.{info.name}") for info in pkgutil.iter_modules(problems.__path__)
+    ]
+    classes = [(name, value) for module in modules for name, value in inspect.getmembers(module, inspect.isclass)]
+    return {name for name, value in classes if value.__module__.startswith(f"{problems.__name__}.")}
+
+
+CLASSES = names_of_classes()
+REGISTRIES = {"PRESETS"}  # whose keys are names of problems
+
+
+def names_a_problem(node: ast.AST, constants: dict[str, ast.AST]) -> bool:
+    """Return whether an expression is a problem's name or class, or a collection of some, perhaps behind a constant."""
+    match node:
+        case ast.Constant():
+            return isinstance(node.value, str) and node.value in problems.PROBLEMS
+        case ast.Name():
+            known = node.id in CLASSES | REGISTRIES
+            return known or (node.id in constants and names_a_problem(constants[node.id], {}))
+        case ast.Attribute():
+            return node.attr in CLASSES | REGISTRIES
+        case ast.Tuple() | ast.List() | ast.Set():
+            return any(names_a_problem(element, constants) for element in node.elts)
+        case ast.BinOp():  # int | float
+            return names_a_problem(node.left, constants) or names_a_problem(node.right, constants)
+        case ast.Starred():
+            return names_a_problem(node.value, constants)
+    return False
+
+
+def named_problems(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and kind of each place that depends on which problem it is, instead of asking for a trait."""
+    tree = ast.parse(source)
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
+    constants = {
+        target.id: node.value
+        for node in assigned
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare() if any(names_a_problem(side, constants) for side in (node.left, *node.comparators)):
+                yield node.lineno, "compares with a problem's name or class"
+            case ast.MatchValue() if names_a_problem(node.value, constants):
+                yield node.value.lineno, "matches a problem's name"
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, cls]) if names_a_problem(cls, constants):
+                yield node.lineno, "asks for a problem's class"
+            case ast.Call(func=ast.Name("hasattr" | "getattr"), args=[ast.Name("instance"), ast.Constant(), *_]):
+                yield node.lineno, "feels for an attribute that some instances have"
+            case ast.Dict() if any(key is not None and names_a_problem(key, {}) for key in node.keys):
+                yield node.lineno, "lists problems in a dict"
+
+
+def exceptions(file: Path, allowed: dict[str, str]) -> list[str]:
+    """Return the entries of a list of exceptions that stand for a file."""
+    path = file.relative_to(ROOT)
+    return [entry for entry in allowed if path.is_relative_to(entry)]
+
+
+@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS], ids=dotted_name)
+def test_code_asks_for_traits(file):
+    """What others need to know of a problem stands in its file, as an attribute that every problem has."""
+    if not exceptions(file, NAMED_IN):
+        may_list = bool(exceptions(file, LISTED_IN))
+        found = [place for place in named_problems(file.read_text()) if not (may_list and "dict" in place[1])]
+        assert not found, f"{file}: declare a trait in routing_gym/problem.py, and ask for that"
+
+
+@pytest.mark.parametrize("entry", [*NAMED_IN, *LISTED_IN])
+def test_exceptions_are_used(entry):
+    """An exception that nothing needs any more would hide what is added later."""
+    files = [file for file in [*PACKAGE, *AGENTS, *SCRIPTS] if exceptions(file, {entry: ""})]
+    assert any(list(named_problems(file.read_text())) for file in files), "leave it out of the list"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "problem.name == 'OP'",
+        "problem.name in ('TSP', 'CVRP')",
+        "KNOWN = ('TSP', 'CVRP')\nproblem.name not in KNOWN",
+        "problem.name in PRESETS",
+        "isinstance(problem, VRP)",
+        "isinstance(instance, (int, routing_gym.OPInstance))",
+        "issubclass(kind, TSP | VehicleRouting)",
+        "problem.instance_type is not CVRPInstance",
+        "{'TSP': 1, **others}",
+        "hasattr(instance, 'demand')",
+        "getattr(instance, 'distances', None)",
+        "match problem.name:\n    case 'PDP':\n        pass",
+    ],
+)
+def test_named_problems_are_found(source):
+    assert len(list(named_problems(source))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "make_problem('TSP', 20)",
+        "name == 'tsp'",
+        "isinstance(problem, Problem)",
+        "{1: 'TSP'}",
+        "getattr(instance, field)",
+    ],
+)
+def test_other_places_are_not_found(source):
+    assert not list(named_problems(source))
 
 
 def test_import_loads_no_optional_package():

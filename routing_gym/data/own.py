@@ -1,35 +1,37 @@
 """Instances from a user's own arrays or CSV file, in the user's units.
 
-own = from_columns("CVRP", {"x": x, "y": y, "demand": demand}, capacity=30)
+own = from_columns("CVRP", {"x": x, "y": y, "demand": demand, "capacity": 30})
 own.problem, own.instance        # what the model sees: coordinates in the unit square
 own.cost(actions)                # in the user's units
+
+What a problem is made of is declared in its file: `Problem.columns`.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import Array, to_numpy
-from routing_gym.data.tsplib.instance import scale_coords, unit_scale
-from routing_gym.data.tsplib.metrics import FloatArray, IntArray
+from routing_gym.arrays import Array, euclidean, to_numpy
+from routing_gym.data.tsplib.instance import unit_scale
+from routing_gym.data.tsplib.metrics import FloatArray
 from routing_gym.files import InvalidFile, found, read_lines
-from routing_gym.problem import Problem
-from routing_gym.problems import OP, PCTSP, PROBLEMS, TSP, VRP
-from routing_gym.problems.cvrp import VehicleRouting
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.traits import Column
 
-COLUMNS = ("x", "y", "demand", "prize", "penalty")
 MAX_BYTES = 2**26
 LARGEST = 1e100  # of any number
 LARGEST_SCALED = 1e9  # of lengths over the extent of the map and prizes over the required one: networks read float32
-LENGTH_SLACK = 1e-6  # relative; float32 sums of legs that reach the limit exactly may exceed it by as much
+LIMIT_SLACK = 1e-6  # relative; float32 sums of lengths that reach a limit exactly may exceed it by as much
 MAX_INTEGER = 2**53  # beyond it floats, as tables hold them, skip integers
+SCALED = ("coords", "matrix", "length", "time")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,21 +41,23 @@ class OwnInstance:
     Attributes:
         name: For tables and pictures.
         problem: The rules.
-        instance: One row: coordinates moved and scaled into the unit square, lengths over the scale.
-        columns: float64 (A,) each, as given: "x", "y", and "demand", "prize" or "penalty" where the problem has them.
+        instance: One row: coordinates moved and scaled into the unit square, lengths and times over the scale.
+        exact: The same before it is rounded to float32.
+        columns: As given, the columns that hold a value for each node: float64 (A,).
         scale: Length in the owner's units of 1 in the instance.
         unused: Names of the columns of its file that were not read.
     """
 
     name: str
-    problem: Problem[Any, Any]
+    problem: AnyProblem
     instance: Any
+    exact: Any
     columns: Mapping[str, FloatArray]
     scale: float
     unused: tuple[str, ...] = ()
 
     def cost(self, actions: Array) -> float:
-        """Check a complete tour; return its length, with the penalties of the nodes left out, or its prize.
+        """Check a complete tour; return its cost in the owner's units, or its prize where the problem maximises.
 
         Args:
             actions: Integers (T,), as the environment takes them.
@@ -61,124 +65,188 @@ class OwnInstance:
         Raises:
             InfeasibleTour: With step, value, bound and remedy.
         """
-        tour = to_numpy(actions)
-        self.problem.objective(self.instance, tour[None])
-        visited = np.unique(tour)
-        if isinstance(self.problem, OP):
-            return float(self.columns["prize"][visited].sum())
-        closed = np.concatenate(([0], tour)) if self.problem.has_depot else tour
-        x, y = self.columns["x"][closed], self.columns["y"][closed]
-        length = float(np.hypot(x - np.roll(x, -1), y - np.roll(y, -1)).sum())
-        if not isinstance(self.problem, PCTSP):
-            return length
-        return length + float(np.delete(self.columns["penalty"], np.append(visited, 0)).sum())
+        tours = to_numpy(actions)[None]
+        self.problem.objective(self.instance, tours)
+        cost = float(self.problem.objective(self.exact, tours)[0])
+        return -cost if self.problem.maximises else cost * self.scale
 
 
-def from_columns(
-    problem: str,
-    columns: Mapping[str, Any],
-    *,
-    capacity: int | None = None,
-    max_length: float | None = None,
-    required_prize: float | None = None,
-    name: str = "own",
-) -> OwnInstance:
+def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own") -> OwnInstance:
     """Make an instance of one's own numbers.
 
     Args:
-        problem: "TSP", "CVRP", "SDVRP", "OP" or "PCTSP".
-        columns: Numbers (A,) each: "x" and "y"; "demand" (CVRP, SDVRP; integers), "prize" (OP, PCTSP) and "penalty"
-            (PCTSP). Row 0 is the depot, but for the TSP; its demand, prize and penalty must be 0.
-        capacity: CVRP, SDVRP: of a vehicle, in the unit of the demands.
-        max_length: OP: of the tour, in the unit of the coordinates; kept to 1 in a million.
-        required_prize: PCTSP: the least prize to collect.
+        problem: A key of `PROBLEMS`.
+        columns: Values by the names in `Problem.columns`: numbers (A,) for each node, with "x" and "y" for the
+            coordinates, a matrix (A, A), or one number for the instance. None is as if it were not there. Row 0 is
+            the depot, where the problem has one.
         name: For tables and pictures.
 
     Raises:
-        ValueError: A column or number is missing, left over, or holds what it must not; with row, value and remedy.
+        ValueError: A column is missing, left over, or holds what it must not; with row, value and remedy.
     """
-    settings = {"capacity": capacity, "max_length": max_length, "required_prize": required_prize}
-    wanted = needs(problem)
-    given = {key for key, value in {**columns, **settings}.items() if value is not None}
-    if missing := [key for key in wanted if key not in given]:
-        raise ValueError(f"{problem} needs {', '.join(wanted)}; {', '.join(missing)} missing")
-    if extra := sorted(given - set(wanted)):
-        raise ValueError(f"{problem} has no {', '.join(extra)}; it takes {', '.join(wanted)}")
-    values = {key: numbers(key, columns[key]) for key in wanted if key in COLUMNS}
-    lengths = {key: len(value) for key, value in values.items()}
+    declared = columns_of(problem)
+    given = {key: value for key, value in columns.items() if value is not None}
+    check_names(problem, declared, given)
+    values = {key: numbers(column, key, given[key]) for column in declared for key in column.keys if key in given}
+    num_nodes = count_nodes(problem, declared, values)
+    for column in declared:
+        check_values(column, values, num_nodes, PROBLEMS[problem].has_depot)
+    scale = length_scale(values)
+    filled = [(column, scaled(column, values, scale)) for column in declared]
+    exact = {column.target: value for column, value in filled if column.target and value is not None}
+    rules = make_problem(problem, num_nodes - int(PROBLEMS[problem].has_depot))
+    instance = rules.instance_type(**{key: rounded(key, value) for key, value in exact.items()})
+    rules.validate(instance)
+    for column in declared:  # what is checked on the rounded instance is not to fail here
+        if column.limit and column.target in exact:
+            exact[column.target] = exact[column.target] * (1 + LIMIT_SLACK)
+    table = {key: values[key] for column in declared if column.tabular for key in column.keys if key in values}
+    return OwnInstance(name, rules, instance, rules.instance_type(**exact), table, scale)
+
+
+def columns_of(problem: str) -> tuple[Column, ...]:
+    """Return what an instance of a problem is made of.
+
+    Raises:
+        ValueError: There is no such problem.
+    """
+    if problem not in PROBLEMS:
+        raise ValueError(f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}")
+    return make_problem(problem, PROBLEMS[problem].min_nodes).columns
+
+
+def check_names(problem: str, declared: Sequence[Column], given: Mapping[str, Any]) -> None:
+    """Check that all required columns are given, and no others than the problem's.
+
+    Raises:
+        ValueError: Naming them.
+    """
+    required = [key for column in declared if column.required for key in column.keys]
+    known = [key for column in declared for key in column.keys]
+    if missing := [key for key in required if key not in given]:
+        raise ValueError(f"{problem} needs {', '.join(required)}; {', '.join(missing)} missing")
+    if extra := sorted(given.keys() - set(known)):
+        raise ValueError(f"{problem} has no {', '.join(extra)}; it takes {', '.join(known)}")
+
+
+def count_nodes(problem: str, declared: Sequence[Column], values: Mapping[str, FloatArray]) -> int:
+    """Return the number of nodes, which all columns share.
+
+    Raises:
+        ValueError: They have different lengths, or there are too few nodes.
+    """
+    per_node = (key for column in declared if column.per == "node" for key in column.keys)
+    lengths = {key: len(values[key]) for key in per_node if key in values}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the columns have different lengths: {lengths}")
-    coords = np.stack([values["x"], values["y"]], axis=-1)
-    first = PROBLEMS[problem].has_depot
-    if len(coords) < 2 + first:
-        raise ValueError(f"{len(coords)} rows; {problem} needs at least {2 + first}{', the depot among them' * first}")
-    for key in ("demand", "prize", "penalty"):
-        if key in values and values[key][0] != 0:
-            raise ValueError(f"{key} of row 0, the depot, is {values[key][0]:g}; set it to 0")
-    scale = unit_scale(coords)
-    rules, instance = build(problem, scale_coords(coords, scale), values, settings, scale)
-    rules.validate(instance)
-    return OwnInstance(name, rules, instance, values, scale)
+    kind = PROBLEMS[problem]
+    number, least = next(iter(lengths.values())), kind.min_nodes + kind.has_depot
+    if number < least:
+        raise ValueError(f"{number} rows; {problem} needs at least {least}{', the depot among them' * kind.has_depot}")
+    return number
 
 
-def needs(problem: str) -> tuple[str, ...]:
-    """Return the columns and numbers that a problem is made of.
+def numbers(column: Column, key: str, value: Any) -> FloatArray:
+    """Return the values of a column as float64: (A,), (A, A) of a matrix, or () of the instance.
 
     Raises:
-        ValueError: Unknown, or not to be made of a table.
+        ValueError: They are not finite numbers of that shape, or negative; coordinates may be negative.
     """
-    kind = PROBLEMS.get(problem)
-    if kind is not None and not kind.stochastic and not issubclass(kind, VRP):
-        if issubclass(kind, TSP):
-            return ("x", "y")
-        if issubclass(kind, VehicleRouting):
-            return ("x", "y", "demand", "capacity")
-        if issubclass(kind, OP):
-            return ("x", "y", "prize", "max_length")
-        if issubclass(kind, PCTSP):
-            return ("x", "y", "prize", "penalty", "required_prize")
-    raise ValueError(f"no instance of {problem} can be made of a table; TSP, CVRP, SDVRP, OP and PCTSP can")
-
-
-def build(
-    problem: str, coords: Array, values: Mapping[str, FloatArray], settings: Mapping[str, Any], scale: float
-) -> tuple[Problem[Any, Any], Any]:
-    """Make the rules and the instance, with every length over the scale."""
-    kind: Any = PROBLEMS[problem]
-    rules = kind(coords.shape[1] - int(kind.has_depot))
-    if issubclass(kind, TSP):
-        return rules, kind.instance_type(coords)
-    if issubclass(kind, VehicleRouting):
-        return rules, kind.instance_type(
-            coords, integers("demand", values["demand"])[None], whole(settings["capacity"])
-        )
-    prize = values["prize"]
-    if issubclass(kind, OP):
-        most = positive("max_length", settings["max_length"]) / scale * (1 + LENGTH_SLACK)
-        return rules, kind.instance_type(coords, row("prize", prize), row("max_length", np.array([most]))[0])
-    share = prize / positive("required_prize", settings["required_prize"])
-    return rules, kind.instance_type(coords, row("prize", share), row("penalty", values["penalty"] / scale))
-
-
-def numbers(key: str, column: Any) -> FloatArray:
-    """Return a column as float64 (A,).
-
-    Raises:
-        ValueError: It is not a column of finite numbers; prizes, penalties and demands not of at least 0.
-    """
-    values = as_floats(key, column)
-    if values.ndim != 1:
+    if column.per == "instance":
+        return np.asarray(positive(key, value))
+    values = as_floats(key, value)
+    if column.kind == "matrix":
+        if values.ndim != 2 or values.shape[0] != values.shape[1]:
+            raise ValueError(f"{key} has shape {values.shape}; expected a square matrix, a row and a column per node")
+        np.fill_diagonal(values, 0.0)  # some files store a large sentinel there
+    elif values.ndim != 1:
         raise ValueError(f"{key} has shape {values.shape}; expected one number per row")
-    least = -LARGEST if key in ("x", "y") else 0.0
+    least = -LARGEST if column.kind == "coords" else 0.0
     bad = ~((values >= least) & (values <= LARGEST))  # nan too
     if bad.any():
-        first = int(bad.argmax())
-        raise ValueError(f"{key} of row {first} is {values[first]:g}; expected a number from {least:g} to {LARGEST:g}")
+        place = tuple(map(int, np.argwhere(bad)[0]))
+        row = f"row {place[0]}" + "".join(f", column {j}" for j in place[1:])
+        raise ValueError(f"{key} of {row} is {values[place]:g}; expected a number from {least:g} to {LARGEST:g}")
     return values
 
 
+def check_values(column: Column, values: Mapping[str, FloatArray], num_nodes: int, has_depot: bool) -> None:
+    """Check a column beyond its shape: the depot's value, integers, flags and rows.
+
+    Raises:
+        ValueError: With the row, the value and what was expected.
+    """
+    if column.kind == "coords" or column.name not in values:
+        return
+    name, given = column.name, np.atleast_1d(values[column.name])
+    place = " of row {}" if column.per == "node" else ""
+    if has_depot and column.per == "node" and column.kind != "matrix" and not column.at_depot and given[0] != 0:
+        raise ValueError(f"{name} of row 0, the depot, is {given[0]:g}; set it to 0")
+    expected, bad = "", np.zeros(given.shape, dtype=bool)
+    if column.kind == "flag":
+        expected, bad = "0 or 1", (given != 0) & (given != 1)
+    elif column.kind == "node":
+        expected, bad = f"the number of a row, 0 to {num_nodes - 1}", (given % 1 != 0) | (given >= num_nodes)
+    elif column.integer:
+        expected = "an integer: choose a smaller unit, so that sums are exact"
+        bad = (given % 1 != 0) | (given > MAX_INTEGER)
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(f"{name}{place.format(first)} is {given[first]:g}; expected {expected}")
+
+
+def length_scale(values: Mapping[str, FloatArray]) -> float:
+    """Return the length in the owner's units of 1 in the instance.
+
+    The larger side of the box around the coordinates. With a matrix, whose unit may be another: as many times longer
+    as its entries are in the mean than the distances in that box; without coordinates, its largest entry.
+    """
+    matrix = values.get("distances")
+    if "x" not in values:
+        return 1.0 if matrix is None else float(matrix.max()) or 1.0
+    coords = np.stack([values["x"], values["y"]], axis=-1)
+    extent = unit_scale(coords)
+    if matrix is None:
+        return extent
+    straight = euclidean(coords[:, None], coords[None]) / extent
+    return float(matrix.sum() / straight.sum()) if straight.any() and matrix.any() else 1.0
+
+
+def scaled(column: Column, values: Mapping[str, FloatArray], scale: float) -> Array | None:
+    """Return the field of a one-row instance that a column fills, in float64 where it is not whole; None if absent."""
+    if column.kind == "coords":
+        coords = np.stack([values["x"], values["y"]], axis=-1)
+        return ((coords - coords.min(axis=0)) / unit_scale(coords))[None]
+    if column.name not in values:
+        return None
+    value = np.asarray(values[column.name])[None]
+    if column.integer or column.kind == "node":
+        return value.astype(np.int64)
+    if column.kind == "flag":
+        return value == 1
+    if column.unit is not None:
+        value = value / values[column.unit]
+    return value / scale * (1 + LIMIT_SLACK * column.limit) if column.kind in SCALED else value
+
+
+def rounded(key: str, value: Array) -> Array:
+    """Round float64 to float32, which instances hold.
+
+    Raises:
+        ValueError: A number is too large.
+    """
+    if value.dtype != np.float64:
+        return value
+    if value.max() > LARGEST_SCALED:
+        raise ValueError(
+            f"{key} is up to {value.max():g} once lengths are divided by the extent of the map, and prizes by those "
+            f"required; expected at most {LARGEST_SCALED:g}"
+        )
+    return value.astype(np.float32)
+
+
 def as_floats(key: str, values: Any) -> FloatArray:
-    """Return numbers of any shape as float64.
+    """Return numbers of any shape as float64, in an array of their own.
 
     Raises:
         ValueError: They are something else.
@@ -194,27 +262,6 @@ def as_floats(key: str, values: Any) -> FloatArray:
         raise ValueError(f"{key}: not numbers ({error})") from None
 
 
-def integers(key: str, values: FloatArray) -> IntArray:
-    """Return integers as int64.
-
-    Raises:
-        ValueError: Some are not integers.
-    """
-    bad = (values != np.floor(values)) | (values > MAX_INTEGER)
-    if bad.any():
-        first = int(bad.argmax())
-        raise ValueError(
-            f"{key} of row {first} is {values[first]:g}; expected an integer: choose a smaller unit, so that "
-            "vehicles can be filled exactly"
-        )
-    return values.astype(np.int64)
-
-
-def whole(capacity: Any) -> IntArray:
-    """Return a capacity as int64 (1,)."""
-    return integers("capacity", np.array([positive("capacity", capacity)]))
-
-
 def positive(key: str, value: Any) -> float:
     """Return a positive number.
 
@@ -226,22 +273,31 @@ def positive(key: str, value: Any) -> float:
     return float(value)
 
 
-def row(key: str, values: FloatArray) -> Array:
-    """Return float32 (1, A).
+def recognise(columns: Collection[str], numbers: Collection[str] = ()) -> str:
+    """Return the first problem that takes all columns of a table and needs no others.
+
+    Args:
+        columns: Those with a value for each node.
+        numbers: Those of the whole instance, which are given beside the table. They decide between problems that take
+            the same columns; a missing one is left to `from_columns`.
 
     Raises:
-        ValueError: A number is too large.
+        ValueError: No problem takes these columns.
     """
-    if values.max() > LARGEST_SCALED:
-        raise ValueError(
-            f"{key} is up to {values.max():g} once lengths are divided by the extent of the map, and prizes by those "
-            f"required; expected at most {LARGEST_SCALED:g}"
-        )
-    return values.astype(np.float32)[None]
+    fitting = []
+    for problem in PROBLEMS:
+        declared = columns_of(problem)
+        per_node = {key: column.required for column in declared if column.tabular for key in column.keys}
+        if per_node and set(columns) <= per_node.keys() and all(key in columns for key in per_node if per_node[key]):
+            own = {column.name for column in declared if column.per == "instance"}
+            fitting.append((len(own ^ set(numbers)), problem))
+    if not fitting:
+        raise ValueError(f"no problem has the columns {', '.join(columns)}; name it, and leave out those it has not")
+    return min(fitting, key=lambda one: one[0])[1]
 
 
 def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
-    """Read the columns x, y, demand, prize and penalty of a CSV file, as far as it has them.
+    """Read the columns of a CSV file that some problem takes: x, y, demand, ready_time and so on.
 
     The first line names the columns; without names, two columns are x and y. Columns are separated by commas,
     semicolons or tabs; with the latter two, decimal commas are read too. Empty lines are skipped.
@@ -266,9 +322,10 @@ def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
         lines = lines[1:]
     if not {"x", "y"} <= set(names):
         raise InvalidFile(path, head, f"found the columns {found(', '.join(names))}; expected x and y among them")
-    if twice := sorted({name for name in names if name in COLUMNS and names.count(name) > 1}):
+    known = {key for problem in PROBLEMS for column in columns_of(problem) if column.tabular for key in column.keys}
+    if twice := sorted({name for name in names if name in known and names.count(name) > 1}):
         raise InvalidFile(path, head, f"found the column {', '.join(twice)} twice")
-    wanted = {name: names.index(name) for name in COLUMNS if name in names}
+    wanted = {name: place for place, name in enumerate(names) if name in known}
     columns: dict[str, list[float]] = {name: [] for name in wanted}
     for number, text in lines:
         cells = split(path, number, text, separator)

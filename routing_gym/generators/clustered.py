@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.checks import check_instance_type
 from routing_gym.problems.cvrp import CVRPInstance
 
 FEWEST_SEEDS, MOST_SEEDS = 3, 8
@@ -64,8 +65,7 @@ def set_x(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> CVR
     Raises:
         ValueError: Another problem.
     """
-    if problem.instance_type is not CVRPInstance:
-        raise ValueError(f"set X is of CVRP, and does for SDVRP; {problem.name} has other instances")
+    check_instance_type(problem, CVRPInstance, "set X is of CVRP, and does for SDVRP")
     size = problem.num_nodes
     coords = rng.random((batch_size, size + 1, 2))
     depot = rng.integers(3, size=batch_size)

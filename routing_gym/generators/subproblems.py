@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from routing_gym.arrays import euclidean
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
+from routing_gym.problems.checks import check_instance_type
+from routing_gym.problems.tspfe import TSPFEInstance
 from routing_gym.solvers.constructive.greedy_edge import greedy_tour
 from routing_gym.solvers.constructive.local_search import improve_all
 from routing_gym.solvers.runtime.base import FloatArray, IntArray
@@ -115,8 +116,7 @@ def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> T
     Raises:
         ValueError: Another problem, or more cities than the tours have.
     """
-    if not isinstance(problem, TSPFE):
-        raise ValueError(f"windows of a tour are of TSPFE; {problem.name} has other instances")
+    check_instance_type(problem, TSPFEInstance, "windows of a tour are of TSPFE")
     if problem.num_nodes > POOL_CITIES:
         raise ValueError(f"windows are cut from tours of {POOL_CITIES} cities, asked for {problem.num_nodes}")
     places, tours, near = tour_pool()

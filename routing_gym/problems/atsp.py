@@ -7,7 +7,7 @@ shortest paths, so that the triangle inequality holds, and divided by a million.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from routing_gym.arrays import Array, iterate
 from routing_gym.problems.checks import check_distances
 from routing_gym.problems.geometry import MAX_FLOAT, node_spaces
 from routing_gym.problems.tsp import ClosedTour
+from routing_gym.traits import DISTANCES, Column, Observations
 
 RANGE = 1_000_000  # of the integers, whose sums of two are exact in float32
 ROWS_AT_ONCE = 32  # instances of 50 cities that fit into the cache of a core, which halves the time
@@ -39,7 +40,12 @@ class ATSP(ClosedTour[ATSPInstance]):
     """
 
     name: ClassVar[str] = "ATSP"
+    asymmetric: ClassVar[bool] = True
     instance_type: ClassVar[type] = ATSPInstance
+    columns: ClassVar[tuple[Column, ...]] = (replace(DISTANCES, required=True),)
+    observations: ClassVar[Observations] = Observations(
+        per_edge="distances", context_nodes=("first_node", "current_node")
+    )
 
     @property
     def num_uniforms(self) -> int:

@@ -21,6 +21,16 @@ TOLERANCE = 1e-6  # on limits of lengths and prizes, which are sums of float32: 
 MOST = 2**31 - 1  # of any count, so that sums of them fit into int64
 
 
+def check_instance_type(problem: AnyProblem, drawn: type, what: str) -> None:
+    """Check that a problem has the instances that a generator draws.
+
+    Raises:
+        ValueError: It has others; `what` names the generator and its problems.
+    """
+    if problem.instance_type is not drawn:
+        raise ValueError(f"{what}; {problem.name} has other instances")
+
+
 def check_size(problem: AnyProblem) -> None:
     """Refuse a `num_nodes` that is no integer or too small; keep NumPy's integers as Python's, which go into JSON.
 

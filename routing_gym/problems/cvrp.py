@@ -38,10 +38,13 @@ from routing_gym.problems.geometry import (
     uniform_coords,
     with_depot,
 )
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MAX_DEMAND = 9  # of generated instances
 MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, leaves int64
 StateT = TypeVar("StateT")
+DEMAND = Column("demand", "units of goods that each customer asks for", "amount", integer=True)
+CAPACITY = Column("capacity", "units that a vehicle holds", "amount", per="instance", integer=True)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
     """
 
     instance_type: ClassVar[type] = CVRPInstance
+    columns: ClassVar[tuple[Column, ...]] = (COORDS, DEMAND, CAPACITY, DISTANCES)
+    observations: ClassVar[Observations] = Observations(per_node=("demand",), context_scalars=("free_capacity",))
     min_demand: ClassVar[int] = 0
 
     num_nodes: int
@@ -136,6 +141,19 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
             }
         )
 
+    def amounts(self, instance: CVRPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+        """Return the load of each route; a vehicle delivers as much as it can, and the next one what is left."""
+        left, capacity = to_numpy(instance.demand)[0].copy(), int(instance.capacity[0])
+        loads = []
+        for nodes in routes:
+            load = 0
+            for node in nodes:
+                delivered = min(int(left[node]), capacity - load)
+                left[node] -= delivered
+                load += delivered
+            loads.append(load)
+        return [{"load": (load, capacity)} for load in loads]
+
     def dearest_visits(self, instance: CVRPInstance, extra: Array) -> Array:
         """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float32 (B,)."""
         xp = array_namespace(instance.demand)
@@ -161,6 +179,7 @@ class CVRP(VehicleRouting[CVRPState]):
     name: ClassVar[str] = "CVRP"
     state_type: ClassVar[type] = CVRPState
     any_first_node: ClassVar[bool] = True
+    subproblem: ClassVar[str | None] = "CVRP"  # some routes, which do not depend on the others
 
     @property
     def horizon(self) -> int:

@@ -30,6 +30,7 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import MAX_FLOAT, leg_length, node_spaces, tour_bound, uniform_coords
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MAX_SALESMEN = 2**31 - 1
 
@@ -70,6 +71,14 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
     name: ClassVar[str] = "MTSP"
     instance_type: ClassVar[type] = MTSPInstance
     state_type: ClassVar[type] = MTSPState
+    columns: ClassVar[tuple[Column, ...]] = (
+        COORDS,
+        Column("num_salesmen", "number of salesmen", "amount", per="instance", integer=True),
+        DISTANCES,
+    )
+    observations: ClassVar[Observations] = Observations(
+        context_scalars=("salesmen_left", "current_length", "longest_length")
+    )
     length_observations: ClassVar[tuple[str, ...]] = ("current_length", "longest_length")
 
     num_nodes: int

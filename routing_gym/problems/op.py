@@ -6,6 +6,7 @@ length of 2, 3 or 4 for 20, 50 or 100 customers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
@@ -51,6 +52,7 @@ from routing_gym.problems.geometry import (
     uniform_coords,
     with_depot,
 )
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 PrizeKind = Literal["constant", "uniform", "distance"]
 
@@ -121,10 +123,18 @@ class OP(Problem[OPInstance, OPState]):
     """
 
     name: ClassVar[str] = "OP"
+    visits_all: ClassVar[bool] = False
     instance_type: ClassVar[type] = OPInstance
     state_type: ClassVar[type] = OPState
     maximises: ClassVar[bool] = True
     length_observations: ClassVar[tuple[str, ...]] = ("remaining_length",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        COORDS,
+        Column("prize", "prize of each customer", "prize"),
+        Column("max_length", "greatest length of the tour", "length", per="instance", limit=True),
+        DISTANCES,
+    )
+    observations: ClassVar[Observations] = Observations(per_node=("prize",), context_scalars=("remaining_length",))
 
     num_nodes: int
     prize: PrizeKind = "distance"
@@ -235,6 +245,9 @@ class OP(Problem[OPInstance, OPState]):
             }
         )
 
+    def amounts(self, instance: OPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+        return [{"prize": (float(to_numpy(instance.prize)[0, nodes].sum()), None)} for nodes in routes]
+
     def cost_bound(self, instance: OPInstance) -> Array:
         return array_namespace(instance.max_length).zeros_like(instance.max_length)
 
@@ -262,3 +275,20 @@ class OP(Problem[OPInstance, OPState]):
             raise InfeasibleTour(row, step, f"{found}; leave out some nodes")
         prize = to_numpy(instance.prize).astype(np.float64)
         return like(-np.take_along_axis(prize, tours, axis=1).sum(axis=1), instance)
+
+
+def legal_tour(problem: OP, instance: OPInstance, tour: Sequence[int]) -> list[int]:
+    """Return a tour of one row, or it backwards, without the customers that the mask forbids.
+
+    Nobody is left out of a tour within the limit, but where distances violate the triangle inequality: see `OP`.
+    """
+    options = []
+    for nodes in (tour[:-1], tour[-2::-1]):
+        state, legal, cost = problem.initial(instance), [], 0.0
+        for node in nodes:
+            if problem.action_mask(instance, state)[0, node]:
+                state, step_cost = problem.step(instance, state, np.array([node]))
+                legal.append(node)
+                cost += float(step_cost[0])
+        options.append((cost, [*legal, 0]))
+    return min(options, key=lambda option: option[0])[1]

@@ -52,6 +52,7 @@ from routing_gym.problems.geometry import (
     uniform_coords,
     with_depot,
 )
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MIN_PRIZE = 1.0
 MAX_PENALTY = 1e9  # beyond it, what is left of the sum when one is taken off is rounding errors
@@ -97,9 +98,20 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
     """
 
     name: ClassVar[str] = "PCTSP"
+    visits_all: ClassVar[bool] = False
     instance_type: ClassVar[type] = PCTSPInstance
     state_type: ClassVar[type] = PCTSPState
     length_observations: ClassVar[tuple[str, ...]] = ("penalty",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        COORDS,
+        Column("prize", "prize of each customer", "prize", unit="required_prize", field="expected_prize"),
+        Column("penalty", "cost of leaving a customer out, in the unit of the lengths", "length"),
+        Column("required_prize", "least prize to collect", "prize", per="instance", field=None),
+        DISTANCES,
+    )
+    observations: ClassVar[Observations] = Observations(
+        per_node=("prize", "penalty"), context_scalars=("remaining_prize",)
+    )
 
     num_nodes: int
     penalty_scale: float | None = None
@@ -204,6 +216,9 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
             }
         )
 
+    def amounts(self, instance: PCTSPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+        return [{"prize": (float(to_numpy(self.collectable(instance))[0, nodes].sum()), None)} for nodes in routes]
+
     def cost_bound(self, instance: PCTSPInstance) -> Array:
         """As the TSP, but for a customer either two legs or the penalty, whichever is more."""
         xp = array_namespace(instance.penalty)
@@ -236,6 +251,10 @@ class SPCTSP(PCTSP):
     name: ClassVar[str] = "SPCTSP"
     instance_type: ClassVar[type] = SPCTSPInstance
     stochastic: ClassVar[bool] = True
+    columns: ClassVar[tuple[Column, ...]] = (
+        *PCTSP.columns,
+        Column("real_prize", "prize that a visit turns out to yield", "prize", unit="required_prize"),
+    )
 
     @property
     def num_uniforms(self) -> int:

@@ -31,6 +31,7 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import leg_length, node_spaces, tour_bound, uniform_coords
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,12 @@ class PDP(Problem[PDPInstance, PDPState]):
     name: ClassVar[str] = "PDP"
     instance_type: ClassVar[type] = PDPInstance
     state_type: ClassVar[type] = PDPState
+    columns: ClassVar[tuple[Column, ...]] = (
+        COORDS,
+        Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node"),
+        DISTANCES,
+    )
+    observations: ClassVar[Observations] = Observations(pairs="pickup")
     fixed_length: ClassVar[bool] = True
 
     num_nodes: int

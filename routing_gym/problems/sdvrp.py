@@ -6,7 +6,7 @@ customer still needs and what the vehicle still holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import IntArray, as_tours, check_returns, like, tour_length
 from routing_gym.problems.cvrp import CVRPInstance, VehicleRouting, share
 from routing_gym.problems.geometry import leg_length
+from routing_gym.traits import Observations
 
 SDVRPInstance = CVRPInstance
 
@@ -40,6 +41,7 @@ class SDVRP(VehicleRouting[SDVRPState]):
 
     name: ClassVar[str] = "SDVRP"
     state_type: ClassVar[type] = SDVRPState
+    observations: ClassVar[Observations] = replace(VehicleRouting.observations, per_step="remaining_demand")
     min_demand: ClassVar[int] = 1  # a customer without demand can never be visited
 
     @property

@@ -26,6 +26,7 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import leg_length, node_spaces, tour_bound, uniform_coords
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class ClosedTour(Problem[InstanceT, TSPState]):
     has_depot: ClassVar[bool] = False
     fixed_length: ClassVar[bool] = True
     any_first_node: ClassVar[bool] = True
+    observations: ClassVar[Observations] = Observations(context_nodes=("first_node", "current_node"))
     min_nodes: ClassVar[int] = 2
 
     num_nodes: int
@@ -122,7 +124,9 @@ class TSP(ClosedTour[TSPInstance]):
     """
 
     name: ClassVar[str] = "TSP"
+    subproblem: ClassVar[str] = "TSPFE"  # some cities, and the paths outside as fixed edges
     instance_type: ClassVar[type] = TSPInstance
+    columns: ClassVar[tuple[Column, ...]] = (COORDS, DISTANCES)
 
     @property
     def num_uniforms(self) -> int:

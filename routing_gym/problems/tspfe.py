@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
@@ -22,6 +23,7 @@ from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import IntArray, check_batch, check_field, check_nodes
 from routing_gym.problems.geometry import node_spaces, uniform_coords
 from routing_gym.problems.tsp import ClosedTour, TSPState
+from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,12 @@ class TSPFE(ClosedTour[TSPFEInstance]):
 
     name: ClassVar[str] = "TSPFE"
     instance_type: ClassVar[type] = TSPFEInstance
+    columns: ClassVar[tuple[Column, ...]] = (
+        COORDS,
+        Column("partner", "row of the other end of each city's fixed edge, or its own row", "node", at_depot=True),
+        DISTANCES,
+    )
+    observations: ClassVar[Observations] = Observations(partner="partner", context_nodes=("first_node", "current_node"))
 
     @property
     def num_uniforms(self) -> int:
@@ -133,3 +141,20 @@ def from_fixed_edge(tours: IntArray, partner: IntArray) -> IntArray:
     """
     closing = (np.take_along_axis(partner, tours[:, :1], axis=1) == tours[:, -1:]) & (tours.shape[1] > 2)
     return np.where(closing, np.roll(tours, 1, axis=1), tours)
+
+
+def with_fixed_edges(distances: npt.NDArray[np.float64], partner: IntArray) -> npt.NDArray[np.float64]:
+    """Make all legs but TSPFE's fixed edges longer, by so much that the shortest tours have all of these.
+
+    In a tour without some fixed edge, one of its ends can be moved next to the other: three legs go, all of them
+    longer by `extra`, and three come, the fixed edge among them. That costs less than `extra` and saves it.
+
+    Args:
+        distances: (B, n, n).
+        partner: int64 (B, n).
+
+    Returns:
+        float64 (B, n, n).
+    """
+    extra = 3 * distances.max(axis=(1, 2), keepdims=True) + 1
+    return np.asarray(distances + extra * (np.arange(partner.shape[1]) != partner[:, :, None]))

@@ -50,10 +50,20 @@ from routing_gym.problems.checks import (
 from routing_gym.problems.cvrp import CVRP, CVRPInstance, CVRPState, check_loads
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from, lengths_to_depot, with_depot
 from routing_gym.problems.routes import MOST_SHRUNK, check_each_alone, check_limits, check_order
+from routing_gym.traits import Column, Observations
 
 CLOSING, SERVICE, NARROWEST, WIDEST = 3.0, 0.2, 0.1, 1.0  # of generated instances; the last two to both sides
 MAX_LENGTH = 3.0
 FIELDS = {"B": ("backhaul",), "L": ("max_length",), "TW": ("ready_time", "due_time", "service_time")}  # of instances
+COLUMNS = {
+    "B": (Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag"),),
+    "L": (Column("max_length", "greatest length of a route", "length", per="instance", limit=True),),
+    "TW": (
+        Column("ready_time", "when the time window opens; the depot's: when vehicles start", "time", at_depot=True),
+        Column("due_time", "when it closes; the depot's: latest return", "time", at_depot=True, limit=True),
+        Column("service_time", "how long service takes", "time"),
+    ),
+}
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "O": {"open_routes": True},
     "B": {"backhauls": True},
@@ -106,6 +116,8 @@ class VRP(CVRP):
 
     instance_type: ClassVar[type] = VRPInstance
     state_type: ClassVar[type] = VRPState
+    subproblem: ClassVar[None] = None  # large-neighbourhood search makes parts of CVRP only
+    family: ClassVar[str] = "OVRPBLTW"  # has all attributes
 
     open_routes: bool = False
     backhauls: bool = False
@@ -140,6 +152,32 @@ class VRP(CVRP):
     @property
     def name(self) -> str:
         return preset_name(self.attributes)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        own = (column for letters, columns in COLUMNS.items() if letters in self.attributes for column in columns)
+        return (*super().columns, *own)
+
+    @property
+    def observations(self) -> Observations:
+        nodes = (*FIELDS["B"] * self.backhauls, *FIELDS["TW"] * self.time_windows)
+        scalars = tuple(
+            compress(
+                ("open_routes", "remaining_length", "current_time"),
+                (self.open_routes, self.max_length is not None, self.time_windows),
+            )
+        )
+        return Observations(
+            per_node=("demand", *nodes),
+            context_scalars=("free_capacity", *scalars),
+            optional=(*nodes, *scalars),
+        )
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the problems that have no other attributes than this one; CVRP is the first."""
+        fewer = [letters for letters in CHOICES if all(one in self.attributes for one in letters)]
+        return tuple(preset_name("".join(letters)) if letters else CVRP.name for letters in fewer)
 
     @property
     def length_observations(self) -> tuple[str, ...]:
@@ -299,6 +337,14 @@ class VRP(CVRP):
             extra["current_time"] = spaces.Box(0.0, MAX_FLOAT, one, np.float32)
         return spaces.Dict({**super().observation_space().spaces, **extra})
 
+    def amounts(self, instance: VRPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+        if not self.backhauls:
+            return super().amounts(instance, routes)
+        demand, backhaul = to_numpy(instance.demand)[0], to_numpy(instance.backhaul)[0]
+        capacity = int(instance.capacity[0])
+        sums = [((demand * ~backhaul)[nodes].sum(), (demand * backhaul)[nodes].sum()) for nodes in routes]
+        return [{"delivery": (int(out), capacity), "pickup": (int(back), capacity)} for out, back in sums]
+
     def objective(self, instance: VRPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
@@ -331,13 +377,6 @@ PRESETS: dict[str, dict[str, Any]] = {  # the settings behind each id
     preset_name("".join(letters)): {key: value for one in letters for key, value in ATTRIBUTES[one].items()}
     for letters in CHOICES[1:]
 }
-FAMILY = preset_name("".join(ATTRIBUTES))  # has all attributes
-
-
-def variants(problem: VRP) -> list[str]:
-    """Name the problems that have no other attributes than a given one, which is the last; CVRP is the first."""
-    fewer = [letters for letters in CHOICES if all(one in problem.attributes for one in letters)]
-    return [preset_name("".join(letters)) if letters else "CVRP" for letters in fewer]
 
 
 def draw_windows(coords: Array, uniforms: Array) -> dict[str, Array]:

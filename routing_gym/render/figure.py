@@ -1,15 +1,15 @@
 """One drawing of an instance and a tour, for every problem.
 
 Depot: a square. Customers: circles whose area grows with their demand or prize where the instance has
-one; grey and hollow while unvisited. Each vehicle trip, from depot to depot, has its own colour (Paul
-Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth trip on). An SDVRP
-customer that several trips serve has the first one's colour inside and the last one's around it. Thin
+one; grey and hollow while unvisited. Each route has its own colour (Paul
+Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth on). An SDVRP
+customer that several routes serve has the first one's colour inside and the last one's around it. Thin
 arrows lead from PDP's pickups to their deliveries; TSPFE's fixed edges are broad bands under the tour. Backhauls are
 triangles. A time window is the dark arc of a dial around its customer, on which a turn, clockwise from the top, is from
 the depot's opening to its closing.
 
 Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
-no line here. Nodes without coordinates stand on a circle, in order, and legs have arrows; then only neighbours tell a
+no line here. Nodes without coordinates stand on a circle, in order, and edges have arrows; then only neighbours tell a
 tale, no length does. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
 """
 
@@ -27,13 +27,12 @@ from routing_gym.arrays import Array
 from routing_gym.files import write_atomically
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.render.text import Trip, driven, headline, one_row, replay, split_trips
+from routing_gym.render.text import headline, one_row, replay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NODE_VALUES = {"demand": "demand", "prize": "prize", "expected_prize": "expected prize"}  # field: legend of its sizes
 COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933")
 GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
 INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders want even numbers of pixels
@@ -67,20 +66,21 @@ def draw(
     require("matplotlib", "render")
     instance = one_row(instance)
     actions, step_cost, done = replay(problem, instance, tour)
-    trips = split_trips(problem, actions, done)
+    routes = [route.nodes for route in problem.routes(instance, actions)]
     if axes is None:
         axes = new_figure().add_axes(AXES_BOX)
     coords = positions(problem, instance)
-    if hasattr(instance, "pickup"):
-        draw_pairs(axes, instance, coords)
-    if getattr(instance, "due_time", None) is not None:
+    observed = problem.observations
+    if observed.pairs:
+        draw_pairs(axes, coords, getattr(instance, observed.pairs)[0])
+    if "due_time" in [column.name for column in problem.columns]:
         draw_windows(axes, instance, coords)
-    if hasattr(instance, "partner"):
-        draw_fixed_edges(axes, coords, instance.partner[0])
-    draw_trips(axes, coords, driven(problem, trips), problem.has_depot)
-    if not hasattr(instance, "coords"):
-        draw_directions(axes, coords, trips)
-    draw_nodes(axes, problem, instance, coords, trips)
+    if observed.partner:
+        draw_fixed_edges(axes, coords, getattr(instance, observed.partner)[0])
+    draw_routes(axes, coords, routes, problem.has_depot)
+    if observed.per_edge:
+        draw_directions(axes, coords, routes)
+    draw_nodes(axes, problem, instance, coords, routes)
     if not done and (actions or problem.has_depot):
         node = actions[-1] if actions else 0
         axes.plot(*coords[node], "o", ms=16, mfc="none", mec=DARK, ls="none", label="current", zorder=5)
@@ -140,8 +140,8 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
 
 
 def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
-    """Say where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
-    if getattr(instance, "coords", None) is not None:
+    """Return where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
+    if not problem.observations.per_edge:
         return np.asarray(instance.coords[0])
     angle = np.linspace(0, 2 * np.pi, problem.num_actions, endpoint=False)
     return (0.5 + 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
@@ -157,36 +157,36 @@ def new_figure() -> Figure:
     return figure
 
 
-def draw_trips(axes: Axes, coords: Array, trips: list[Trip], has_depot: bool) -> None:
-    """Draw a line per trip; where there are several, their legs from and to the depot are thin."""
+def draw_routes(axes: Axes, coords: Array, routes: list[list[int]], has_depot: bool) -> None:
+    """Draw a line for each route; where there are several, their edges from and to the depot are thin."""
     from matplotlib.collections import LineCollection
 
     width = 1.8 if len(coords) <= 200 else 1.0
-    for number, trip in enumerate(trips):
-        start, stop = (1, len(trip) - int(trip[-1] == 0)) if has_depot else (0, len(trip))
-        points = coords[trip]
+    for number, nodes in enumerate(routes):
+        start, stop = (1, len(nodes) - int(nodes[-1] == 0)) if has_depot else (0, len(nodes))
+        points = coords[nodes]
         parts = [points[: start + 1], points[start:stop], points[stop - 1 :]]
-        widths = [width / 2, width, width / 2] if len(trips) > 1 else [width]
+        widths = [width / 2, width, width / 2] if len(routes) > 1 else [width]
         style = "-" if number < len(COLOURS) else (0, (4, 1.5))
         colour = COLOURS[number % len(COLOURS)]
         axes.add_collection(LineCollection(parts, linewidths=widths, colors=colour, linestyles=[style], zorder=2))
 
 
-def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], trips: list[Trip]) -> None:
-    """Draw an arrow head in the middle of each leg."""
+def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], routes: list[list[int]]) -> None:
+    """Draw an arrow head in the middle of each edge."""
     style: dict[str, Any] = {"angles": "xy", "scale": 60, "width": 0.009, "headlength": 4, "headaxislength": 4}
-    for number, trip in enumerate(trips):
-        start, way = coords[trip[:-1]], np.diff(coords[trip], axis=0)
+    for number, nodes in enumerate(routes):
+        start, way = coords[nodes[:-1]], np.diff(coords[nodes], axis=0)
         head = way / np.linalg.norm(way, axis=1, keepdims=True)
         axes.quiver(*(start + way / 2).T, *head.T, color=COLOURS[number % len(COLOURS)], pivot="mid", zorder=2, **style)
 
 
-def draw_pairs(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
+def draw_pairs(axes: Axes, coords: npt.NDArray[np.float32], pickup: npt.NDArray[np.int64]) -> None:
     """Draw an arrow from each pickup to each of its deliveries, from marker to marker."""
     radius = same_size(len(coords)) ** 0.5 / 2 + 1  # points
     look = {"arrowstyle": "-|>", "color": GREY, "alpha": 0.6, "shrinkA": radius, "shrinkB": radius, "zorder": 1}
-    for delivery in np.flatnonzero(instance.pickup[0]):
-        axes.annotate("", coords[delivery], coords[instance.pickup[0, delivery]], arrowprops=look)
+    for delivery in np.flatnonzero(pickup):
+        axes.annotate("", coords[delivery], coords[pickup[delivery]], arrowprops=look)
     axes.plot([], [], "-", color=GREY, alpha=0.6, label="pickup to delivery")
 
 
@@ -219,22 +219,22 @@ def draw_fixed_edges(axes: Axes, coords: npt.NDArray[np.float32], partner: npt.N
 
 
 def draw_nodes(
-    axes: Axes, problem: AnyProblem, instance: Any, coords: npt.NDArray[np.float32], trips: list[Trip]
+    axes: Axes, problem: AnyProblem, instance: Any, coords: npt.NDArray[np.float32], routes: list[list[int]]
 ) -> None:
-    """Draw the depot and the customers, sized by their demand or prize and coloured by their trips."""
-    first_trip = np.full(len(coords), -1)
-    last_trip = first_trip.copy()
-    for number, trip in enumerate(trips):
-        last_trip[trip] = number
-        first_trip[trip] = np.where(first_trip[trip] < 0, number, first_trip[trip])
+    """Draw the depot and the customers, sized by their demand or prize and coloured by their routes."""
+    first_route = np.full(len(coords), -1)
+    last_route = first_route.copy()
+    for number, route in enumerate(routes):
+        last_route[route] = number
+        first_route[route] = np.where(first_route[route] < 0, number, first_route[route])
     nodes = np.arange(int(problem.has_depot), len(coords))
-    visited, unvisited = nodes[first_trip[nodes] >= 0], nodes[first_trip[nodes] < 0]
-    inside, around = (np.array(COLOURS)[trip[visited] % len(COLOURS)] for trip in (first_trip, last_trip))
+    visited, unvisited = nodes[first_route[nodes] >= 0], nodes[first_route[nodes] < 0]
+    inside, around = (np.array(COLOURS)[route[visited] % len(COLOURS)] for route in (first_route, last_route))
     if problem.has_depot:
         axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
-    sizes = node_sizes(axes, instance, len(coords))
+    sizes = node_sizes(axes, problem, instance)
     edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
-    other, what = other_kind(instance, len(coords))
+    other, what = other_kind(problem, instance)
     for marker, kind in (("o", ~other), ("^", other)):
         some = kind[visited]
         x, y = coords[visited[some]].T
@@ -249,13 +249,14 @@ def draw_nodes(
         axes.plot([], [], "^", ms=7, color=GREY, ls="none", label=what)
 
 
-def other_kind(instance: Any, num_nodes: int) -> tuple[npt.NDArray[np.bool_], str]:
-    """Mark the nodes that are drawn as triangles, and say what they are."""
-    if getattr(instance, "backhaul", None) is not None:
-        return instance.backhaul[0], "backhaul"
-    if hasattr(instance, "pickup"):
-        return instance.pickup[0] > 0, "delivery"
-    return np.zeros(num_nodes, dtype=bool), ""
+def other_kind(problem: AnyProblem, instance: Any) -> tuple[npt.NDArray[np.bool_], str]:
+    """Mark the nodes that are drawn as triangles, and return what they are."""
+    flag = next((column.name for column in problem.columns if column.kind == "flag"), None)
+    if flag is not None:
+        return getattr(instance, flag)[0], flag
+    if problem.observations.pairs:
+        return getattr(instance, problem.observations.pairs)[0] > 0, "delivery"
+    return np.zeros(problem.num_actions, dtype=bool), ""
 
 
 def same_size(num_nodes: int) -> float:
@@ -268,15 +269,17 @@ def largest_marker(num_nodes: int) -> float:
     return min(max(6000 / num_nodes, 12.0), 150.0)
 
 
-def node_sizes(axes: Axes, instance: Any, num_nodes: int) -> npt.NDArray[np.float64]:
+def node_sizes(axes: Axes, problem: AnyProblem, instance: Any) -> npt.NDArray[np.float64]:
     """Return the marker area of every node in square points; where they differ, add examples to the legend."""
+    num_nodes = problem.num_actions
     largest = largest_marker(num_nodes)
-    field = next((name for name in NODE_VALUES if hasattr(instance, name)), None)
-    if field is None or len(np.unique(getattr(instance, field)[0, 1:])) < 2:
+    sized = (column for column in problem.columns if column.per == "node" and column.kind in ("amount", "prize"))
+    column = next(sized, None)
+    values = None if column is None else getattr(instance, column.target or column.name)[0]
+    if column is None or values is None or len(np.unique(values[1:])) < 2:
         return np.full(num_nodes, same_size(num_nodes))
-    values = getattr(instance, field)[0]
     highest = values.max()
-    for share, unit in ((1 / 3, f"{NODE_VALUES[field]} "), (1, "")):
+    for share, unit in ((1 / 3, f"{column.name} "), (1, "")):
         size = (largest * (0.1 + 0.9 * share)) ** 0.5
         axes.plot([], [], "o", ms=size, color=GREY, ls="none", label=f"{unit}{share * highest:.2g}")
     return np.asarray(largest * (0.1 + 0.9 * values / highest))

@@ -61,8 +61,13 @@ REFERENCES = {  # the best of them for each problem, by name
     "TSPFE": "milp",
     "ATSP": "milp",
 }
+HEURISTICS = {
+    **dict.fromkeys(REFERENCES, "nearest-neighbour"),
+    "TSP": "greedy-edge",
+}  # the fastest, for large instances
 
 __all__ = [
+    "HEURISTICS",
     "REFERENCES",
     "SOLVERS",
     "BatchSolver",

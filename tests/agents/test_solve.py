@@ -123,7 +123,7 @@ def test_solve_csv(tmp_path, capsys):
 
 def test_csv_files_of_tours_end_with_one_depot():
     """The depot is row 0; what a tour waits there while longer ones are decoded is left out, also at its start."""
-    cvrp = from_columns("CVRP", {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 3, 3]}, capacity=5)
+    cvrp = from_columns("CVRP", {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 3, 3], "capacity": 5})
     lines = solve_script.tour_csv(cvrp, np.array([1, 0, 2, 0, 0, 0])).splitlines()
     assert [line[0] for line in lines[1:]] == ["0", "1", "0", "2", "0"]
     tsp = from_columns("TSP", {"x": [0, 1, 2], "y": [0, 0, 0]})

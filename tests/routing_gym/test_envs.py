@@ -513,7 +513,7 @@ def test_human_mode_draws_on_reset_and_step(monkeypatch):
 
 def test_close_closes_the_window():
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    window = pyplot.figure(routing_gym.render.WINDOW)  # without a display, `show` opens none
+    window = pyplot.figure(routing_gym.render.figure.WINDOW)  # without a display, `show` opens none
     RoutingEnv("TSP", 4, render_mode="ansi").close()
     assert pyplot.fignum_exists(window.number)
     env = RoutingEnv("TSP", 4, render_mode="human")

@@ -9,6 +9,7 @@ import pytest
 from routing_gym import ATSP, ATSPInstance, InvalidInstance, RoutingEnv, render
 from routing_gym.arrays import batch_size, device_of, to_backend
 from routing_gym.problems.atsp import shortest_paths
+from routing_gym.render.figure import positions
 from routing_gym.render.text import to_text
 from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
@@ -95,9 +96,7 @@ def test_nodes_without_coordinates_are_drawn_on_a_circle():
     pytest.importorskip("matplotlib")
     problem = ATSP(4)
     instance = problem.generate(np.random.default_rng(0), 1)
-    np.testing.assert_allclose(
-        render.figure.positions(problem, instance), [[1, 0.5], [0.5, 1], [0, 0.5], [0.5, 0]], atol=1e-6
-    )
+    np.testing.assert_allclose(positions(problem, instance), [[1, 0.5], [0.5, 1], [0, 0.5], [0.5, 0]], atol=1e-6)
     assert render.to_rgb_array(problem, instance, [0, 2, 1, 3]).shape == (660, 600, 3)
-    expected = "ATSP-3: cost 6.000, steps 3, complete\ntrip 1: 0 -> 1 -> 2 -> 0; length 6.000"
+    expected = "ATSP-3: cost 6.000, steps 3, complete\nroute 1: 0 -> 1 -> 2 -> 0; length 6.000"
     assert to_text(ATSP(3), ATSPInstance(ONE_WAY), [0, 1, 2]) == expected

@@ -34,7 +34,8 @@ from routing_gym.problems import (
     TSPInstance,
     make_problem,
 )
-from routing_gym.render.text import length, replay, split_trips, to_text
+from routing_gym.render.figure import COLOURS, WINDOW
+from routing_gym.render.text import length, replay, to_text
 
 COORDS = np.array([[[0, 0], [0.3, 0.4], [0.6, 0.8]]], dtype=np.float32)  # 0.5 and 1.0 from the depot
 
@@ -82,15 +83,15 @@ def test_text_of_cvrp(backend):
     instance = to_backend(two_customers(), backend)
     assert to_text(CVRP(2), instance, [1, 0, 2, 0]) == (
         "CVRP-2: cost 3.000, steps 4, complete\n"
-        "trip 1: 0 -> 1 -> 0; load 3 of 5, length 1.000\n"
-        "trip 2: 0 -> 2 -> 0; load 3 of 5, length 2.000"
+        "route 1: 0 -> 1 -> 0; load 3 of 5, length 1.000\n"
+        "route 2: 0 -> 2 -> 0; load 3 of 5, length 2.000"
     )
 
 
 def test_text_of_unfinished_cvrp():
     """Customer 1 lies 0.5 away; the way back is not travelled yet."""
     assert to_text(CVRP(2), two_customers(), np.array([1])) == (
-        "CVRP-2: cost 0.500, steps 1, incomplete\ntrip 1: 0 -> 1; load 3 of 5, length 0.500\nunvisited: 2"
+        "CVRP-2: cost 0.500, steps 1, incomplete\nroute 1: 0 -> 1; load 3 of 5, length 0.500\nunvisited: 2"
     )
 
 
@@ -98,15 +99,15 @@ def test_text_of_sdvrp_counts_what_is_delivered():
     """Capacity 5: 3 for customer 1 and 2 for customer 2, then the last 1; 0.5 + 0.5 + 1 = 2 and 2 x 1 = 2."""
     assert to_text(SDVRP(2), two_customers(), [1, 2, 0, 2, 0]) == (
         "SDVRP-2: cost 4.000, steps 5, complete\n"
-        "trip 1: 0 -> 1 -> 2 -> 0; load 5 of 5, length 2.000\n"
-        "trip 2: 0 -> 2 -> 0; load 1 of 5, length 2.000"
+        "route 1: 0 -> 1 -> 2 -> 0; load 5 of 5, length 2.000\n"
+        "route 2: 0 -> 2 -> 0; load 1 of 5, length 2.000"
     )
 
 
 def test_text_of_op_names_the_prize_not_the_cost():
     instance = OPInstance(COORDS, np.array([[0, 0.25, 0.5]], dtype=np.float32), np.array([1.5], dtype=np.float32))
     assert to_text(OP(2), instance, [1, 0]) == (
-        "OP-2: prize 0.250, steps 2, complete\ntrip 1: 0 -> 1 -> 0; prize 0.250, length 1.000\nunvisited: 2"
+        "OP-2: prize 0.250, steps 2, complete\nroute 1: 0 -> 1 -> 0; prize 0.250, length 1.000\nunvisited: 2"
     )
     assert to_text(OP(2), instance, []).startswith("OP-2: prize 0.000, steps 0, incomplete")
 
@@ -116,7 +117,7 @@ def test_text_of_spctsp_shows_the_real_prize():
     half = np.array([[0, 0.5, 0.5]], dtype=np.float32)
     instance = SPCTSPInstance(COORDS, expected_prize=half, penalty=half / 2, real_prize=2 * half)
     text = to_text(SPCTSP(2), instance, [1, 0])
-    assert text.startswith("SPCTSP-2: cost 1.250, steps 2, complete\ntrip 1: 0 -> 1 -> 0; prize 1.000, length 1.000")
+    assert text.startswith("SPCTSP-2: cost 1.250, steps 2, complete\nroute 1: 0 -> 1 -> 0; prize 1.000, length 1.000")
 
 
 def test_text_of_tsp_closes_the_tour_at_the_end_only():
@@ -154,10 +155,10 @@ def test_trips_add_up_to_the_objective(name, num_nodes, seed):
     problem = make_problem(name, num_nodes)
     instance, tour = random_episode(problem, np.random.default_rng(seed))
     actions, cost, done = replay(problem, instance, tour)
-    parts = split_trips(problem, actions, done)
+    routes = problem.routes(instance, actions)
     objective = problem.objective(instance, np.array([tour]))[0]
     assert done
-    assert sum(length(instance, trip) for trip in parts) == pytest.approx(objective, abs=1e-5)
+    assert sum(length(instance, route.nodes) for route in routes) == pytest.approx(objective, abs=1e-5)
     assert cost == pytest.approx(objective, abs=1e-5)
 
 
@@ -166,7 +167,7 @@ def test_every_trip_has_a_line_of_its_own_colour():
     near, far = COORDS[0, 1].tolist(), COORDS[0, 2].tolist()
     assert paths(figure) == [[[0, 0], near, [0, 0]], [[0, 0], far, [0, 0]]]
     lines = [line for line in figure.axes[0].collections if hasattr(line, "get_segments")]
-    assert [to_hex(line.get_colors()[0]) for line in lines] == [colour.lower() for colour in render.COLOURS[:2]]
+    assert [to_hex(line.get_colors()[0]) for line in lines] == [colour.lower() for colour in COLOURS[:2]]
 
 
 def test_unfinished_tours_stay_open_and_ring_the_current_node():
@@ -204,7 +205,7 @@ def test_a_split_customer_shows_both_trips():
     marks = next(
         marks for marks in figure.axes[0].collections if hasattr(marks, "get_sizes") and len(marks.get_offsets())
     )
-    first, second = (colour.lower() for colour in render.COLOURS[:2])
+    first, second = (colour.lower() for colour in COLOURS[:2])
     assert [to_hex(colour) for colour in marks.get_facecolors()] == [first, first]
     assert [to_hex(colour) for colour in marks.get_edgecolors()] == [first, second]
 
@@ -265,8 +266,8 @@ def test_show_reuses_one_window_and_does_not_block(monkeypatch):
     try:
         render.show(TSP(4), square(), [0])
         render.show(TSP(4), square(), [0, 1, 2, 3])
-        assert plt.get_figlabels() == [render.WINDOW]
-        assert [axes.get_title() for axes in plt.figure(render.WINDOW).axes] == ["TSP-4: cost 4.000"]
+        assert plt.get_figlabels() == [WINDOW]
+        assert [axes.get_title() for axes in plt.figure(WINDOW).axes] == ["TSP-4: cost 4.000"]
         assert len(pauses) == 2
         assert max(pauses) < 0.01
     finally:

@@ -79,14 +79,16 @@ def limited_by_work(monkeypatch):
     if find_spec("pyvrp"):
         stop = import_module("pyvrp.stop")
         monkeypatch.setattr(stop, "MaxRuntime", lambda seconds: stop.MaxIterations(ITERATIONS))
-    timed = ORTools.parameters
+    if find_spec("ortools"):
+        pywrapcp = import_module("ortools.constraint_solver.pywrapcp")
+        default = pywrapcp.DefaultRoutingSearchParameters
 
-    def parameters(self, problem):
-        limited = timed(self, problem)
-        limited.solution_limit = ITERATIONS
-        return limited
+        def limited():
+            parameters = default()
+            parameters.solution_limit = ITERATIONS
+            return parameters
 
-    monkeypatch.setattr(ORTools, "parameters", parameters)
+        monkeypatch.setattr(pywrapcp, "DefaultRoutingSearchParameters", limited)
 
 
 def patient(name, limit=LIMIT):

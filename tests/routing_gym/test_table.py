@@ -5,9 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing_gym.data.own import from_columns, read_csv
+from routing_gym.data.own import from_columns, read_csv, recognise
 from routing_gym.files import InvalidFile
 from routing_gym.problem import InfeasibleTour
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.rollout import rollout
+from routing_gym.sampling import sample_actions
 
 
 @pytest.mark.parametrize(
@@ -68,23 +71,121 @@ def test_no_file_raises_anything_else(tmp_path_factory, data):
 def test_costs_are_in_own_units_and_tours_are_checked():
     """Legs of 3, 4 and 5 hundred; both customers of demand 2 need a capacity of 4."""
     columns = {"x": [0, 300, 300], "y": [0, 0, 400], "demand": [0, 2, 2]}
-    own = from_columns("CVRP", columns, capacity=4)
+    own = from_columns("CVRP", {**columns, "capacity": 4})
     assert own.cost([1, 2, 0]) == pytest.approx(1200)
     assert own.cost([1, 0, 2, 0]) == pytest.approx(1600)
     with pytest.raises(InfeasibleTour, match="exceeds capacity 3"):
-        from_columns("CVRP", columns, capacity=3).cost([1, 2, 0])
+        from_columns("CVRP", {**columns, "capacity": 3}).cost([1, 2, 0])
     own = from_columns(
-        "PCTSP", {**columns, "demand": None, "prize": [0, 1, 2], "penalty": [0, 50, 70]}, required_prize=2
+        "PCTSP",
+        {**columns, "demand": None, "prize": [0, 1, 2], "penalty": [0, 50, 70], "required_prize": 2},
     )
     assert own.cost([2, 0]) == pytest.approx(1050)
     with pytest.raises(InfeasibleTour, match="prize"):
         own.cost([1, 0])
-    own = from_columns("OP", {"x": [0, 300, 300], "y": [0, 0, 400], "prize": [0, 1, 2]}, max_length=1000)
+    own = from_columns("OP", {"x": [0, 300, 300], "y": [0, 0, 400], "prize": [0, 1, 2], "max_length": 1000})
     assert own.cost([2, 0]) == 2
     with pytest.raises(InfeasibleTour, match="length"):
         own.cost([1, 2, 0])
 
 
-def test_the_vrp_family_has_no_columns():
-    with pytest.raises(ValueError, match="no instance of VRPTW can be made of a table; TSP, CVRP, SDVRP, OP and PCTSP"):
-        from_columns("VRPTW", {"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, capacity=3)
+def test_windows_of_a_table_are_kept_in_its_own_units():
+    """Legs of 300 and 400 minutes: customer 2, 500 away, closes at 700, so it cannot come after customer 1 at 300 + 50.
+
+    Its window opens at 690: 500 is too early, 690 the start of service. Both alone: 2 x 300 + 2 x 500 = 1600.
+    """
+    columns = {
+        "x": [0, 300, 300],
+        "y": [0, 0, 400],
+        "demand": [0, 1, 1],
+        "capacity": 2,
+        "ready_time": [0, 0, 690],
+        "due_time": [1500, 1500, 700],
+        "service_time": [0, 50, 0],
+    }
+    own = from_columns("VRPTW", columns)
+    assert own.cost([1, 0, 2, 0]) == pytest.approx(1600)
+    with pytest.raises(InfeasibleTour, match="arrival time"):
+        own.cost([1, 2, 0])
+    late = from_columns("VRPTW", {**columns, "due_time": [1500, 1500, 750]})  # 300 + 50 + 400: just in time
+    assert late.cost([1, 2, 0]) == 1200
+
+
+def test_a_matrix_has_a_unit_of_its_own():
+    """Coordinates in degrees, a matrix in minutes: 7 there, 3 back."""
+    matrix = [[9999, 7], [3, 9999]]
+    columns = {"x": [9.1, 9.2], "y": [38.7, 38.8], "demand": [0, 1], "capacity": 1}
+    own = from_columns("CVRP", {**columns, "distances": matrix})
+    assert own.cost([1, 0]) == pytest.approx(10)
+    assert from_columns("ATSP", {"distances": matrix}).cost([1, 0]) == pytest.approx(10)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_problem_is_made_of_its_columns(name):
+    """What is generated, written as a table in units 50 times larger, comes back; a tour costs 50 times as much."""
+    problem = make_problem(name, 6)
+    instance = problem.generate(np.random.default_rng(3), 1)
+    table = {"required_prize": 1.0}
+    for column in problem.columns:
+        value = getattr(instance, column.target, None) if column.target else None
+        if value is None:
+            continue
+        factor = 50 if column.kind in ("coords", "length", "time", "matrix") else 1
+        value = value[0].astype(np.float64) * factor if value.dtype != bool else value[0]
+        if column.kind == "coords":
+            table |= {"x": value[:, 0], "y": value[:, 1]}
+        else:
+            table[column.name] = value if column.per == "node" else value.item()
+    table = {key: value for key, value in table.items() if key in {k for c in problem.columns for k in c.keys}}
+    own = from_columns(name, table)
+    rng = np.random.default_rng(1)
+    actions = rollout(problem, instance, lambda seen: sample_actions(seen["action_mask"], rng)).actions
+    cost = float(problem.objective(instance, actions)[0]) * (-1 if problem.maximises else 50)
+    assert own.cost(actions[0]) == pytest.approx(cost, rel=1e-5)
+    assert own.problem == make_problem(name, 6)
+    without = {key: value for key, value in table.items() if key not in ("x", "distances")}
+    with pytest.raises(ValueError, match=rf"{name} needs .*(x|distances) missing"):
+        from_columns(name, without)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"demand": [1, 1, 1]}, "demand of row 0, the depot, is 1; set it to 0"),
+        ({"demand": [0, 1.5, 1]}, "demand of row 1 is 1.5; expected an integer: choose a smaller unit"),
+        ({"demand": [0, -1, 1]}, "demand of row 1 is -1; expected a number from 0"),
+        ({"demand": [0, 1]}, "the columns have different lengths"),
+        ({"backhaul": [0, 2, 0]}, "backhaul of row 1 is 2; expected 0 or 1"),
+        ({"pickup": [0, 0, 1]}, "VRPB has no pickup; it takes x, y, demand, capacity, distances, backhaul"),
+        ({"distances": [[0, 1], [1, 0], [1, 1]]}, "distances has shape .3, 2.; expected a square matrix"),
+        (
+            {"distances": [[0, 1, 1], [1, 0, -4], [1, 1, 0]]},
+            "distances of row 1, column 2 is -4; expected a number from 0",
+        ),
+        ({"capacity": 2.5}, "capacity is 2.5; expected an integer"),
+        ({"capacity": "2"}, "capacity must be a positive number, got '2'"),
+    ],
+)
+def test_columns_that_are_refused(changes, message):
+    columns = {"x": [0, 1, 2], "y": [0, 1, 0], "demand": [0, 1, 1], "capacity": 2, "backhaul": [0, 1, 0]}
+    with pytest.raises(ValueError, match=message):
+        from_columns("VRPB", {**columns, **changes})
+
+
+@pytest.mark.parametrize(
+    ("columns", "numbers", "problem"),
+    [
+        (["x", "y"], [], "TSP"),
+        (["x", "y"], ["num_salesmen"], "MTSP"),
+        (["x", "y", "partner"], [], "TSPFE"),
+        (["x", "y", "pickup"], [], "PDP"),
+        (["x", "y", "demand"], [], "CVRP"),
+        (["x", "y", "demand"], ["capacity", "max_length"], "VRPL"),
+        (["x", "y", "demand", "ready_time", "due_time", "service_time"], ["capacity"], "VRPTW"),
+        (["x", "y", "prize", "penalty"], [], "PCTSP"),
+    ],
+)
+def test_the_columns_name_the_problem(columns, numbers, problem):
+    assert recognise(columns, numbers) == problem
+    with pytest.raises(ValueError, match="no problem has the columns"):
+        recognise([*columns, "prize", "demand"])

@@ -8,7 +8,7 @@ import pytest
 
 from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
 from routing_gym.arrays import normalise, to_backend
-from routing_gym.problems.vrp import PRESETS, variants
+from routing_gym.problems.vrp import PRESETS
 from routing_gym.render.text import to_text
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, play
@@ -51,8 +51,8 @@ def test_fifteen_presets_are_named_as_in_the_literature():
     assert [make_problem(name, 5).name for name in PRESETS] == list(PRESETS)
     assert gym.make("routing/OVRPBLTW-20").unwrapped.problem == VRP(20, None, True, True, 3.0, True)
     assert make_problem("VRPTW", 5, max_length=2.9).name == "VRPLTW"
-    assert variants(make_problem("OVRPBLTW", 5)) == ["CVRP", *PRESETS]
-    assert variants(make_problem("OVRPL", 5)) == ["CVRP", "VRPL", "OVRP", "OVRPL"]
+    assert make_problem("OVRPBLTW", 5).variants == ("CVRP", *PRESETS)
+    assert make_problem("OVRPL", 5).variants == ("CVRP", "VRPL", "OVRP", "OVRPL")
 
 
 @pytest.mark.parametrize("name", sorted(set(PRESETS) - {"VRPTW", "OVRPBLTW"}))  # these: in test_contracts.py
@@ -366,8 +366,8 @@ def test_text_says_what_is_fetched_and_leaves_the_way_home_out():
     """Delivered 5, fetched 5, on 0.1 + 0.2; then 0.2 out."""
     instance = make(LINE, **BACKHAUL)
     text = to_text(make_problem("OVRPB", 3), instance, np.array([2, 1, 0, 3, 0]))
-    assert "trip 1: 0 -> 2 -> 1; delivers 5 and fetches 5 of 10, length 0.300" in text
-    assert "trip 2: 0 -> 3; delivers 5 and fetches 0 of 10, length 0.200" in text
+    assert "route 1: 0 -> 2 -> 1; delivery 5 of 10, pickup 5 of 10, length 0.300" in text
+    assert "route 2: 0 -> 3; delivery 5 of 10, pickup 0 of 10, length 0.200" in text
 
 
 def test_dials_show_the_windows():

@@ -16,9 +16,10 @@ from routing_agents.search.neighbourhood import Neighbourhoods
 from routing_agents.search.routes import RouteSearch
 from routing_agents.search.segments import WindowSearch
 from routing_gym.problem import AnyProblem
+from routing_gym.problems import PROBLEMS
 from routing_gym.solvers.runtime.base import IntArray
 
-NEIGHBOURHOODS: dict[str, type[Neighbourhoods]] = {"TSP": WindowSearch, "CVRP": RouteSearch}
+NEIGHBOURHOODS: dict[str, type[Neighbourhoods]] = {kind.repairs_with: kind for kind in (WindowSearch, RouteSearch)}
 REPORT_EVERY = 1.0  # seconds
 Report = Callable[[float, IntArray], None]  # seconds so far, the best actions so far
 
@@ -51,9 +52,10 @@ def neighbourhoods_of(problem: AnyProblem) -> type[Neighbourhoods]:
             f"tours of {problem.name} cannot be improved by search: to tell which is better, it would have to know "
             "what shows only on the way"
         )
-    if problem.name not in NEIGHBOURHOODS:
-        raise ValueError(f"no search improves tours of {problem.name}; one does for {', '.join(NEIGHBOURHOODS)}")
-    return NEIGHBOURHOODS[problem.name]
+    if problem.subproblem not in NEIGHBOURHOODS:
+        improved = ", ".join(name for name, kind in PROBLEMS.items() if kind.subproblem in NEIGHBOURHOODS)
+        raise ValueError(f"no search improves tours of {problem.name}; one does for {improved}")
+    return NEIGHBOURHOODS[problem.subproblem]
 
 
 def check_seconds(name: str, seconds: float) -> None:

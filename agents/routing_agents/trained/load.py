@@ -14,7 +14,6 @@ from routing_agents.trained.model import TrainedModel
 from routing_agents.trained.pointer import load_tours
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
-from routing_gym.problems.vrp import FAMILY, PRESETS, VRP
 
 WEIGHTS = Path(__file__).parents[1] / "weights"
 
@@ -61,7 +60,7 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     if kind_of_network(path) == "pointer":
         return load_tours(path, device)
     network, problem, header = load_model(path, device)
-    of_several = header.get("variants") is True and isinstance(problem, VRP)
+    of_several = header.get("variants") is True
     if of_several and asked is not None:
         problem = make_problem(asked, problem.num_nodes)
     return TrainedModel(network, problem, path, of_several)
@@ -70,7 +69,7 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
 def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
     """Return the published weights for a problem, those of the nearest size by ratio.
 
-    A problem of the VRP family without its own gets those for the whole family.
+    A problem without its own gets those for its family.
 
     Args:
         problem: Its name, such as "TSP".
@@ -80,7 +79,7 @@ def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
     Raises:
         ValueError: There are none for this problem.
     """
-    names = (problem, FAMILY) if problem in PRESETS else (problem,)
+    names = filter(None, (problem, PROBLEMS[problem].family if problem in PROBLEMS else None))
     paths = next(filter(None, (sorted(folder.glob(f"{name.lower()}-*.safetensors")) for name in names)), [])
     if not paths:
         raise ValueError(

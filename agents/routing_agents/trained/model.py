@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from routing_gym.arrays import any_array, batch_size, normalise, to_backend, to_
 from routing_gym.data.own import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
-from routing_gym.problems.vrp import variants
 from routing_gym.rollout import Rollout
 
 DECODINGS = ("greedy", "starts", "sampling")
@@ -44,23 +44,16 @@ class SolvedInstance:
 
     @property
     def tour(self) -> list[int]:
-        """The rows in the order of the visits. With a depot, row 0, it begins and ends there."""
+        """The rows in the order of the visits. With a depot, row 0, it begins there, and returns after each route."""
         if not self.problem.has_depot:
             return [int(node) for node in self.actions]
-        return [0, *(node for route in self.routes for node in route[1:])]
+        nodes = [0, *map(int, self.actions)]
+        return [0, *(node for before, node in pairwise(nodes) if before or node)]
 
     @property
     def routes(self) -> list[list[int]]:
-        """The tour's trips, from depot to depot; without a depot one trip."""
-        if not self.problem.has_depot:
-            return [self.tour]
-        trips: list[list[int]] = [[]]
-        for node in map(int, self.actions):
-            if node:
-                trips[-1].append(node)
-            elif trips[-1]:
-                trips.append([])
-        return [[0, *trip, 0] for trip in trips if trip]
+        """The rows that each vehicle visits, see `Problem.routes`; without a depot one closed route."""
+        return [route.nodes for route in self.problem.routes(self.instance, self.actions)]
 
     def save(self, path: str | Path, title: str | None = None) -> None:
         """Draw the tour into a .png file."""
@@ -99,49 +92,40 @@ class TrainedModel:
 
     def solve(
         self,
-        coords: Any,
+        coords: Any = None,
         *,
-        demand: Any = None,
-        prize: Any = None,
-        penalty: Any = None,
-        capacity: int | None = None,
-        max_length: float | None = None,
-        required_prize: float | None = None,
         decoding: str | Decoding = "starts",
         seed: int = 1,
+        **columns: Any,
     ) -> SolvedInstance:
         """Solve one instance, in your own units.
 
         Args:
-            coords: Numbers (A, 2), as an array, a list, or two columns of a DataFrame. Row 0 is the depot, but for
-                the TSP. Or one instance of the problem, such as `TSPInstance`, in its unit square.
-            demand: Integers (A,), CVRP and SDVRP; 0 at the depot.
-            prize: Numbers (A,), OP and PCTSP; 0 at the depot.
-            penalty: Numbers (A,), PCTSP, in the unit of the coordinates; 0 at the depot.
-            capacity: CVRP and SDVRP: of a vehicle.
-            max_length: OP: of the tour, in the unit of the coordinates.
-            required_prize: PCTSP: the least prize to collect.
+            coords: Numbers (A, 2), as an array, a list, or two columns of a DataFrame. Row 0 is the depot, where the
+                problem has one. Or one instance of the problem, such as `TSPInstance`, in its unit square.
             decoding: "greedy"; "starts": greedy tours from up to 128 first nodes, or where the first node matters
                 128 sampled tours, under the eight symmetries of the square; "sampling": 128 sampled tours under
                 these; or a `Decoding`. The best tour counts; of stochastic problems the greedy one.
-            seed: Of the sampled tours.
+            seed: Random seed for sampled tours.
+            **columns: The problem's other columns, which `model.problem.columns` lists: CVRP takes `demand` and
+                `capacity`, VRPTW also `ready_time`, `due_time` and `service_time`, ATSP only `distances`.
 
         Raises:
             ValueError: Something is missing, left over, or holds what it must not; with row, value and remedy.
         """
-        given = {"demand": demand, "prize": prize, "penalty": penalty}
-        settings = {"capacity": capacity, "max_length": max_length, "required_prize": required_prize}
+        given = {key: value for key, value in columns.items() if value is not None}
         if isinstance(coords, self.problem.instance_type):
-            return self.solve_instance(coords, {**given, **settings}, decoding, seed)
-        points = as_floats("coords", coords)
-        if points.ndim != 2 or points.shape[1] != 2:
-            raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2), a row of x and y for each node")
-        columns = {"x": points[:, 0], "y": points[:, 1], **{key: x for key, x in given.items() if x is not None}}
-        return self.solve_own(from_columns(self.problem.name, columns, **settings), decoding, seed)
+            return self.solve_instance(coords, given, decoding, seed)
+        if coords is not None:
+            points = as_floats("coords", coords)
+            if points.ndim != 2 or points.shape[1] != 2:
+                raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2): x and y of each node")
+            given |= {"x": points[:, 0], "y": points[:, 1]}
+        return self.solve_own(from_columns(self.problem.name, given), decoding, seed)
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
         """Raise ValueError where the model was not trained on a problem; `found` leads to its name in the error."""
-        if problem.name not in (variants(self.problem) if self.variants else (self.problem.name,)):
+        if problem.name not in (self.problem.variants if self.variants else (self.problem.name,)):
             raise ValueError(f"{self.path} was trained on {self.problem.name}; {found} {problem.name}")
 
     def solve_own(self, own: OwnInstance, decoding: str | Decoding = "starts", seed: int = 1) -> SolvedInstance:
@@ -154,8 +138,8 @@ class TrainedModel:
         self, instance: Any, others: dict[str, Any], decoding: str | Decoding, seed: int
     ) -> SolvedInstance:
         """Solve one row of the problem's instance dataclass."""
-        if extra := [key for key, value in others.items() if value is not None]:
-            raise ValueError(f"{', '.join(extra)}: the instance has its own; leave them out")
+        if others:
+            raise ValueError(f"{', '.join(others)}: the instance has its own; leave them out")
         if batch_size(instance) != 1:
             raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
         instance = normalise(instance)

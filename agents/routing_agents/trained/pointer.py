@@ -12,6 +12,7 @@ import torch
 from routing_agents.header import CheckpointError
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, better_of
 from routing_agents.policies.pointer.decoding import predict
+from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.saved import load_network
 from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS
@@ -83,7 +84,7 @@ def load_tours(path: Path, device: str = "cpu") -> TrainedPointer:
         raise CheckpointError(f"{path}: a pointer network for {task.name}, which is no routing problem; tsp is needed")
     try:  # trained by reinforcement, or on solved examples
         num_nodes = header["settings"]["num_nodes"] if "settings" in header else header["args"]["sizes"][1]
-        problem = make_problem("TSP", num_nodes)
+        problem = make_problem(PointerPolicy.problem, num_nodes)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CheckpointError(f"{path}: its header does not say how many cities it learnt with ({error})") from error
     return TrainedPointer(network, problem, path, order=header["order"])

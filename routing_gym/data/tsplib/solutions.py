@@ -254,9 +254,11 @@ def tour_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]
 
 def route_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
     """Lay a tour out as CVRPLIB's .sol."""
-    trips = np.split(instance.ids[tour] - 1, np.flatnonzero(tour == 0) + 1)
-    routes = [" ".join(map(str, trip[:-1])) for trip in trips if len(trip) > 1]
-    return [*(f"Route #{number}: {route}" for number, route in enumerate(routes, start=1)), f"Cost {cost}"]
+    lines = []
+    for number, route in enumerate(instance.problem.routes(instance.instance, tour), start=1):
+        nodes = (instance.ids[node] - 1 for node in route.nodes if node)
+        lines.append(f"Route #{number}: {' '.join(map(str, nodes))}")
+    return [*lines, f"Cost {cost}"]
 
 
 def sequence_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from
-from routing_gym.problems.pctsp import PCTSP
 from routing_gym.solvers.runtime.base import BatchSolver, IntArray
 
 
@@ -17,8 +16,8 @@ from routing_gym.solvers.runtime.base import BatchSolver, IntArray
 class NearestNeighbour(BatchSolver):
     """Nearest neighbour, for every problem with coordinates or distances, by its own mask and step.
 
-    The TSP tour starts at city 0. With a depot, the vehicle returns when no customer is legal; in PCTSP
-    and SPCTSP, which would otherwise visit everyone, as soon as it may.
+    The TSP tour starts at city 0. With a depot, the vehicle returns when no customer is legal; as soon as it may in
+    PCTSP and SPCTSP, where nobody has to be visited and visits are no end in themselves.
     """
 
     name: ClassVar[str] = "nearest-neighbour"
@@ -31,7 +30,7 @@ class NearestNeighbour(BatchSolver):
         if not problem.has_depot:
             state, _ = problem.step(instance, state, node)
             steps.append(node)
-        returns_early = isinstance(problem, PCTSP)
+        returns_early = not problem.visits_all and not problem.maximises
         while not problem.done(instance, state).all():
             mask = problem.action_mask(instance, state)
             length = lengths_from(instance, node)

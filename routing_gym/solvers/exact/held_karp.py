@@ -10,83 +10,24 @@ family has shortest routes of its own, `vrp_labels`. Distances may be asymmetric
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import select
+from routing_gym.arrays import batch_size, select
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
-from routing_gym.problems.tspfe import from_fixed_edge
+from routing_gym.problems.tspfe import from_fixed_edge, with_fixed_edges
 from routing_gym.problems.vrp import PRESETS, VRP
 from routing_gym.solvers.exact.vrp_labels import shortest_routes
-from routing_gym.solvers.runtime.base import (
-    OPTIMAL,
-    BatchSolver,
-    FloatArray,
-    IntArray,
-    distance_matrix,
-    join_trips,
-    with_fixed_edges,
-)
+from routing_gym.solvers.runtime.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix, join_trips
 
 MAX_NODES = 12  # 2^12 x 12 entries per instance
-
-
-@dataclass(frozen=True)
-class HeldKarp(BatchSolver):
-    """Optimal tours by dynamic programming, all rows together. m below is the number of nodes but one."""
-
-    name: ClassVar[str] = "held-karp"
-    problems: ClassVar[tuple[str, ...]] = ("TSP", "CVRP", *PRESETS, "OP", "PCTSP", "PDP", "MTSP", "TSPFE", "ATSP")
-
-    @property
-    def row_status(self) -> str:
-        return OPTIMAL
-
-    def check(self, problem: AnyProblem) -> None:
-        super().check(problem)
-        if problem.num_nodes > MAX_NODES:
-            raise ValueError(f"held-karp takes at most {MAX_NODES} nodes, got {problem.num_nodes}; milp takes more")
-
-    def row_elements(self, num_actions: int) -> int:
-        return int(num_actions * 2 ** (num_actions - 1))
-
-    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
-        if isinstance(problem, VRP):
-            routes = [best_routes(problem, select(instance, slice(row, row + 1))) for row in range(len(rows))]
-            return np.array([*zip_longest(*routes, fillvalue=0)], dtype=np.int64).T
-        distances = distance_matrix(instance)
-        if problem.name == "TSPFE":
-            distances = with_fixed_edges(distances, instance.partner)
-        allowed = closed_sets(instance.pickup) if problem.name == "PDP" else None
-        longest = length_limit(instance)[:, None] - distances[:, 1:, 0] if problem.name == "OP" else None
-        paths = shortest_paths(distances, allowed, longest)
-        length = np.min(paths + distances[:, None, 1:, 0], axis=2)
-        length[:, 0] = 0.0  # nobody visited
-        everyone = np.full(len(rows), length.shape[1] - 1)
-        if not problem.has_depot:
-            tours = np.pad(order(paths, distances, everyone), ((0, 0), (1, 0)))
-            return from_fixed_edge(tours, instance.partner) if problem.name == "TSPFE" else tours
-        if problem.name == "PDP":
-            return np.pad(order(paths, distances, everyone), ((0, 0), (0, 1)))
-        if problem.name == "CVRP":
-            return joined(paths, distances, best_partition(length, set_sums(instance.demand), instance.capacity))
-        if problem.name == "MTSP":
-            return joined(paths, distances, fairest_partition(length, instance.num_salesmen))
-        if problem.name == "OP":
-            value = set_sums(instance.prize)
-            best = np.argmax(np.where(np.isfinite(length), value, -1.0), axis=1)
-        else:
-            unpaid = set_sums(instance.penalty)[:, ::-1]  # of all who are not in the set
-            enough = set_sums(instance.expected_prize) >= ENOUGH_PRIZE
-            enough[:, -1] = True
-            best = np.argmin(np.where(enough, length + unpaid, np.inf), axis=1)
-        return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))
 
 
 def closed_sets(pickup: IntArray) -> npt.NDArray[np.bool_]:
@@ -102,7 +43,7 @@ def closed_sets(pickup: IntArray) -> npt.NDArray[np.bool_]:
 def shortest_paths(
     distances: FloatArray, allowed: npt.NDArray[np.bool_] | None = None, longest: FloatArray | None = None
 ) -> FloatArray:
-    """Shortest ways from node 0 through a set of the others, by the node they end at.
+    """Compute shortest ways from node 0 through a set of the others, by the node they end at.
 
     Args:
         distances: (B, m + 1, m + 1).
@@ -128,6 +69,13 @@ def shortest_paths(
                 lengths = np.where(lengths <= longest[:, end, None], lengths, np.inf)
             paths[:, here, end] = lengths
     return paths
+
+
+def closed_lengths(paths: FloatArray, distances: FloatArray) -> FloatArray:
+    """Return the length of the shortest closed tour through each set: (B, 2^m)."""
+    length = np.asarray(np.min(paths + distances[:, None, 1:, 0], axis=2))
+    length[:, 0] = 0.0  # nobody visited
+    return length
 
 
 def order(paths: FloatArray, distances: FloatArray, chosen: IntArray) -> IntArray:
@@ -174,13 +122,6 @@ def best_partition(length: FloatArray, demand: FloatArray, capacity: IntArray) -
         trips.append(trip[every, rest])
         rest = rest ^ trips[-1]
     return trips
-
-
-def best_routes(problem: VRP, instance: Any) -> list[int]:
-    """Return the actions of the best routes of one row of the VRP family."""
-    lengths, routes = shortest_routes(problem, instance)
-    trips = best_partition(lengths[None], np.zeros((1, len(lengths))), np.zeros(1, dtype=np.int64))
-    return join_trips([routes[int(trip[0])] for trip in trips])
 
 
 def fairest_partition(length: FloatArray, num_salesmen: IntArray) -> list[IntArray]:
@@ -235,3 +176,108 @@ def set_sums(values: Any) -> FloatArray:
 def zeros_last(nodes: IntArray) -> IntArray:
     """Move the zeros of each row to its end; keep the order of the rest."""
     return np.take_along_axis(nodes, np.argsort(nodes == 0, axis=1, kind="stable"), axis=1)
+
+
+def closed_tours(problem: AnyProblem, instance: Any) -> IntArray:
+    """Solve TSP and ATSP."""
+    distances = distance_matrix(instance)
+    return np.pad(through_all(shortest_paths(distances), distances), ((0, 0), (1, 0)))
+
+
+def tours_with_fixed_edges(problem: AnyProblem, instance: Any) -> IntArray:
+    """Solve TSPFE."""
+    longer = replace(instance, distances=with_fixed_edges(distance_matrix(instance), instance.partner))
+    return from_fixed_edge(closed_tours(problem, longer), instance.partner)
+
+
+def through_all(paths: FloatArray, distances: FloatArray) -> IntArray:
+    """Return the nodes 1 to m in the order of the shortest closed tours through all."""
+    return order(paths, distances, np.full(len(paths), paths.shape[1] - 1))
+
+
+def deliveries(problem: AnyProblem, instance: Any) -> IntArray:
+    """Solve PDP: only sets that hold the pickups of all their deliveries."""
+    distances = distance_matrix(instance)
+    paths = shortest_paths(distances, allowed=closed_sets(instance.pickup))
+    return np.pad(through_all(paths, distances), ((0, 0), (0, 1)))
+
+
+def best_trips(problem: AnyProblem, instance: Any) -> IntArray:
+    """Solve CVRP: the shortest partition into sets that fit the vehicle."""
+    distances = distance_matrix(instance)
+    paths = shortest_paths(distances)
+    lengths = closed_lengths(paths, distances)
+    return joined(paths, distances, best_partition(lengths, set_sums(instance.demand), instance.capacity))
+
+
+def fairest_trips(problem: AnyProblem, instance: Any) -> IntArray:
+    """Solve MTSP: the partition whose longest tour is shortest."""
+    distances = distance_matrix(instance)
+    paths = shortest_paths(distances)
+    return joined(paths, distances, fairest_partition(closed_lengths(paths, distances), instance.num_salesmen))
+
+
+def best_routes(problem: VRP, instance: Any) -> IntArray:
+    """Solve the VRP family, row by row."""
+    rows = []
+    for row in range(batch_size(instance)):
+        lengths, routes = shortest_routes(problem, select(instance, slice(row, row + 1)))
+        trips = best_partition(lengths[None], np.zeros((1, len(lengths))), np.zeros(1, dtype=np.int64))
+        rows.append(join_trips([routes[int(trip[0])] for trip in trips]))
+    return np.array([*zip_longest(*rows, fillvalue=0)], dtype=np.int64).T
+
+
+def highest_prize(problem: AnyProblem, instance: Any) -> IntArray:
+    """Solve OP: the set of the highest prize that some tour within the limit visits."""
+    distances = distance_matrix(instance)
+    paths = shortest_paths(distances, longest=length_limit(instance)[:, None] - distances[:, 1:, 0])
+    within_limit = np.isfinite(closed_lengths(paths, distances))
+    best = np.argmax(np.where(within_limit, set_sums(instance.prize), -1.0), axis=1)
+    return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))
+
+
+def least_penalty(problem: AnyProblem, instance: Any) -> IntArray:
+    """Solve PCTSP: the set of enough prize with the smallest sum of length and penalties."""
+    distances = distance_matrix(instance)
+    paths = shortest_paths(distances)
+    unpaid = set_sums(instance.penalty)[:, ::-1]  # of all who are not in the set
+    enough = set_sums(instance.expected_prize) >= ENOUGH_PRIZE
+    enough[:, -1] = True
+    best = np.argmin(np.where(enough, closed_lengths(paths, distances) + unpaid, np.inf), axis=1)
+    return np.pad(order(paths, distances, best), ((0, 0), (0, 1)))
+
+
+MODELS: dict[str, Callable[[Any, Any], IntArray]] = {
+    "TSP": closed_tours,
+    "CVRP": best_trips,
+    **dict.fromkeys(PRESETS, best_routes),
+    "OP": highest_prize,
+    "PCTSP": least_penalty,
+    "PDP": deliveries,
+    "MTSP": fairest_trips,
+    "TSPFE": tours_with_fixed_edges,
+    "ATSP": closed_tours,
+}
+
+
+@dataclass(frozen=True)
+class HeldKarp(BatchSolver):
+    """Optimal tours by dynamic programming, all rows together; `MODELS` has a function for each problem."""
+
+    name: ClassVar[str] = "held-karp"
+    problems: ClassVar[tuple[str, ...]] = tuple(MODELS)
+
+    @property
+    def row_status(self) -> str:
+        return OPTIMAL
+
+    def check(self, problem: AnyProblem) -> None:
+        super().check(problem)
+        if problem.num_nodes > MAX_NODES:
+            raise ValueError(f"held-karp takes at most {MAX_NODES} nodes, got {problem.num_nodes}; milp takes more")
+
+    def row_elements(self, num_actions: int) -> int:
+        return int(num_actions * 2 ** (num_actions - 1))
+
+    def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
+        return MODELS[problem.name](problem, instance)

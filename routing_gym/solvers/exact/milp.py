@@ -15,19 +15,19 @@ traveling salesman problems"): each city is a node to arrive at and one to leave
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.atsp import ATSPInstance
-from routing_gym.problems.op import length_limit
-from routing_gym.problems.pctsp import ENOUGH_PRIZE
+from routing_gym.problems.op import OP, legal_tour, length_limit
+from routing_gym.problems.pctsp import ENOUGH_PRIZE, PCTSP
 from routing_gym.problems.tspfe import from_fixed_edge
 from routing_gym.solvers.exact.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
 from routing_gym.solvers.exact.milp_program import Program
-from routing_gym.solvers.runtime.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix, legal_tour
+from routing_gym.solvers.runtime.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
 
 TOLERANCE = 1e-6  # of HiGHS on constraints
 PRIZE_UNIT = 100  # prizes in hundredths, as all of the paper's are, make the objective an integer
@@ -35,95 +35,84 @@ LARGEST = 2.0**10  # of a program's lengths and prizes: HiGHS's tolerances, 1e-6
 FIRST_WINDOW = 0.02  # reduced cost, relative to the bound, up to which edges are tried first
 
 
-@dataclass(frozen=True)
-class ExactMIP(RowSolver):
-    """Proven optima of TSP, TSPFE, ATSP, OP and PCTSP.
+@dataclass
+class Model:
+    """One instance as a program without subtour constraints.
 
     Attributes:
-        time_limit: Seconds per instance; a row that is not proven optimal by then has failed.
+        program: Its costs, bounds and limits.
+        actions: Turns the nodes of the program's tour, from node 0 on, into actions.
+        conflicts: Sets of nodes that no tour visits all of.
+        step: The smallest difference between two costs, 0 where there is none.
     """
 
-    name: ClassVar[str] = "milp"
-    problems: ClassVar[tuple[str, ...]] = ("TSP", "OP", "PCTSP", "TSPFE", "ATSP")
-    packages: ClassVar[tuple[str, ...]] = ("scipy.optimize", "scipy.sparse.csgraph")
-    needs_symmetry: ClassVar[bool] = True
-
-    time_limit: float = 600.0
-
-    def check_symmetry(self, instance: Any) -> None:
-        if not isinstance(instance, ATSPInstance):
-            super().check_symmetry(instance)
-
-    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        if problem.name in ("TSP", "TSPFE") and problem.num_nodes <= 3:  # every order is optimal
-            tour = list(range(problem.num_nodes))
-        else:
-            deadline = time.perf_counter() + self.time_limit
-            program, conflicts, step = formulate(problem, instance, distance_matrix(instance)[0])
-            bound, reduced = relax(program, conflicts, deadline)
-            tour = program.tour(solve_integer(program, bound, reduced, step, deadline))
-        if problem.name == "TSPFE":
-            return from_fixed_edge(np.array([tour]), instance.partner)[0], OPTIMAL
-        if problem.name == "ATSP":  # from the node where city 0 is arrived at, to that where it is left, or backwards
-            return [tour[0], *(tour[2::2] if tour[1] == problem.num_nodes else tour[-2:0:-2])], OPTIMAL
-        if problem.name == "OP":
-            return legal_tour(problem, instance, [*tour[1:], 0]), OPTIMAL
-        return [*tour[1:], 0] if problem.has_depot else tour, OPTIMAL
+    program: Program
+    actions: Callable[[list[int]], Sequence[int] | IntArray]
+    conflicts: list[IntArray] = field(default_factory=list)
+    step: float = 0.0
 
 
-@dataclass(frozen=True)
-class OfflineMIP(ExactMIP):
-    """SPCTSP with the real prizes known beforehand: a bound that no policy can beat, not an opponent."""
-
-    name: ClassVar[str] = "milp-offline"
-    problems: ClassVar[tuple[str, ...]] = ("SPCTSP",)
-    is_bound: ClassVar[bool] = True
+def closed_tour(problem: AnyProblem, instance: Any) -> Model:
+    """Formulate a TSP."""
+    return Model(program_of_all(distance_matrix(instance)[0]), lambda tour: tour)
 
 
-def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tuple[Program, list[IntArray], float]:
-    """Write one instance as a program without subtour constraints.
+def program_of_all(distances: FloatArray) -> Program:
+    """Make the program of the shortest tours of all nodes."""
+    program = Program.of_tours(distances * scale(distances))
+    program.low[: program.num_nodes] = 1.0
+    program.high[:] = 1.0
+    program.cost[program.edges] = program.lengths
+    return program
 
-    Returns:
-        The program; sets of nodes that no tour visits all of (OP); and the smallest difference between two
-        costs, 0 where there is none.
-    """
-    if problem.name == "ATSP":
-        size = len(distances)
-        distances = np.block([[np.zeros_like(distances), distances.T], [distances, np.zeros_like(distances)]])
+
+def fixed_edges(problem: AnyProblem, instance: Any) -> Model:
+    """Formulate a TSPFE: a TSP on whose tours the fixed edges are."""
+    program, partner = program_of_all(distance_matrix(instance)[0]), instance.partner
+    with_edge = np.flatnonzero(partner[0] > np.arange(program.num_nodes))
+    program.low[program.edge(with_edge, partner[0, with_edge])] = 1.0
+    return Model(program, lambda tour: from_fixed_edge(np.array([tour]), partner)[0])
+
+
+def one_way(problem: AnyProblem, instance: Any) -> Model:
+    """Formulate an ATSP: nodes below `size` are arrived at, the others left."""
+    distances, size = distance_matrix(instance)[0], problem.num_nodes
+    program = program_of_all(np.block([[np.zeros_like(distances), distances.T], [distances, np.zeros_like(distances)]]))
+    program.high[program.edges[(program.ends < size).sum(axis=1) != 1]] = 0.0
+    program.low[program.edge(np.arange(size), np.arange(size, 2 * size))] = 1.0
+    # From the node where city 0 is arrived at, to that where it is left, or backwards.
+    return Model(program, lambda tour: [tour[0], *(tour[2::2] if tour[1] == size else tour[-2:0:-2])])
+
+
+def orienteering(problem: OP, instance: Any) -> Model:
+    """Formulate an OP."""
+    distances = distance_matrix(instance)[0]
     unit = scale(distances)  # the program's lengths are multiples of it
-    distances = distances * unit
-    program = Program.of_tours(distances)
+    program = Program.of_tours(distances * unit)
+    prize = instance.prize[0].astype(np.float64)
+    rounded = np.rint(prize * PRIZE_UNIT)
+    # Hundredths, or as near to them as float32 can be: what is not must not be taken for it.
+    is_integer = bool((instance.prize[0] == (rounded / PRIZE_UNIT).astype(np.float32)).all()) and rounded.max() < 1e6
+    program.cost[: program.num_nodes] = -(rounded if is_integer else prize * scale(prize))
+    limit = float(length_limit(instance)[0]) * unit
+    program.add_limit(program.edges, program.lengths, -np.inf, limit)
+    program.most_with_way_back = limit
+    conflicts = conflicting_sets(program, distances * unit, limit)
+    return Model(program, lambda tour: legal_tour(problem, instance, [*tour[1:], 0]), conflicts, float(is_integer))
+
+
+def prize_collecting(problem: PCTSP, instance: Any) -> Model:
+    """Formulate a PCTSP; or an SPCTSP, as if the real prizes were known beforehand."""
+    distances = distance_matrix(instance)[0]
+    unit = scale(distances)
+    program = Program.of_tours(distances * unit)
     nodes = np.arange(program.num_nodes)
-    if not problem.has_depot:
-        program.low[nodes] = 1.0
-        program.high[:] = 1.0
-        program.cost[program.edges] = program.lengths
-        if problem.name == "TSPFE":
-            with_edge = np.flatnonzero(instance.partner[0] > nodes)
-            program.low[program.edge(with_edge, instance.partner[0, with_edge])] = 1.0
-        if problem.name == "ATSP":  # nodes below `size` are arrived at, the others left
-            program.high[program.edges[(program.ends < size).sum(axis=1) != 1]] = 0.0
-            program.low[program.edge(nodes[:size], nodes[size:])] = 1.0
-        return program, [], 0.0
-    if problem.name == "OP":
-        prize = instance.prize[0].astype(np.float64)
-        rounded = np.rint(prize * PRIZE_UNIT)
-        # Hundredths, or as near to them as float32 can be: what is not must not be taken for it.
-        is_integer = (
-            bool((instance.prize[0] == (rounded / PRIZE_UNIT).astype(np.float32)).all()) and rounded.max() < 1e6
-        )
-        program.cost[nodes] = -(rounded if is_integer else prize * scale(prize))
-        limit = float(length_limit(instance)[0]) * unit
-        program.add_limit(program.edges, program.lengths, -np.inf, limit)
-        program.most_with_way_back = limit
-        return program, conflicting_sets(program, distances, limit), float(is_integer)
-    assert hasattr(problem, "collectable")
     prize = problem.collectable(instance)[0].astype(np.float64)
     program.cost[program.edges] = program.lengths
     penalty = instance.penalty[0].astype(np.float64) * unit
     # To take in one more customer costs two legs at most: whose penalty is more is visited, and need not be priced.
     # Beside a penalty of 10^13, HiGHS would see no length at all.
-    always = penalty > 2 * distances.max()
+    always = penalty > 2 * (distances * unit).max()
     program.cost[nodes] = np.where(always, 0.0, -penalty)
     program.low[nodes] = always
     program.low[0] = 1.0
@@ -131,7 +120,7 @@ def formulate(problem: AnyProblem, instance: Any, distances: FloatArray) -> tupl
         program.low[nodes] = 1.0
     else:
         program.add_limit(nodes, prize, ENOUGH_PRIZE, np.inf)
-    return program, [], 0.0
+    return Model(program, lambda tour: [*tour[1:], 0])
 
 
 def scale(values: FloatArray) -> float:
@@ -214,3 +203,49 @@ def solve_integer(program: Program, bound: float, reduced: FloatArray, step: flo
         if needed <= window or allowed.all():
             return values
         window = needed + TOLERANCE
+
+
+MODELS: dict[str, Callable[[Any, Any], Model]] = {
+    "TSP": closed_tour,
+    "OP": orienteering,
+    "PCTSP": prize_collecting,
+    "TSPFE": fixed_edges,
+    "ATSP": one_way,
+}
+OFFLINE_MODELS: dict[str, Callable[[Any, Any], Model]] = {"SPCTSP": prize_collecting}
+
+
+@dataclass(frozen=True)
+class ExactMIP(RowSolver):
+    """Proven optima of TSP, TSPFE, ATSP, OP and PCTSP.
+
+    Attributes:
+        time_limit: Seconds per instance; a row that is not proven optimal by then has failed.
+    """
+
+    name: ClassVar[str] = "milp"
+    models: ClassVar[dict[str, Callable[[Any, Any], Model]]] = MODELS
+    problems: ClassVar[tuple[str, ...]] = tuple(MODELS)
+    packages: ClassVar[tuple[str, ...]] = ("scipy.optimize", "scipy.sparse.csgraph")
+    needs_symmetry: ClassVar[bool] = True
+
+    time_limit: float = 600.0
+
+    def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[Sequence[int] | IntArray, str]:
+        deadline = time.perf_counter() + self.time_limit
+        model = self.models[problem.name](problem, instance)
+        program = model.program
+        if not problem.has_depot and program.num_nodes <= 3:  # every order is optimal
+            return model.actions(list(range(program.num_nodes))), OPTIMAL
+        bound, reduced = relax(program, model.conflicts, deadline)
+        return model.actions(program.tour(solve_integer(program, bound, reduced, model.step, deadline))), OPTIMAL
+
+
+@dataclass(frozen=True)
+class OfflineMIP(ExactMIP):
+    """SPCTSP with the real prizes known beforehand: a bound that no policy can beat, not an opponent."""
+
+    name: ClassVar[str] = "milp-offline"
+    models = OFFLINE_MODELS
+    problems: ClassVar[tuple[str, ...]] = tuple(OFFLINE_MODELS)
+    is_bound: ClassVar[bool] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,21 +11,143 @@ import numpy as np
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
-from routing_gym.problems.tspfe import from_fixed_edge
+from routing_gym.problems.tspfe import from_fixed_edge, with_fixed_edges
 from routing_gym.solvers.constructive.nearest_neighbour import NearestNeighbour
 from routing_gym.solvers.runtime.base import (
     FEASIBLE,
+    FloatArray,
     IntArray,
     RowSolver,
     TimedOut,
     distance_matrix,
     unit_of,
-    with_fixed_edges,
 )
 
 SCALE = 1e6  # OR-Tools takes integers, lengths in `unit_of` all of them
 PRIZE_SCALE = 1e9  # finer, so that prizes which are just enough still are when rounded down
 LONGEST_WEIGHT = 100  # of MTSP's longest tour beside the sum of all, which leads the search where the longest stays
+
+
+class Search:
+    """OR-Tools' search for closed tours of all nodes from node 0; problems add dimensions and constraints to `routing`.
+
+    Args:
+        problem: The rules.
+        distances: (A, A).
+        vehicles: Number of vehicles.
+    """
+
+    def __init__(self, problem: AnyProblem, distances: FloatArray, vehicles: int = 1) -> None:
+        pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
+        self.has_depot, self.vehicles = problem.has_depot, vehicles
+        self.manager = pywrapcp.RoutingIndexManager(problem.num_actions, vehicles, 0)
+        self.routing = pywrapcp.RoutingModel(self.manager)
+        self.unit = unit_of(distances)
+        self.legs = np.rint(distances / self.unit * SCALE).astype(np.int64)
+        self.length = self.routing.RegisterTransitMatrix(self.legs.tolist())
+        self.routing.SetArcCostEvaluatorOfAllVehicles(self.length)
+
+    def tour(self, time_limit: float, first: str = "PATH_CHEAPEST_ARC", start: IntArray | None = None) -> list[int]:
+        """Run guided local search until the time limit, from a tour by the strategy `first`, or from `start`.
+
+        Raises:
+            TimedOut: No tour was found.
+        """
+        enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
+        parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
+        parameters.first_solution_strategy = getattr(enums.FirstSolutionStrategy, first)
+        parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
+        parameters.time_limit.seconds = int(time_limit)
+        parameters.time_limit.nanos = int(time_limit % 1 * 1e9)
+        if start is None:
+            found = self.routing.SolveWithParameters(parameters)
+        else:
+            self.routing.CloseModelWithParameters(parameters)
+            assignment = self.routing.ReadAssignmentFromRoutes([start.tolist()], True)
+            found = self.routing.SolveFromAssignmentWithParameters(assignment, parameters)
+        if found is None:
+            raise TimedOut(f"OR-Tools found no tour within {time_limit:g} s")
+        return self.read(found)
+
+    def read(self, found: Any) -> list[int]:
+        """Return the actions of a solution."""
+        tours: list[int] = [] if self.has_depot else [0]
+        for vehicle in range(self.vehicles):
+            index = found.Value(self.routing.NextVar(self.routing.Start(vehicle)))
+            while not self.routing.IsEnd(index):
+                tours.append(self.manager.IndexToNode(index))
+                index = found.Value(self.routing.NextVar(index))
+            tours += [0] if self.has_depot and tours[-1:] != [0] else []  # nobody has an empty tour
+        return tours or [0]
+
+
+def closed_tour(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:
+    """Solve ATSP."""
+    return Search(problem, distance_matrix(instance)[0]).tour(time_limit)
+
+
+def fixed_edges(problem: AnyProblem, instance: Any, time_limit: float) -> IntArray:
+    """Solve TSPFE: a TSP on whose shortest tours the fixed edges are."""
+    distances = with_fixed_edges(distance_matrix(instance), instance.partner)[0]
+    tour = Search(problem, distances).tour(time_limit)
+    return np.asarray(from_fixed_edge(np.array([tour]), instance.partner)[0])
+
+
+def prize_collecting(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:
+    """Solve PCTSP: who is left out costs the penalty, and the end of the tour needs enough prize."""
+    search = Search(problem, distance_matrix(instance)[0])
+    routing = search.routing
+    prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
+    penalty = np.rint(instance.penalty[0].astype(np.float64) / search.unit * SCALE).astype(np.int64).tolist()
+    enough = int(np.ceil(ENOUGH_PRIZE * PRIZE_SCALE))
+    if sum(prize) >= enough:  # else everyone must be visited
+        collects = routing.RegisterUnaryTransitVector(prize)
+        routing.AddDimension(collects, 0, sum(prize), True, "prize")
+        routing.GetDimensionOrDie("prize").CumulVar(routing.End(0)).SetMin(enough)
+        for node in range(1, len(prize)):
+            routing.AddDisjunction([search.manager.NodeToIndex(node)], penalty[node])
+    return search.tour(time_limit)
+
+
+def salesmen(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:
+    """Solve MTSP: the longest tour weighs more than the sum of all."""
+    vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes)
+    search = Search(problem, distance_matrix(instance)[0], vehicles)
+    most = int(search.legs.max()) * (problem.num_actions + 1)
+    search.routing.AddDimension(search.length, 0, most, True, "length")
+    search.routing.GetDimensionOrDie("length").SetGlobalSpanCostCoefficient(LONGEST_WEIGHT)
+    return search.tour(time_limit, first="LOCAL_CHEAPEST_INSERTION")
+
+
+def pickup_delivery(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:
+    """Solve PDP: each delivery comes after its pickup.
+
+    OR-Tools orders a pickup and its only delivery itself, and moves both in its search. Where a pickup has several,
+    steps are compared, not lengths travelled: between nodes that coincide, no length tells which came first. No
+    insertion places several deliveries of one pickup: there the search begins with the nearest-neighbour tour.
+    """
+    search = Search(problem, distance_matrix(instance)[0])
+    routing, index, pickup = search.routing, search.manager.NodeToIndex, instance.pickup[0].tolist()
+    start = None
+    for delivery, before in enumerate(pickup):
+        if pickup.count(before) == 1:
+            routing.AddPickupAndDelivery(index(before), index(delivery))
+        elif before:
+            if start is None:
+                routing.AddConstantDimension(1, len(pickup), True, "step")
+                start = NearestNeighbour().tours(problem, instance, np.zeros(1, dtype=np.int64), seed=0)[0, :-1]
+            step = routing.GetDimensionOrDie("step")
+            routing.solver().Add(step.CumulVar(index(before)) < step.CumulVar(index(delivery)))
+    return search.tour(time_limit, "LOCAL_CHEAPEST_INSERTION", start)
+
+
+MODELS: dict[str, Callable[[AnyProblem, Any, float], list[int] | IntArray]] = {
+    "PCTSP": prize_collecting,
+    "PDP": pickup_delivery,
+    "MTSP": salesmen,
+    "TSPFE": fixed_edges,
+    "ATSP": closed_tour,
+}
 
 
 @dataclass(frozen=True)
@@ -41,105 +164,10 @@ class ORTools(RowSolver):
     """
 
     name: ClassVar[str] = "ortools"
-    problems: ClassVar[tuple[str, ...]] = ("PCTSP", "PDP", "MTSP", "TSPFE", "ATSP")
+    problems: ClassVar[tuple[str, ...]] = tuple(MODELS)
     packages: ClassVar[tuple[str, ...]] = ("ortools.constraint_solver.pywrapcp",)
 
     time_limit: float = 1.0
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int] | IntArray, str]:
-        pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
-        vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes) if problem.name == "MTSP" else 1
-        manager = pywrapcp.RoutingIndexManager(problem.num_actions, vehicles, 0)
-        routing = pywrapcp.RoutingModel(manager)
-        distances = distance_matrix(instance)
-        if problem.name == "TSPFE":
-            distances = with_fixed_edges(distances, instance.partner)
-        unit = unit_of(distances[0])
-        legs = np.rint(distances[0] / unit * SCALE).astype(np.int64)
-        length = routing.RegisterTransitMatrix(legs.tolist())
-        routing.SetArcCostEvaluatorOfAllVehicles(length)
-        if problem.name == "PCTSP":
-            collect_prizes(routing, manager, instance, unit)
-        elif problem.name == "MTSP":
-            routing.AddDimension(length, 0, int(legs.max()) * (problem.num_actions + 1), True, "length")
-            routing.GetDimensionOrDie("length").SetGlobalSpanCostCoefficient(LONGEST_WEIGHT)
-        elif problem.name == "PDP":
-            deliver(routing, manager, instance.pickup[0].tolist())
-        if problem.name == "PDP" and has_shared_pickups(instance):
-            found = self.solve_from_nearest_neighbour(routing, problem, instance)
-        else:
-            found = routing.SolveWithParameters(self.parameters(problem))
-        if found is None:
-            raise TimedOut(f"OR-Tools found no tour within {self.time_limit:g} s")
-        tours: list[int] = [] if problem.has_depot else [0]
-        for vehicle in range(vehicles):
-            index = found.Value(routing.NextVar(routing.Start(vehicle)))
-            while not routing.IsEnd(index):
-                tours.append(manager.IndexToNode(index))
-                index = found.Value(routing.NextVar(index))
-            tours += [0] if problem.has_depot and tours[-1:] != [0] else []  # nobody has an empty tour
-        if problem.name == "TSPFE":
-            return from_fixed_edge(np.array([tours]), instance.partner)[0], FEASIBLE
-        return tours or [0], FEASIBLE
-
-    def solve_from_nearest_neighbour(self, routing: Any, problem: AnyProblem, instance: Any) -> Any:
-        """Begin with PDP's nearest-neighbour tour: no insertion places several deliveries of one pickup."""
-        parameters = self.parameters(problem)
-        routing.CloseModelWithParameters(parameters)
-        tour = NearestNeighbour().tours(problem, instance, np.zeros(1, dtype=np.int64), seed=0)[0, :-1]
-        return routing.SolveFromAssignmentWithParameters(
-            routing.ReadAssignmentFromRoutes([tour.tolist()], True), parameters
-        )
-
-    def parameters(self, problem: AnyProblem) -> Any:
-        """Guided local search until the time limit: PDP and MTSP from an insertion, others from a cheapest-arc tour."""
-        enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
-        parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
-        strategies = enums.FirstSolutionStrategy
-        cheapest_arc = problem.name not in ("PDP", "MTSP")
-        parameters.first_solution_strategy = (
-            strategies.PATH_CHEAPEST_ARC if cheapest_arc else strategies.LOCAL_CHEAPEST_INSERTION
-        )
-        parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
-        parameters.time_limit.seconds = int(self.time_limit)
-        parameters.time_limit.nanos = int(self.time_limit % 1 * 1e9)
-        return parameters
-
-
-def collect_prizes(routing: Any, manager: Any, instance: Any, unit: float) -> None:
-    """Tell OR-Tools of PCTSP's prizes and penalties; `unit` is that of the lengths."""
-    prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
-    penalty = np.rint(instance.penalty[0].astype(np.float64) / unit * SCALE).astype(np.int64).tolist()
-    enough = int(np.ceil(ENOUGH_PRIZE * PRIZE_SCALE))
-    if sum(prize) < enough:
-        return  # everyone must be visited
-    collects = routing.RegisterUnaryTransitVector(prize)
-    routing.AddDimension(collects, 0, sum(prize), True, "prize")
-    end = routing.GetDimensionOrDie("prize").CumulVar(routing.End(0))
-    end.SetMin(enough)
-    for node in range(1, len(prize)):
-        routing.AddDisjunction([manager.NodeToIndex(node)], penalty[node])
-
-
-def has_shared_pickups(instance: Any) -> bool:
-    """Say whether several of PDP's deliveries come from one pickup."""
-    pickups = instance.pickup[0][instance.pickup[0] > 0]
-    return len(np.unique(pickups)) < len(pickups)
-
-
-def deliver(routing: Any, manager: Any, pickup: list[int]) -> None:
-    """Require that each of PDP's deliveries comes after its pickup.
-
-    OR-Tools orders a pickup and its only delivery itself, and moves both in its search. Where a pickup has several,
-    steps are compared, not lengths travelled: between nodes that coincide, no length tells which came first.
-    """
-    solver, step = routing.solver(), None
-    for delivery, before in enumerate(pickup):
-        first, then = manager.NodeToIndex(before), manager.NodeToIndex(delivery)
-        if pickup.count(before) == 1:
-            routing.AddPickupAndDelivery(first, then)
-        elif before:
-            if step is None:
-                routing.AddConstantDimension(1, len(pickup), True, "step")
-                step = routing.GetDimensionOrDie("step")
-            solver.Add(step.CumulVar(first) < step.CumulVar(then))
+        return MODELS[problem.name](problem, instance, self.time_limit), FEASIBLE

@@ -116,7 +116,7 @@ class Solver(ABC):
     name: ClassVar[str]
     problems: ClassVar[tuple[str, ...] | None]  # names of those it solves; None: every problem
     packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves; the extra `solvers` brings them
-    needs_symmetry: ClassVar[bool] = False  # the way back must be as long
+    needs_symmetry: ClassVar[bool] = False  # the way back must be as long, but in problems that are `asymmetric`
     is_bound: ClassVar[bool] = False  # uses what no policy can know: its cost is a bound, not an opponent
 
     @property
@@ -155,7 +155,7 @@ class Solver(ABC):
         self.check(problem)
         instance = normalise(instance)
         problem.validate(instance)
-        if self.needs_symmetry:
+        if self.needs_symmetry and not problem.asymmetric:
             self.check_symmetry(instance)
         self.load()
         store = Store(cache, self, problem, instance, seed) if cache is not None else None
@@ -321,40 +321,6 @@ def distance_matrix(instance: Any) -> FloatArray:
         return np.asarray(instance.distances.astype(np.float64))
     coords = instance.coords
     return np.asarray(euclidean(coords[:, :, None], coords[:, None]).astype(np.float64))
-
-
-def with_fixed_edges(distances: FloatArray, partner: IntArray) -> FloatArray:
-    """Make all legs but TSPFE's fixed edges longer, by so much that the shortest tours have all of these.
-
-    In a tour without some fixed edge, one of its ends can be moved next to the other: three legs go, all of them
-    longer by `extra`, and three come, the fixed edge among them. That costs less than `extra` and saves it.
-
-    Args:
-        distances: (B, n, n).
-        partner: int64 (B, n).
-
-    Returns:
-        float64 (B, n, n).
-    """
-    extra = 3 * distances.max(axis=(1, 2), keepdims=True) + 1
-    return np.asarray(distances + extra * (np.arange(partner.shape[1]) != partner[:, :, None]))
-
-
-def legal_tour(problem: AnyProblem, instance: Any, tour: Sequence[int]) -> list[int]:
-    """Return a tour of OP (one row), or it backwards, without the customers that the mask forbids.
-
-    Nobody is left out of a tour within the limit, but where distances violate the triangle inequality: see `OP`.
-    """
-    options = []
-    for nodes in (tour[:-1], tour[-2::-1]):
-        state, legal, cost = problem.initial(instance), [], 0.0
-        for node in nodes:
-            if problem.action_mask(instance, state)[0, node]:
-                state, step_cost = problem.step(instance, state, np.array([node]))
-                legal.append(node)
-                cost += float(step_cost[0])
-        options.append((cost, [*legal, 0]))
-    return min(options, key=lambda option: option[0])[1]
 
 
 def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:

@@ -31,7 +31,8 @@ class PointerPolicy(PointerNetwork):
         ValueError: Another answer, which has a dictionary of fixed size.
     """
 
-    features = FEATURES["TSP"]
+    problem = "TSP"  # whose tours it answers with
+    features = FEATURES[problem]
     floats_per_edge = 0  # as `AttentionModel.floats_per_edge`
 
     def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
