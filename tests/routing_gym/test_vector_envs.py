@@ -458,7 +458,7 @@ def tensors(value):
     return [leaf for item in value.values() for leaf in tensors(item)] if isinstance(value, dict) else [value]
 
 
-@pytest.mark.parametrize(("name", "mode"), zip(["TSP", "SDVRP", "ATSP"], MODES, strict=True))
+@pytest.mark.parametrize(("name", "mode"), list(zip(["TSP", "SDVRP", "ATSP"], MODES, strict=True)))
 def test_on_an_accelerator(name, mode):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():

@@ -43,7 +43,7 @@ def play(game, instance, actions):
     return states, np.stack(gains, axis=1)
 
 
-@pytest.mark.parametrize(("num_agents", "settings"), zip([2, 3, 8, 2, 1], SETTINGS, strict=True), ids=str)
+@pytest.mark.parametrize(("num_agents", "settings"), list(zip([2, 3, 8, 2, 1], SETTINGS, strict=True)), ids=str)
 def test_contract(num_agents, settings):
     pytest.importorskip("torch")
     check_game(CompetitiveOP(num_agents, **settings))
