@@ -8,7 +8,9 @@ READY := $(VENV)/.ready
 TRAINS := $(VENV)/.trains
 # Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
 INTEGRATIONS := .venv-integrations
-INTEGRATION_TESTS := tests/routing_gym/test_rllib.py tests/routing_gym/test_tianshou.py tests/routing_gym/test_game_pettingzoo.py $(wildcard tests/test_docs.py)
+INTEGRATION_PAGES := multi-agent-rllib rllib tianshou
+INTEGRATION_TESTS := $(addprefix tests/routing_gym/integrations/,test_rllib.py test_tianshou.py test_game_pettingzoo.py)
+INTEGRATION_TESTS += $(foreach page,$(INTEGRATION_PAGES),"tests/test_docs.py::test_page[docs/$(page).md]")
 
 .PHONY: help train test test-commands test-docs test-integrations docs lint wheel clean
 

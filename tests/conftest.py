@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ["MPLBACKEND"] = "Agg"  # no windows, also on a desktop
@@ -10,3 +11,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 settings.register_profile("routing-gym", deadline=None)  # shared machines stall; slow is no failure
 settings.load_profile("routing-gym")
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def backend(request):
+    if request.param == "torch":
+        pytest.importorskip("torch")
+    return request.param

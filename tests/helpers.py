@@ -6,14 +6,18 @@ import shutil
 import signal
 import subprocess
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import worker_process
 from am_reinforce import Args
+from routing_agents import checkpoint
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.pointer.model import PointerConfig
+from routing_agents.runs import BEST, LAST
 
 ROOT = Path(__file__).parents[1]
 AGENTS, BENCHMARKS = ROOT / "agents", ROOT / "benchmarks"
@@ -109,6 +113,37 @@ def stop_after(monkeypatch, trainer_type: type, steps: int) -> None:
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(trainer_type, "update", interrupted_update)
+
+
+def check_resumption(monkeypatch, script, trainer_type: type, args, steps: int, **local) -> list[Path]:
+    """Check that a run that is stopped after some steps and resumed ends as one in one go; return both folders.
+
+    Args:
+        monkeypatch: Pytest's fixture.
+        script: Module of the script.
+        trainer_type: Its trainer.
+        args: Its arguments.
+        steps: When to stop.
+        **local: Arguments that may be given beside `resume`.
+    """
+    whole = script.main(replace(args, name="whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, trainer_type, steps)
+        parts = script.main(replace(args, name="parts"))
+    assert checkpoint.load(parts / LAST)[1]["step"] == steps
+    script.main(script.Args(resume=parts, **local))
+    assert_same_run(whole, parts)
+    assert len(logged(whole)) == args.epochs
+    return [whole, parts]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """Compare the checkpoints of two runs, bit for bit, and their logs."""
+    for file in (LAST, BEST):
+        expected, found = (checkpoint.load(folder / file)[0] for folder in (one, other))
+        assert expected.keys() == found.keys()
+        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
+    assert logged(one) == logged(other)
 
 
 def logged(folder: Path) -> list[dict]:

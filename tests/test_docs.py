@@ -51,6 +51,13 @@ def test_blocks_are_found():
     assert python_blocks("a\n```python\nb\n```\n```sh\nc\n```\n```python\nd\n```") == "\n\nb\n\n\n\n\n\nd\n"
 
 
+def test_pages_of_other_environments_run_there():
+    """`make test` skips what imports Ray or Tianshou; `make test-integrations` runs those pages and no others."""
+    named = re.search(r"^INTEGRATION_PAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    importing = re.compile(r"^\s*(import|from) (ray|tianshou)\b", re.MULTILINE)
+    assert [page for page, code in PAGES.items() if importing.search(code)] == [f"docs/{it}.md" for it in named.split()]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page, tmp_path):
     """All blocks of a page in one interpreter, in a folder of their own; warnings are errors."""

@@ -25,7 +25,19 @@ import am_reinforce
 import pointer_network
 import routing_agents
 from am_reinforce import Args, Trainer, TrainingDivergedError
-from helpers import AGENTS, BENCHMARKS, ROOT, SMALL, TINY, logged, start, stop_after, wait_for_epoch
+from helpers import (
+    AGENTS,
+    BENCHMARKS,
+    ROOT,
+    SMALL,
+    TINY,
+    assert_same_run,
+    check_resumption,
+    logged,
+    start,
+    stop_after,
+    wait_for_epoch,
+)
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.policies.attention.model import ModelConfig
@@ -43,18 +55,27 @@ def tiny(tmp_path):
     return replace(TINY, runs=tmp_path)
 
 
-@pytest.mark.parametrize("steps", [6, 7])
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """A run of one epoch, made once."""
+    return am_reinforce.main(replace(TINY, epochs=1, runs=tmp_path_factory.mktemp("runs"), name="run"))
+
+
+@pytest.fixture
+def run(trained_once, tiny):
+    """A copy of it, to be spoilt."""
+    return shutil.copytree(trained_once, tiny.runs / "run")
+
+
 @pytest.mark.parametrize(
-    ("baseline", "precision"),
+    ("baseline", "precision", "steps"),
     [
-        ("rollout", "float32"),
-        ("rollout", "bfloat16"),
-        ("exponential", "float32"),
-        ("critic", "float32"),
-        ("shared", "float32"),
-        ("symmetries", "float32"),
-        ("pointer", "float32"),
-        ("none", "float32"),
+        ("rollout", "float32", 6),
+        ("rollout", "bfloat16", 7),
+        ("exponential", "float32", 7),
+        ("critic", "float32", 6),
+        ("symmetries", "float32", 7),
+        ("pointer", "float32", 6),
     ],
 )
 def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps, precision):
@@ -63,20 +84,10 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
         tiny, baseline = replace(tiny, model="pointer"), "rollout"
     if baseline == "symmetries":
         tiny, baseline = replace(tiny, symmetries=True), "shared"
-    whole = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="whole"))
-    with monkeypatch.context() as patch:
-        stop_after(patch, Trainer, steps)
-        parts = am_reinforce.main(replace(tiny, baseline=baseline, precision=precision, name="parts"))
-    assert checkpoint.load(parts / "last.safetensors")[1]["step"] == steps
-    am_reinforce.main(Args(resume=parts))
-    for file in ("last.safetensors", "best.safetensors"):
-        expected, _ = checkpoint.load(whole / file)
-        found, _ = checkpoint.load(parts / file)
-        assert expected.keys() == found.keys()
-        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
-    assert logged(whole) == logged(parts)
-    assert len(logged(whole)) == 4
-    curves = [EventAccumulator(str(folder / "tensorboard")).Reload() for folder in (whole, parts)]
+    folders = check_resumption(
+        monkeypatch, am_reinforce, Trainer, replace(tiny, baseline=baseline, precision=precision), steps
+    )
+    curves = [EventAccumulator(str(folder / "tensorboard")).Reload() for folder in folders]
     assert [[point.step for point in curve.Scalars("eval/greedy_cost")] for curve in curves] == [[24, 48, 72, 96]] * 2
 
 
@@ -91,15 +102,6 @@ def test_training_lowers_the_cost_of_every_problem(tiny, name):
     assert last["cost"] < first["cost"]
     for file in ("args.json", "best.safetensors", "curve.png", "solution.png", "tensorboard"):
         assert (folder / file).exists(), file
-
-
-def test_same_seed_same_weights_other_seed_other_weights(tiny):
-    weights = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        folder = am_reinforce.main(replace(tiny, epochs=1, name=name, seed=seed))
-        weights.append(checkpoint.load(folder / "best.safetensors")[0]["model.embed_node.weight"])
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
 
 
 def test_rollout_baseline_is_replaced_only_by_a_better_policy(tiny):
@@ -184,10 +186,11 @@ def test_symmetries_belong_to_the_shared_baseline(changes):
         Args(symmetries=True, **changes)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path, number):
+@pytest.mark.parametrize(("number", "processes"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
+def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path, number, processes):
     """Ctrl-C on the real process: exit status 0, a checkpoint, and the command that resumes."""
     command = [sys.executable, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "100000", "--runs", tmp_path]
+    command += ["--processes", str(processes)]
     with start(command) as process:
         wait_for_epoch(process, 2)
         process.send_signal(number)
@@ -240,11 +243,11 @@ def test_log_cut_short_by_a_kill(tiny, monkeypatch):
     assert [row["epoch"] for row in logged(folder)] == [1, 2, 3, 4]
 
 
-def kill_fifty_times(args: Args, seconds: float) -> None:
+def kill_and_resume(args: Args, seconds: float) -> None:
     """Start a run, kill it after up to so many seconds, resume it, kill it...; print where it began each time."""
     importlib.import_module("torch._dynamo")  # two seconds, which each child would spend when it makes its Adam
     folder, rng = args.runs / args.name, np.random.default_rng(1)
-    for _ in range(50):
+    for _ in range(20):
         if (folder / "last.safetensors").exists():
             print("began at step", checkpoint.load(folder / "last.safetensors")[1]["step"], flush=True)
             args = Args(resume=folder)
@@ -257,27 +260,24 @@ def kill_fifty_times(args: Args, seconds: float) -> None:
         process.join()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes that have imported torch, fifty times")
-def test_fifty_kills_change_nothing(tiny):
-    """Killed at fifty random moments and resumed each time, a run ends with the weights of an undisturbed one."""
-    args = replace(tiny, env_id="routing/CVRP-10", epochs=40, steps_per_epoch=2)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes that have imported torch, twenty times")
+def test_kills_change_nothing(tiny):
+    """Killed at twenty random moments and resumed each time, a run ends with the weights of an undisturbed one."""
+    args = replace(tiny, env_id="routing/CVRP-10", epochs=20, steps_per_epoch=2)
     started = time.perf_counter()
     whole = am_reinforce.main(replace(args, name="whole"))
     seconds = (time.perf_counter() - started) / 6
     call = "from helpers import *; from test_am_reinforce import *; from pathlib import *; "
-    call += f"kill_fifty_times({replace(args, name='killed')}, {seconds})"
+    call += f"kill_and_resume({replace(args, name='killed')}, {seconds})"
     paths = os.pathsep.join(map(str, (AGENTS, BENCHMARKS, ROOT, ROOT / "tests", Path(__file__).parent)))
     killed = subprocess.run(
         [sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
     )
     assert killed.returncode == 0, killed.stderr
     began = {line for line in killed.stdout.splitlines() if line.startswith("began")}
-    assert len(began) > 5, killed.stdout  # it did get on between the kills
+    assert len(began) > 3, killed.stdout  # it did get on between the kills
     am_reinforce.main(Args(resume=tiny.runs / "killed"))
-    for file in ("last.safetensors", "best.safetensors"):
-        expected, found = (checkpoint.load(tiny.runs / name / file)[0] for name in ("whole", "killed"))
-        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
-    assert logged(whole) == logged(tiny.runs / "killed")
+    assert_same_run(whole, tiny.runs / "killed")
 
 
 def test_warm_start_keeps_what_fits(tiny, capsys):
@@ -379,17 +379,15 @@ def test_profile(tiny):
     assert "traceEvents" in json.loads((folder / "trace.json").read_text())
 
 
-def test_resume_refuses_other_arguments(tiny):
-    folder = am_reinforce.main(replace(tiny, epochs=1))
+def test_resume_refuses_other_arguments(run):
     with pytest.raises(ValueError, match="leave out --epochs, --learning-rate"):
-        am_reinforce.main(Args(resume=folder, epochs=9, learning_rate=1.0))
+        am_reinforce.main(Args(resume=run, epochs=9, learning_rate=1.0))
 
 
-def test_resume_of_a_finished_run_changes_nothing(tiny):
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    before = [(folder / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")]
-    am_reinforce.main(Args(resume=folder))
-    assert [(folder / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")] == before
+def test_resume_of_a_finished_run_changes_nothing(run):
+    before = [(run / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")]
+    am_reinforce.main(Args(resume=run))
+    assert [(run / name).read_bytes() for name in ("last.safetensors", "args.json", "metrics.jsonl")] == before
 
 
 def test_prizes_are_shown_as_prizes(tiny, capsys):
@@ -408,12 +406,6 @@ def test_prizes_are_shown_as_prizes(tiny, capsys):
         ("greedy", -1),
     ]
     assert shown[1].curve == "sampled prize, training"
-
-
-def test_what_is_computed_first_is_said(tiny, capsys):
-    am_reinforce.main(replace(tiny, epochs=1))
-    out = capsys.readouterr().out
-    assert out.startswith("Reference for the gap: fast-tsp 0.05 s for each of 16 held-out instances, ")
 
 
 def test_resume_without_its_log(tiny, capsys):
@@ -449,8 +441,8 @@ def test_resume_without_its_log(tiny, capsys):
         ),
     ],
 )
-def test_resume_of_an_incomplete_checkpoint(tiny, change, message):
-    path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
+def test_resume_of_an_incomplete_checkpoint(run, change, message):
+    path = run / "last.safetensors"
     tensors, header = checkpoint.load(path)
     change(tensors, header)
     checkpoint.save(path, tensors, header)
@@ -462,12 +454,9 @@ def test_resume_of_an_incomplete_checkpoint(tiny, change, message):
     ("changes", "message"),
     [
         ({"epochs": 0}, "--epochs must be an integer of at least 1, got 0"),
-        ({"batch_size": -1}, "--batch-size must be an integer of at least 1"),
         ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
         ({"threads": 10**6}, "--threads must be at most 1024, got 1000000"),
-        ({"max_grad_norm": -1.0}, "--max-grad-norm must be a positive number, got -1"),
         ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
-        ({"threads": -1}, "--threads must be an integer of at least 0, got -1"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
         ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest number of nodes, got \(20, 10\)"),
         ({"sizes": (3, 10), "force_starts": True}, "4 forced starts, but --sizes goes down to 3"),
@@ -482,16 +471,12 @@ def test_bad_arguments(changes, message):
     ("changes", "message"),
     [
         ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
-        ({"device": "cpu:foo"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'cpu:foo'"),
         ({"env_id": "CartPole-v1"}, "--env-id 'CartPole-v1' is not a routing problem"),
         ({"env_id": "routing/OP-10", "model": "pointer"}, "--model pointer answers TSP only, got routing/OP-10"),
         ({"env_id": "routing/TSP"}, "--env-id routing/TSP: say how many nodes, as in routing/TSP-20"),
         ({"env_kwargs": {"num_nodes": "7"}}, "num_nodes is given twice; routing/TSP-10 has 10 nodes"),
-        ({"env_kwargs": {"max_episode_steps": "3"}}, "--env-kwargs: .*TSP has no setting max_episode_steps"),
         ({"name": "a/b"}, "--name 'a/b': use letters, digits"),
-        ({"name": "two\nlines"}, "use letters, digits"),
         ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
-        ({"env_kwargs": {"reward": "sparse"}}, "--env-kwargs: .*TSP has no setting reward"),
     ],
 )
 def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
@@ -515,17 +500,16 @@ def test_the_second_of_one_cuda_devices(monkeypatch):
         choose_device("cuda:1")
 
 
-def test_a_stranger_s_checkpoint_imports_nothing(tiny, tmp_path, monkeypatch):
+def test_a_stranger_s_checkpoint_imports_nothing(run, tmp_path, monkeypatch):
     """`gym.make("module:id")` would import the module: here one that leaves a mark."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    tensors, header = checkpoint.load(folder / "last.safetensors")
+    tensors, header = checkpoint.load(run / "last.safetensors")
     (tmp_path / "stranger.py").write_text("from pathlib import Path; Path('mark').touch()")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     header["args"]["env_id"] = "stranger:routing/TSP-10"
-    checkpoint.save(folder / "last.safetensors", tensors, header)
+    checkpoint.save(run / "last.safetensors", tensors, header)
     with pytest.raises(ValueError, match="'stranger:routing/TSP-10' is not a routing problem"):
-        am_reinforce.main(Args(resume=folder))
+        am_reinforce.main(Args(resume=run))
     assert not (tmp_path / "mark").exists()
 
 
@@ -542,8 +526,8 @@ def test_a_stranger_s_checkpoint_imports_nothing(tiny, tmp_path, monkeypatch):
         {"held_out": 10**10},
     ],
 )
-def test_odd_arguments_in_a_checkpoint(tiny, values):
-    path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
+def test_odd_arguments_in_a_checkpoint(run, values):
+    path = run / "last.safetensors"
     tensors, header = checkpoint.load(path)
     header["args"] |= values
     checkpoint.save(path, tensors, header)
@@ -558,18 +542,17 @@ def test_checkpoints_hold_no_path(tiny):
         assert str(tiny.runs).encode() not in (folder / file).read_bytes()
 
 
-def test_one_process_at_a_time(tiny):
+def test_one_process_at_a_time(run):
     """While another process holds the lock of a run's folder, nobody else trains in it."""
-    folder = am_reinforce.main(replace(tiny, epochs=1))
     hold = "import sys, filelock; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); "
     hold += "print('held', flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", hold, folder / "lock"]
+    command = [sys.executable, "-c", hold, run / "lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
         with pytest.raises(ValueError, match="another process is training in it"):
-            am_reinforce.main(Args(resume=folder))
+            am_reinforce.main(Args(resume=run))
         other.stdin.close()
-    am_reinforce.main(Args(resume=folder))
+    am_reinforce.main(Args(resume=run))
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tiny):
@@ -578,9 +561,9 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tiny):
     assert (am_reinforce.main(replace(tiny, epochs=1, name="mine")) / "best.safetensors").exists()
 
 
-def test_checkpoints_of_before_name_their_tours_otherwise(tiny):
+def test_checkpoints_of_before_name_their_tours_otherwise(run):
     """`num_tours` was called `num_starts`, the attention model `model`; the paths were in the checkpoint too."""
-    path = am_reinforce.main(replace(tiny, epochs=1)) / "last.safetensors"
+    path = run / "last.safetensors"
     tensors, header = checkpoint.load(path)
     header["args"] |= {
         "num_starts": header["args"].pop("num_tours"),
@@ -614,7 +597,7 @@ class Bomb:
         return os.system, ("touch exploded",)
 
 
-def test_checkpoints_that_are_none(tiny, tmp_path, monkeypatch):
+def test_checkpoints_that_are_none(run, tmp_path, monkeypatch):
     """Missing, a pickle that would run code, cut short, somebody else's, and weights without a run."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "bad.safetensors"
@@ -624,8 +607,7 @@ def test_checkpoints_that_are_none(tiny, tmp_path, monkeypatch):
     with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
         load_model(path)
     assert not (tmp_path / "exploded").exists()
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    whole = (folder / "best.safetensors").read_bytes()
+    whole = (run / "best.safetensors").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(checkpoint.CheckpointError, match="damaged or of another format"):
         load_model(path)
@@ -634,14 +616,13 @@ def test_checkpoints_that_are_none(tiny, tmp_path, monkeypatch):
     save_file({"x": np.zeros(3)}, path)
     with pytest.raises(checkpoint.CheckpointError, match="written by something else"):
         load_model(path)
-    (folder / "last.safetensors").write_bytes(whole)
+    (run / "last.safetensors").write_bytes(whole)
     with pytest.raises(checkpoint.CheckpointError, match="holds weights only"):
-        am_reinforce.main(Args(resume=folder))
+        am_reinforce.main(Args(resume=run))
 
 
-def test_weights_that_do_not_fit_are_listed(tiny, tmp_path):
-    folder = am_reinforce.main(replace(tiny, epochs=1))
-    tensors, header = checkpoint.load(folder / "best.safetensors")
+def test_weights_that_do_not_fit_are_listed(run, tmp_path):
+    tensors, header = checkpoint.load(run / "best.safetensors")
     tensors["model.extra"] = torch.zeros(1)
     tensors["model.project_mean.weight"] = torch.zeros(2, 2)
     del tensors["model.placeholder"]
@@ -656,8 +637,8 @@ def test_weights_that_do_not_fit_are_listed(tiny, tmp_path):
 @pytest.mark.parametrize(
     "value", [torch.full((16,), torch.nan), torch.ones(16, dtype=torch.complex64), torch.ones(16).to(torch.float8_e5m2)]
 )
-def test_weights_that_are_no_numbers(tiny, tmp_path, value):
-    path = am_reinforce.main(replace(tiny, epochs=1)) / "best.safetensors"
+def test_weights_that_are_no_numbers(tiny, run, tmp_path, value):
+    path = run / "best.safetensors"
     tensors, header = checkpoint.load(path)
     name = next(name for name in tensors if name.endswith("contract.bias"))
     checkpoint.save(path, {**tensors, name: value}, header)
@@ -680,8 +661,8 @@ def test_weights_that_are_no_numbers(tiny, tmp_path, value):
         ({"num_layers": 10**9}, "the largest size is 1000000000 and num_layers 1000000000; expected"),
     ],
 )
-def test_header_that_describes_no_model(tiny, tmp_path, sizes, message):
-    tensors, header = checkpoint.load(am_reinforce.main(replace(tiny, epochs=1)) / "best.safetensors")
+def test_header_that_describes_no_model(run, tmp_path, sizes, message):
+    tensors, header = checkpoint.load(run / "best.safetensors")
     header["model"] |= sizes
     checkpoint.save(tmp_path / "odd.safetensors", tensors, header)
     with pytest.raises(checkpoint.CheckpointError, match=message):
@@ -736,15 +717,3 @@ def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
         checkpoint.save(path, {"x": torch.zeros(2)}, {"step": 2})
     assert checkpoint.load(path)[1] == {"step": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
-
-
-@pytest.mark.parametrize("script", ["am_reinforce.py", "solve.py"])
-def test_help_and_errors_are_no_tracebacks(script, tmp_path):
-    shown = subprocess.run([sys.executable, AGENTS / script, "--help"], capture_output=True, text=True)
-    assert shown.returncode == 0
-    assert "usage:" in shown.stdout
-    arguments = {"am_reinforce.py": ["--env-id", "routing/XTSP-21"], "solve.py": ["--checkpoint", "none", "none.tsp"]}
-    failed = subprocess.run([sys.executable, AGENTS / script, *arguments[script]], capture_output=True, text=True)
-    assert failed.returncode == 1
-    assert failed.stderr.startswith(script.removesuffix(".py") + ": ")
-    assert "Traceback" not in failed.stderr

@@ -54,18 +54,6 @@ def test_training_normalises_by_the_batch_and_moves_the_statistics_as_torch_does
         assert np.allclose(x, model.state_dict()[key].numpy(), atol=1e-5), key
 
 
-def test_the_gradient_reaches_every_weight(one_layer):
-    """Through one jitted program that draws, plays and scores."""
-    problem, args, key = make_problem("TSP", 5), dataclasses.replace(TINY, batch_size=8), jax.random.key(1)
-    weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
-    gradient, _ = jax.jit(jax.grad(jax_reinforce.loss, has_aux=True), static_argnums=(2, 3))(
-        weights, stats, problem, args, key
-    )
-    assert all(np.isfinite(x).all() for x in gradient.values())
-    silent = [name for name, x in gradient.items() if not np.abs(x).max() > 0]
-    assert not silent
-
-
 @pytest.fixture
 def one_layer(monkeypatch):
     """A third of the network, and of the time that compiling it takes."""
@@ -87,16 +75,16 @@ def test_a_run_leaves_what_torch_reads(tmp_path, capsys, one_layer):
 
 
 def test_adam_on_cvrp_goes_on_from_a_checkpoint(tmp_path, one_layer):
-    """A run of one step from the weights of another, which a step of 1e-9 hardly changes."""
+    """A run of one step from the weights of another: Adam's step of 1e-5 moves every weight that has a gradient."""
     problem = make_problem("CVRP", 4)
     weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
     jax_reinforce.save(tmp_path / "begin.safetensors", problem, weights, stats, {})
     args = dataclasses.replace(TINY, optimizer="adam", env_id="routing/CVRP-4", epochs=1, steps_per_epoch=1)
-    args = dataclasses.replace(args, runs=tmp_path, init_from=tmp_path / "begin.safetensors", learning_rate=1e-9)
+    args = dataclasses.replace(args, runs=tmp_path, init_from=tmp_path / "begin.safetensors", learning_rate=1e-5)
     found, _ = jax_reinforce.load(jax_reinforce.main(args) / "best.safetensors", problem)
     assert found.keys() == weights.keys()
-    assert all(np.allclose(found[name], weights[name], atol=1e-7) for name in weights)
-    assert any((np.asarray(found[name]) != np.asarray(weights[name])).any() for name in weights)
+    assert all(np.allclose(found[name], weights[name], atol=2e-5) for name in weights)
+    assert [name for name in weights if not (np.asarray(found[name]) != np.asarray(weights[name])).any()] == []
 
 
 @pytest.mark.parametrize(
@@ -105,12 +93,9 @@ def test_adam_on_cvrp_goes_on_from_a_checkpoint(tmp_path, one_layer):
         ({"env_id": "routing/OP-20"}, "--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got 'routing/OP-20'"),
         ({"num_tours": 1}, "--num-tours must be at least 2 and at most 1000000, got 1"),
         ({"held_out": 10**12}, "--held-out must be at least 1 and at most 1000000, got 1000000000000"),
-        ({"seed": 10**30}, "--seed must be at least 0 and at most 2147483647, got 1000"),
         ({"max_grad_norm": math.nan}, "--max-grad-norm must be positive, got nan"),
         ({"name": "../.."}, r"--name '../..': use letters, digits"),
-        ({"learning_rate": 0.0}, "--learning-rate must be positive, got 0.0"),
         ({"init_from": WEIGHTS / "cvrp-20.safetensors"}, "trained on CVRP, not on TSP"),
-        ({"init_from": WEIGHTS / "tsp-20.json"}, "tsp-20.json: not a checkpoint"),
         ({"init_from": WEIGHTS / "nowhere.safetensors"}, "nowhere.safetensors: not a checkpoint"),
     ],
 )

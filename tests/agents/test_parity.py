@@ -172,16 +172,20 @@ def test_faults_are_listed_by_name(original):
 
 
 def test_small_files_that_claim_large_networks(original):
-    """One number seen as 10^12, and 20,000 layers of one number each: refused before anything is built."""
+    """One number seen as 10^12, and layers of one number each, 200 and 20,000: refused before anything is built."""
     parameters, path = original
     hidden = "embedder.layers.0.2.module.0.weight"
     torch.save({"model": {**parameters, hidden: torch.zeros(1).expand(10**6, 10**6)}}, path)
     with pytest.raises(CheckpointError, match=r"its tensors claim 4,000,000,\d+,\d+ bytes, but the file holds"):
         import_original.load_original(path, "TSP")
-    one = {f"embedder.layers.{layer}.x": torch.zeros(1) for layer in range(20_000)}
-    torch.save({"model": {**parameters, **one}}, path)
-    with pytest.raises(CheckpointError, match="names 20000 layers, but does not hold so many"):
-        import_original.load_original(path, "TSP")
+    for number, message in (
+        (200, "names 200 layers, but does not hold so many"),
+        (20_000, "num_layers 20000; expected"),
+    ):
+        one = {f"embedder.layers.{layer}.x": torch.zeros(1) for layer in range(number)}
+        torch.save({"model": {**parameters, **one}}, path)
+        with pytest.raises(ValueError, match=message):
+            import_original.load_original(path, "TSP")
 
 
 def test_files_that_are_no_checkpoints(tmp_path):

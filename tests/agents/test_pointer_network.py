@@ -1,16 +1,12 @@
 """Training pointer networks: exact resumption, honest interruption, wrong input, and what takes their checkpoints."""
 
 import itertools
-import json
-import re
-import subprocess
-import sys
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-import tyro
 
 import am_reinforce
 import evaluate
@@ -19,14 +15,13 @@ import pointer_network
 import publish_pointer
 import routing_agents
 import solve
-from helpers import AGENTS, SQUARE, start, stop_after, wait_for_epoch
+from helpers import SQUARE, check_resumption, logged
 from pointer_network import Args, Trainer
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError
 from routing_agents.policies.pointer import labels
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.saved import load_network
-from routing_agents.runs import LAST
 
 TINY = Args(
     sizes=(4, 5),
@@ -40,8 +35,6 @@ TINY = Args(
     threads=1,
     workers=1,
 )
-SMALL = ["--sizes", "4", "4", "--solved", "20", "--held-out", "10", "--batch-size", "8", "--steps-per-epoch", "5"]
-SMALL += ["--units", "16", "--num-layers", "1", "--threads", "1", "--workers", "1"]
 
 
 @pytest.fixture
@@ -50,29 +43,13 @@ def tiny(tmp_path, monkeypatch):
     return replace(TINY, runs=tmp_path / "runs", examples=tmp_path / "examples")
 
 
-def logged(folder):
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "instances_per_second"} for row in rows]
-
-
 @pytest.mark.parametrize(
     ("encoder", "optimizer", "steps"), [("transformer", "adam", 6), ("lstm", "muon", 7), ("lstm", "sgd", 7)]
 )
 def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, encoder, optimizer, steps):
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
     args = replace(tiny, optimizer=optimizer, model=replace(tiny.model, encoder=encoder))
-    whole = pointer_network.main(replace(args, name="whole"))
-    with monkeypatch.context() as patch:
-        stop_after(patch, Trainer, steps)
-        parts = pointer_network.main(replace(args, name="parts"))
-    assert checkpoint.load(parts / LAST)[1]["step"] == steps
-    pointer_network.main(Args(resume=parts, examples=args.examples))
-    for file in ("last.safetensors", "best.safetensors"):
-        expected, found = (checkpoint.load(folder / file)[0] for folder in (whole, parts))
-        assert expected.keys() == found.keys()
-        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
-    assert logged(whole) == logged(parts)
-    assert len(logged(whole)) == 4
+    check_resumption(monkeypatch, pointer_network, Trainer, args, steps, examples=args.examples)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +77,6 @@ def test_every_task_is_learnt(tiny, task, sizes, order, answer):
     assert (trained_for.name, header["order"], model.training) == (task, order, False)
 
 
-def test_an_overfitted_network_knows_its_examples(tiny):
-    """Twenty hulls of five points under eight symmetries: from more than a nat a choice to less than 0.3."""
-    args = replace(tiny, task="convex-hull", sizes=(5, 5), epochs=3, steps_per_epoch=100, learning_rate=5e-3)
-    assert logged(pointer_network.main(args))[-1]["loss"] < 0.3
-
-
 def test_warm_start_keeps_what_fits(tiny):
     """Weights that know hulls begin to learn triangulations; an LSTM's are no transformer's."""
     hulls = pointer_network.main(replace(tiny, task="convex-hull", sizes=(5, 5), epochs=1))
@@ -116,31 +87,6 @@ def test_warm_start_keeps_what_fits(tiny):
     assert trainer.history[0]["metrics"]["instances"] == 24
     with pytest.raises(CheckpointError, match=r"a network of .*'transformer'.* asked for is .*'lstm'"):
         Trainer(replace(tiny, init_from=hulls, model=replace(tiny.model, encoder="lstm")))
-
-
-def test_a_kill_changes_nothing(tmp_path):
-    """A process is killed by SIGKILL in mid-epoch; the resumed run ends as an undisturbed one."""
-    where = ["--runs", str(tmp_path), "--examples", str(tmp_path / "examples"), "--epochs", "10"]
-    with start([sys.executable, AGENTS / "pointer_network.py", *SMALL, "--name", "killed", *where]) as process:
-        wait_for_epoch(process, 2)
-        process.kill()
-    pointer_network.main(Args(resume=tmp_path / "killed", examples=tmp_path / "examples"))
-    pointer_network.main(tyro.cli(Args, args=[*SMALL, "--name", "whole", *where]))
-    expected, found = (checkpoint.load(tmp_path / name / LAST)[0] for name in ("whole", "killed"))
-    assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
-
-
-def test_draws_depend_on_the_step_and_cover_all_sizes(tiny):
-    trainer, again = Trainer(tiny), Trainer(tiny)
-    again.step = trainer.step = 5
-    assert all(torch.equal(a, b) for a, b in zip(trainer.draw(), again.draw(), strict=True))
-    sizes = set()
-    for trainer.step in range(20):
-        points, answers = trainer.draw()
-        sizes.add(points.shape[1])
-        assert points.dtype == torch.float32
-        assert answers.shape == points.shape[:2]
-    assert sizes == {4, 5}
 
 
 def test_a_gradient_that_is_no_number(tiny, monkeypatch):
@@ -164,8 +110,6 @@ def test_a_gradient_that_is_no_number(tiny, monkeypatch):
             "--answer sequence needs one size, such as --sizes 20 20, got 5 20",
         ),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\], got 2.0"),
-        ({"solved": 0}, "--solved must be an integer of at least 1, got 0"),
-        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
     ],
 )
 def test_bad_arguments(changes, message):
@@ -181,9 +125,17 @@ def test_resume_refuses_other_arguments(tiny):
         pointer_network.main(replace(tiny, name=folder.name))
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """A network for tours, trained once."""
+    folder = tmp_path_factory.mktemp("pointer")
+    return pointer_network.main(replace(TINY, runs=folder, examples=folder / "examples", name="tours"))
+
+
 @pytest.fixture
-def tours(tiny):
-    return pointer_network.main(replace(tiny, name="tours"))
+def tours(trained_once, tiny):
+    """A copy of it, to be spoilt."""
+    return shutil.copytree(trained_once, tiny.runs / "tours")
 
 
 def test_solve_and_evaluate_take_networks_for_tours(tours, tmp_path, capsys):
@@ -257,13 +209,3 @@ def test_odd_checkpoints(tours, change, message):
     checkpoint.save(tours / "best.safetensors", tensors, {**header, **change})
     with pytest.raises(CheckpointError, match=message):
         load_network(tours)
-
-
-def test_help_and_errors_are_no_tracebacks(tmp_path):
-    script = [sys.executable, AGENTS / "pointer_network.py"]
-    asked = subprocess.run([*script, "--help-all"], capture_output=True, text=True)
-    assert asked.returncode == 0
-    assert "--mask-chosen" in asked.stdout
-    wrong = subprocess.run([*script, "--resume", tmp_path], capture_output=True, text=True)
-    assert wrong.returncode == 1
-    assert re.match(r"pointer_network: --resume takes the folder of a run", wrong.stderr)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
 
 import gymnasium as gym
@@ -120,8 +118,8 @@ def test_every_tour_of_a_rollout(tiny, name):
     assert rollout.episodic_return == pytest.approx(np.mean(first_returns), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_two_rollouts_of_every_problem(tiny, name):
+@pytest.mark.parametrize("name", ["TSP", "SDVRP"])
+def test_two_rollouts(tiny, name):
     """The log has finite numbers under CleanRL's names, and the checkpoint is one of the attention model."""
     horizon = make_problem(name, 10).horizon
     folder = ppo.main(replace(tiny, env_id=f"routing/{name}-10", total_timesteps=2 * 16 * horizon))
@@ -176,10 +174,7 @@ def test_same_seed_same_weights_other_seed_other_weights(tiny):
         ({"gamma": -1.0}, r"--gamma must be in \[0, 1\], got -1.0"),
         ({"vf_coef": math.nan}, "--vf-coef must be a number of at least 0, got nan"),
         ({"total_timesteps": 10**30}, "--total-timesteps must be at most 9223372036854775807, got 1000"),
-        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
-        ({"threads": -1}, "--threads must be an integer of at least 0, got -1"),
         ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
-        ({"max_grad_norm": math.nan}, "--max-grad-norm must be a positive number, got nan"),
         ({"model": ModelConfig()}, "--normalization batch does not go with PPO"),
     ],
 )
@@ -192,12 +187,10 @@ def test_bad_arguments(changes, message):
     ("changes", "message"),
     [
         ({"total_timesteps": 159}, "--total-timesteps 159 is less than one rollout, which is 160"),
-        ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
         (
             {"env_kwargs": {"prize": "[" * 10**5}},
             r"--env-kwargs: prize is '\[\[.*'; expected a number, true, false or a",
         ),
-        ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
     ],
 )
 def test_refused_before_a_folder_is_made(tiny, tmp_path, changes, message):
@@ -217,11 +210,3 @@ def test_existing_run_is_left_alone(tiny, tmp_path):
 def test_diverging_training_stops(tiny):
     with pytest.raises(FloatingPointError, match="lower --learning-rate"):
         ppo.main(replace(tiny, learning_rate=1e30))
-
-
-def test_errors_are_no_tracebacks(tmp_path):
-    command = [sys.executable, ppo.__file__, "--env-id", "routing/XTSP-21", "--runs", str(tmp_path)]
-    failed = subprocess.run(command, capture_output=True, text=True)
-    assert failed.returncode == 1
-    assert failed.stderr.startswith("ppo: ")
-    assert "Traceback" not in failed.stderr

@@ -71,35 +71,6 @@ def test_a_page_gets_its_table_and_nothing_else(results):
     assert doc_tables.renewed(once, results) == once
 
 
-def test_compiled_loops_beside_jumanjis_fastest(tmp_path):
-    """Loops 120 / 40 = 3, called 30 / 20 = 1.5, the transition 500 / 1,000 = 0.5; the ways compared took 2 and 4 s."""
-    rates = {
-        ("routing-gym-jax", "scan"): (120e3, 2.0),
-        ("routing-gym-jax", "call per step"): (30e3, 1.0),
-        ("routing-gym-jax", "transitions alone, scan"): (500e3, 1.0),
-        ("jumanji", "scan, its own policy"): (25e3, 3.0),
-        ("jumanji", "scan, ranked policy"): (40e3, 4.0),
-        ("jumanji", "call per step, its own policy"): (20e3, 1.0),
-        ("jumanji", "transitions alone, scan"): (1e6, 1.0),
-    }
-    rows = [
-        {"problem": "CVRP-50", "lanes": 1024, "library": name, "way": way, "steps_per_second": rate}
-        | {"seconds_to_compile": seconds}
-        for (name, way), (rate, seconds) in rates.items()
-    ]
-    line = "| CVRP-50 | 1,024 | 120 k | 40 k (3.0 x) | 30 k | 20 k (1.5 x) | 500 k | 1.00 M (0.5 x) | 2.0 | 4.0 |"
-    assert speed_tables.jax_peers({"rows": rows}).splitlines()[-1] == line
-
-
 def test_unknown_table():
     with pytest.raises(ValueError, match="no table nothing; choose among short-results, "):
         doc_tables.renewed("<!-- table: nothing -->\n<!-- end of table -->")
-
-
-def test_rows_of_pointer_networks_that_the_paper_has_not_come_last():
-    row = {"model": "mine", "encoder": "lstm", "width": 1, "accuracy": 0.5, "area": 0.9, "examples": 1000, "hours": 0.5}
-    trained = {"mine": "convex-hull 10-10", "theirs": "convex-hull 50-50"}
-    figures = {"rows": [{**row, "model": name, "trained": trained[name], "n": 10} for name in trained]}
-    last, before = reversed(doc_tables.pointer_quality(figures).splitlines()[-2:])
-    assert before.startswith("| convex-hull 50-50 | lstm | 10 |")
-    assert last == "| convex-hull 10-10 | lstm | 10 | - | 50.0%, 90.0% | 1,000 | 30 min |"

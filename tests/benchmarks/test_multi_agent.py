@@ -186,13 +186,6 @@ def test_names_of_others_are_refused():
         learning.describe("other")
 
 
-def test_throughput_is_written_and_shown(tmp_path):
-    args = game_throughput.Args(agents=(2,), lanes=(2,), loop_lanes=2, repeats=1, games=1, out=tmp_path / "out.json")
-    game_throughput.main(args)
-    table = multi_agent_tables.game_throughput(json.loads(args.out.read_text()))
-    assert table.splitlines()[0] == "| million agent-steps/s, m | PettingZoo loop, 2 games | batched, 2 games |"
-
-
 def test_other_libraries_play_beside_ours(tmp_path, monkeypatch):
     """A fake one that says it makes 5 million agent-steps a second, whatever it is asked for."""
     fake_peers(tmp_path, monkeypatch, {"vmas": {"games": 5e6}})

@@ -12,16 +12,14 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-import routing_gym
 from problem_names import ONE_OF_EACH
 from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, RoutingEnv, RoutingVectorEnv
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.testing import ContractViolation, check_problem, check_vector_env
 from routing_gym.testing.compare import difference
+from routing_gym.testing.exhaustive import check_exhaustively
+from routing_gym.testing.problem import check_generate, check_objective, check_progress, play
 
-LARGE = ("ATSP-500", "ATSP-1000")  # half a minute each for a million paths, and nothing that smaller ones lack
-IDS = [f"{name}-{size}" for name in ONE_OF_EACH for size in routing_gym.SIZES if f"{name}-{size}" not in LARGE]
-IDS = [f"routing/{name}" for name in IDS]
 FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorEnv's, from Python 3.12 on
 
 
@@ -30,8 +28,17 @@ FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorE
 
 @pytest.mark.parametrize(
     "problem",
+    [*[make_problem(name, 10) for name in (*ONE_OF_EACH, "VRPTW")], TSP(2), CVRP(1), OP(1)],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
+def test_problems_keep_their_contract(problem):
+    check_problem(problem)
+
+
+@pytest.mark.parametrize(
+    "problem",
     [
-        *[make_problem(name, 10) for name in (*ONE_OF_EACH, "VRPTW")],
         OP(10, prize="constant"),
         OP(10, prize="uniform", max_length=1.0),
         CVRP(10, capacity=9),
@@ -41,9 +48,14 @@ FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorE
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
-def test_problems_keep_their_contract(problem):
-    check_problem(problem)
+def test_settings_and_smallest_sizes_keep_its_core(problem):
+    """Without the comparison of backends, which play the same lines whatever the settings are."""
+    instance = check_generate(problem, 32, 0)
+    episodes = play(problem, instance, np.random.default_rng(0))
+    check_objective(problem, instance, episodes)
+    check_progress(problem, instance, episodes)
+    small = dataclasses.replace(problem, num_nodes=min(problem.num_nodes, 3))
+    check_exhaustively(small, small.generate(np.random.default_rng(0), 2))
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -52,10 +64,10 @@ def test_native_vector_env_equals_sync_and_async(name):
     check_vector_env(f"routing_gym:routing/{name}-10")
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", ["TSP", "SDVRP", "ATSP"])
 @pytest.mark.filterwarnings(FORK)
 def test_torch_vector_env_equals_sync_and_async(name):
-    """Within 1e-5: torch's and NumPy's square roots differ in the last bit."""
+    """Within 1e-5: torch's and NumPy's square roots differ in the last bit; `check_problem` compares all rules."""
     pytest.importorskip("torch")
     check_vector_env(f"routing_gym:routing/{name}-10", backend="torch", tolerance=1e-5)
 
@@ -83,27 +95,20 @@ def test_a_made_vector_env_is_checked_in_its_own_mode():
     check_vector_env(env)
 
 
-@pytest.mark.parametrize("env_id", IDS)
-def test_gymnasium_checker(env_id, monkeypatch):
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_gymnasium_checker(name, monkeypatch):
     """All warnings are errors here, see pyproject.toml. Draws in all render modes."""
     pytest.importorskip("matplotlib")
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    check_env(gym.make(env_id).unwrapped)
+    check_env(gym.make(f"routing/{name}-10").unwrapped)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_gymnasium_checker_without_size_in_the_id(name, monkeypatch):
-    pytest.importorskip("matplotlib")
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    check_env(gym.make(f"routing/{name}", num_nodes=7).unwrapped)
-
-
-@pytest.mark.parametrize("env_id", IDS)
 @pytest.mark.filterwarnings("ignore:.*unconventional shape:UserWarning")
-def test_stable_baselines3_checker(env_id):
+def test_stable_baselines3_checker(name):
     """It would rather have flat observations than coordinates (A, 2); all its other warnings are errors."""
     checker = pytest.importorskip("stable_baselines3.common.env_checker")
-    checker.check_env(gym.make(env_id).unwrapped)
+    checker.check_env(gym.make(f"routing/{name}-10").unwrapped)
 
 
 # --- what must not: one fault each

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import InvalidAction, ResetNeeded
-from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics
 
 import routing_gym
 from problem_names import ONE_OF_EACH
@@ -75,10 +74,6 @@ def test_ids(name):
     assert gym.make(f"routing/{name}", num_nodes=13).unwrapped.problem == make_problem(name, 13)
 
 
-def test_id_with_the_module_in_front():
-    assert gym.make("routing_gym:routing/TSP-50").unwrapped.problem == TSP(50)
-
-
 def test_specs_survive_json():
     env = gym.make("routing/OP-20", prize="uniform", max_length=1.5, reward="sparse")
     again = gym.make(EnvSpec.from_json(env.spec.to_json()))
@@ -122,11 +117,6 @@ def test_a_problem_can_be_passed():
 def test_bad_arguments(env_class, arguments, error, message):
     with pytest.raises(error, match=message):
         env_class(**arguments)
-
-
-def test_unknown_keywords_do_not_vanish_in_gym_make():
-    with pytest.raises(TypeError, match="CVRP has no setting capasity; it has capacity"):
-        gym.make("routing/CVRP-10", capasity=30)
 
 
 # --- steps
@@ -397,22 +387,6 @@ def test_bad_options(options, error, message):
     env.step(1)
 
 
-def test_an_op_budget_too_short_for_anyone():
-    """The one legal action is to stay at the depot, which ends the episode with nothing."""
-    env = RoutingEnv("OP", 2)
-    _, info = env.reset(options={"instance": replace(LINE, max_length=np.float32([0.1]))})
-    assert info["action_mask"].tolist() == [1, 0, 0]
-    assert env.step(0)[1:3] == (0.0, True)
-
-
-def test_distances_replace_the_euclidean_metric():
-    """All four legs of 2."""
-    distances = 2 * (1 - np.eye(4, dtype=np.float32))[None]
-    env = RoutingEnv("TSP", 4)
-    env.reset(options={"instance": replace(SQUARE, distances=distances)})
-    assert sum(env.step(action)[1] for action in range(4)) == -8
-
-
 def clustered(rng, batch_size):
     instance = TSP(6).generate(rng, batch_size)
     return replace(instance, coords=instance.coords / 10)
@@ -526,21 +500,6 @@ def test_copies_and_pickles_go_on_alike():
 # --- rendering
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_render_modes(name):
-    pytest.importorskip("matplotlib")
-    frames = {}
-    for mode in ("rgb_array", "ansi", "human"):
-        env = gym.make(f"routing/{name}-10", render_mode=mode)
-        env.reset(seed=0)
-        env.step(1)
-        frames[mode] = env.render()
-    assert frames["rgb_array"].dtype == np.uint8
-    assert frames["rgb_array"].ndim == 3
-    assert name in frames["ansi"]
-    assert frames["human"] is None
-
-
 def test_human_mode_draws_on_reset_and_step(monkeypatch):
     drawn = []
     monkeypatch.setattr("routing_gym.render.show", lambda problem, instance, tour, cost: drawn.append((tour, cost)))
@@ -571,16 +530,6 @@ def test_render_without_a_mode_says_so():
 
 
 # --- wrappers
-
-
-def test_gymnasium_wrappers():
-    env = RecordEpisodeStatistics(FlattenObservation(gym.make("routing/CVRP", num_nodes=5)))
-    _, info = env.reset(seed=0)
-    rng, total, terminated = np.random.default_rng(0), 0.0, False
-    while not terminated:
-        _, reward, terminated, _, info = env.step(rng.choice(np.flatnonzero(info["action_mask"])))
-        total += reward
-    assert info["episode"]["r"] == pytest.approx(total)
 
 
 def test_version():

@@ -1,6 +1,5 @@
 """The rules on JAX: the same instances, 32 and 64 bits, and what cannot be. `check_problem` compares the rest."""
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -94,11 +93,6 @@ def test_objective_inside_a_traced_function():
     instance = to_backend(problem.generate(np.random.default_rng(0), 1), "jax")
     with pytest.raises(TypeError, match=r"NumPy was to read them; call this .* outside the traced function"):
         jax.jit(problem.objective)(instance, jax.numpy.zeros((1, 1), dtype=int))
-
-
-def test_environments_refuse_the_backend():
-    with pytest.raises(ValueError, match=r"write to their arrays; use routing_gym.integrations.jax"):
-        gym.make_vec("routing/TSP-10", num_envs=2, backend="jax")
 
 
 def test_numpy_and_jax_lanes_share_the_draws_of_a_generator():

@@ -117,20 +117,6 @@ def test_hulls_equal_brute_force():
         assert corners[0] == min(corners)
 
 
-def test_triangulation_of_a_square_with_a_point_inside():
-    """The inner point 1 makes a triangle with each side: 4 of them, 2n - 2 - h = 10 - 2 - 4.
-
-    By x of the incentre: the left one (0, 1, 4) first, the right one (1, 2, 3) last. Between them the lower
-    (0, 1, 3), whose apex is nearer to its side, and the upper (1, 2, 4): both are symmetric about x = 0.5, so
-    their incentres have that x, up to rounding, and are told apart in the last test of this kind below.
-    """
-    (answer,) = DELAUNAY.canonical(SQUARE, DELAUNAY.solve(SQUARE, "optimal")).reshape(1, -1, 3).tolist()
-    assert answer[0] == [0, 1, 4]
-    assert answer[3] == [1, 2, 3]
-    assert sorted(answer[1:3]) == [[0, 1, 3], [1, 2, 4]]
-    assert answer[4:] == [[PADDING] * 3]
-
-
 def test_triangulations_equal_brute_force():
     """A triangle belongs to it if no other point lies inside the circle round it."""
     points = draw(6, 30)

@@ -95,7 +95,7 @@ def test_two_processes_equal_one_with_both_halves(tmp_path, monkeypatch, baselin
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the second process in /proc, which is Linux's")
 def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
-    command = [*TORCHRUN, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "40", "--runs", tmp_path]
+    command = [*TORCHRUN, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "15", "--runs", tmp_path]
     with start(command) as process:
         wait_for_epoch(process, 2)
         os.kill(find_second(process.pid), signal.SIGKILL)
@@ -106,14 +106,14 @@ def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
     with start([sys.executable, AGENTS / "am_reinforce.py", "--resume", tmp_path / "run"]) as process:
         rest = process.stdout.read()
     assert process.returncode == 0, rest
-    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 200
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 75
 
 
 STARVED = """
 # Starves the threads of the connection, so that they still hold a tensor when the process ends.
 import os, runpy, sys
 from pathlib import Path
-from routing_agents import distributed
+from routing_agents.training import distributed
 any_of = distributed.any_of
 def starve(flag):
     core = {min(os.sched_getaffinity(0))}

@@ -25,13 +25,6 @@ WINDOWS = {
 }
 
 
-@pytest.fixture(params=["numpy", "torch"])
-def backend(request):
-    if request.param == "torch":
-        pytest.importorskip("torch")
-    return request.param
-
-
 def make(coords, backend="numpy", demand=5, capacity=10, **attributes):
     goods = np.full(coords.shape[:2], demand)
     goods[:, 0] = 0

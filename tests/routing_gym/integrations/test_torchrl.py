@@ -1,8 +1,6 @@
 """`RoutingTensorDictEnv`, and TorchRL's own wrappers: legal actions, the rewards of Gymnasium's `step`; PPO learns."""
 
-import importlib
 import multiprocessing
-import sys
 
 import gymnasium as gym
 import numpy as np
@@ -19,7 +17,6 @@ from torchrl.envs.utils import check_env_specs
 
 import routing_gym
 import torchrl_ppo
-from problem_names import ONE_OF_EACH
 from routing_gym.integrations.torchrl import RoutingTensorDictEnv
 
 multiprocessing.set_start_method(None, force=True)  # TorchRL sets it, for everybody, as it is imported
@@ -49,7 +46,7 @@ MAKE = {
 }
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", ["TSP", "SDVRP", "ATSP"])
 @pytest.mark.parametrize("make", MAKE)
 def test_rollouts(make, name):
     """An illegal action would raise. A lane of the TSP ends every 10 steps, any other within 40."""
@@ -65,7 +62,7 @@ def test_rollouts(make, name):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", ["TSP", "SDVRP", "ATSP"])
 def test_plays_what_the_vector_env_plays(name, backend):
     """Step by step by hand, finished lanes reset by a mask; also after a second `set_seed`."""
     env = native(name, backend)
@@ -102,17 +99,6 @@ def test_returns_of_the_single_env():
             _, _, terminated, _, info = single.step(action.item())
         assert terminated
         assert played["next", "episode_reward"][lane, end].item() == pytest.approx(-info["cost"], rel=1e-5)
-
-
-def test_random_actions_are_uniform():
-    """Three cities, the first one visited: the other two, each with probability 1/2; 4 standard deviations."""
-    env = RoutingTensorDictEnv("routing/TSP", 1000, num_nodes=3)
-    env.reset()
-    env.step(TensorDict(action=torch.zeros(1000, dtype=torch.int64), batch_size=1000))
-    torch.manual_seed(0)
-    counts = env.rand_action()["action"].bincount(minlength=3)
-    assert counts[0] == 0
-    assert abs(counts[1].item() - 500) < 4 * (1000 / 4) ** 0.5
 
 
 def test_instances_of_ones_own():
@@ -166,7 +152,6 @@ def test_refuses_what_it_cannot_carry(settings, message):
     ("changes", "message"),
     [
         ({"minibatch": 0}, "--minibatch must be an integer of at least 1, got 0"),
-        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
         ({"learning_rate": -1.0}, "--learning-rate must be a positive number, got -1.0"),
     ],
 )
@@ -187,10 +172,3 @@ def test_arguments():
     env.reset()
     with pytest.raises(InvalidAction, match=r"expected shape \(2,\), one per lane; got shape \(2, 10\)"):
         env.step(one_hot)
-
-
-def test_missing_library_names_the_extra(monkeypatch):
-    monkeypatch.delitem(sys.modules, "routing_gym.integrations.torchrl")
-    monkeypatch.setitem(sys.modules, "torchrl.envs", None)
-    with pytest.raises(ImportError, match=r'TorchRL cannot be imported .*: pip install "\.\[torchrl\]"'):
-        importlib.import_module("routing_gym.integrations.torchrl")

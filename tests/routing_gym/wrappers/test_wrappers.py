@@ -118,12 +118,9 @@ def test_torch_lanes_are_the_numpy_lanes(mode):
 
 
 @pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version")  # of every wrapped environment
-@pytest.mark.parametrize(
-    ("problem", "name"),
-    [(p, name) for p in ONE_OF_EACH for name in NAMES if p in WITH_COORDS or name in CHANGE_NO_COORDS],
-)
-def test_gymnasium_checker_passes(problem, name):
-    check_env(make(problem, name))
+@pytest.mark.parametrize("name", NAMES)
+def test_gymnasium_checker_passes(name):
+    check_env(make("OP", name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -262,29 +259,11 @@ def test_return_is_the_cost_over_the_solvers(problem, reward):
     assert sum(rewards) * abs(reference) == pytest.approx(-info["cost"])
 
 
-def test_each_lane_is_scaled_by_its_own_instance():
-    """Lanes that start anew in the step that ends their episode: that step's reward is still of the old instance."""
-    envs = make_vector("CVRP", "ScaleReward", num_envs=4, autoreset_mode="SameStep")
-    plain = make_vector("CVRP", num_envs=4, autoreset_mode="SameStep")
-    envs.reset(seed=2)
-    plain.reset(seed=2)
-    rng, solver = np.random.default_rng(0), make_solver("nearest-neighbour")
-    for _ in range(40):
-        reference = solver.solve(plain.problem, plain.instance).cost
-        actions = mixed_actions(plain, rng)
-        assert envs.step(actions)[1] * reference == pytest.approx(plain.step(actions)[1])
-
-
 def test_rewards_stay_where_the_solver_pays_nothing():
     """All cities in one place: every tour has length 0."""
     env = make("TSP", "ScaleReward", num_nodes=3)
     _, rewards, _ = play(env, 0, options={"instance": TSPInstance(square((0.5, 0.5), (0.5, 0.5), (0.5, 0.5)))})
     assert rewards == [0.0, 0.0, 0.0]
-
-
-def test_solver_settings_reach_the_solver():
-    env = wrappers.ScaleReward(make("TSP"), solver="2-opt", start="nearest-neighbour")
-    assert env.transform.solver == make_solver("2-opt", start="nearest-neighbour")
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -362,14 +341,6 @@ def test_sampler_is_uniform():
     mask = np.array([[1, 0, 1, 1], [0, 1, 0, 1]], dtype=np.int8)
     pairs = [tuple(sample_actions(mask, EveryRank(ranks))) for ranks in itertools.product(range(3), range(2))]
     assert sorted(pairs) == list(itertools.product((0, 2, 3), (1, 3)))
-
-
-def test_sampler_passes_a_chi_square_test():
-    """Of 30,000 draws among three nodes each comes 10,000 times; 13.8 is exceeded once in 1,000 seeds."""
-    mask = np.tile(np.array([0, 1, 1, 0, 1], dtype=np.int8), (30_000, 1))
-    counts = np.bincount(sample_actions(mask, np.random.default_rng(0)), minlength=5)
-    assert counts[[0, 3]].tolist() == [0, 0]
-    assert ((counts[[1, 2, 4]] - 10_000) ** 2 / 10_000).sum() < 13.8
 
 
 @given(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-import tyro
 
 import maddpg
 import mappo
-from helpers import AGENTS, logged, start, stop_after, wait_for_epoch
+from helpers import AGENTS, check_resumption, logged, stop_after
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError
 from routing_agents.multi_agent import pictures
@@ -37,15 +35,7 @@ TINY = {
     mappo: mappo.Args(**COMMON, num_minibatches=2, update_epochs=1),
     maddpg: maddpg.Args(**COMMON, buffer=3, updates=2, batch_size=16),
 }
-SMALL = ["--num-agents", "3", "--games", "4", "--held-out", "6", "--steps-per-epoch", "3", "--threads", "1"]
 BOTH = pytest.mark.parametrize("script", [mappo, maddpg], ids=["mappo", "maddpg"])
-
-
-def same_files(one, other, *files):
-    for file in files:
-        expected, found = (checkpoint.load(folder / file)[0] for folder in (one, other))
-        assert expected.keys() == found.keys()
-        assert [key for key in expected if not torch.equal(expected[key], found[key])] == []
 
 
 @BOTH
@@ -53,30 +43,9 @@ def same_files(one, other, *files):
 def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, script, steps, central):
     """Three epochs of two steps, stopped after epoch 2 (4 steps) or within epoch 3, against three in one go."""
     args = replace(TINY[script], runs=tmp_path, central_policy=central, rivals_seen=0 if central else 1)
-    whole = script.main(replace(args, name="whole"))
-    with monkeypatch.context() as patch:
-        stop_after(patch, GameTrainer, steps)
-        parts = script.main(replace(args, name="parts"))
-    assert checkpoint.load(parts / LAST)[1]["step"] == steps
-    script.main(script.Args(resume=parts))
-    same_files(whole, parts, "last.safetensors", "best.safetensors")
-    assert logged(whole) == logged(parts)
-    assert len(logged(whole)) == 3
+    _, parts = check_resumption(monkeypatch, script, GameTrainer, args, steps)
     for file in ("args.json", "curve.png", "game.png", "tensorboard"):
         assert (parts / file).exists(), file
-
-
-@BOTH
-def test_a_kill_changes_nothing(tmp_path, script):
-    """A process is killed by SIGKILL in mid-epoch; the resumed run ends as an undisturbed one."""
-    where = [*SMALL, "--runs", str(tmp_path), "--epochs", "5"]
-    where += ["--updates", "2", "--batch-size", "32", "--buffer", "3"] if script is maddpg else []
-    with start([sys.executable, AGENTS / f"{script.__name__}.py", *where, "--name", "killed"]) as process:
-        wait_for_epoch(process, 1)
-        process.kill()
-    script.main(script.Args(resume=tmp_path / "killed"))
-    script.main(tyro.cli(script.Args, args=[*where, "--name", "whole"]))
-    same_files(tmp_path / "whole", tmp_path / "killed", LAST)
 
 
 def test_mappo_learns(tmp_path):
@@ -262,7 +231,7 @@ def test_attention_is_drawn(tmp_path):
     states, seen = play_one(game, instance, heuristic(rival_aware))
     weights = pictures.listening(network, seen[3])
     assert weights.sum(axis=1) == pytest.approx(np.ones(8))
-    before = len(pictures.game_render.draw(game, instance, states[:4]).axes[0].lines)
+    before = len(pictures.pictures.draw(game, instance, states[:4]).axes[0].lines)
     figure = pictures.draw_attention(game, instance, states[:4], weights, agent=2)
     lines = figure.axes[0].lines[before:-1]
     widths = {tuple(np.round(line.get_xydata()[1], 9)): line.get_linewidth() for line in lines}
@@ -277,14 +246,10 @@ def test_attention_is_drawn(tmp_path):
     ("script", "wrong", "message"),
     [
         (mappo, {"games": 0}, "--games must be an integer of at least 1, got 0"),
-        (mappo, {"clip_coef": 0.0}, "--clip-coef must be a positive number, got 0.0"),
         (mappo, {"learning_rate": 1e300}, r"--learning-rate must be at most 1e\+30, got 1e\+300"),
         (mappo, {"num_agents": 10**6}, "--num-agents must be at most 1024, got 1000000"),
-        (mappo, {"seed": 10**30}, "--seed must be at most 9223372036854775807, got 1000000000000000000000000000000"),
-        (mappo, {"rivals_seen": -1}, "--rivals-seen must be an integer of at least 0, got -1"),
         (mappo, {"heuristics": 1.0}, r"--heuristics must be in \[0, 1\), got 1.0"),
         (mappo, {"gae_lambda": 5.0}, r"--gae-lambda must be in \[0, 1\], got 5.0"),
-        (mappo, {"ent_coef": float("nan")}, "--ent-coef must be a number of at least 0, got nan"),
         (maddpg, {"explore": 2.0}, r"--explore must be in \[0, 1\], got 2.0"),
         (maddpg, {"tau": 1.5}, r"--tau must be in \(0, 1\], got 1.5"),
         (maddpg, {"buffer": 0}, "--buffer must be an integer of at least 1, got 0"),
@@ -316,6 +281,13 @@ def test_bad_input_comes_before_any_work(tmp_path):
     )
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """Runs of one epoch, made once."""
+    runs = tmp_path_factory.mktemp("runs")
+    return {script: script.main(replace(TINY[script], runs=runs, name=script.__name__, epochs=1)) for script in TINY}
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -330,8 +302,8 @@ def test_bad_input_comes_before_any_work(tmp_path):
         (lambda tensors, args: args.update(critic=[1]), r"critic is \[1\]; expected an object"),
     ],
 )
-def test_resume_of_a_damaged_checkpoint(tmp_path, script, change, message):
-    path = script.main(replace(TINY[script], runs=tmp_path, name="run", epochs=1)) / LAST
+def test_resume_of_a_damaged_checkpoint(tmp_path, trained_once, script, change, message):
+    path = shutil.copytree(trained_once[script], tmp_path / "run") / LAST
     tensors, header = checkpoint.load(path)
     change(tensors, header["args"])
     checkpoint.save(path, tensors, header)
@@ -339,8 +311,8 @@ def test_resume_of_a_damaged_checkpoint(tmp_path, script, change, message):
         script.main(script.Args(resume=path.parent))
 
 
-def test_resume_needs_the_actions_of_the_buffer(tmp_path):
-    path = maddpg.main(replace(TINY[maddpg], runs=tmp_path, name="run", epochs=1)) / LAST
+def test_resume_needs_the_actions_of_the_buffer(tmp_path, trained_once):
+    path = shutil.copytree(trained_once[maddpg], tmp_path / "run") / LAST
     tensors, header = checkpoint.load(path)
     checkpoint.save(path, {**tensors, "more.actions": torch.zeros(3)}, header)
     with pytest.raises(CheckpointError, match=r"more.actions has shape \(3,\), expected \(3, 4, 16, 3, 2\)"):

@@ -1,10 +1,8 @@
 """The attention policy of MaskablePPO: masks, ratios, grouping, checkpoints, and a real learning check."""
 
 import dataclasses
-import importlib
 import json
 import signal
-import sys
 
 import gymnasium as gym
 import numpy as np
@@ -71,8 +69,8 @@ def largest_log_ratio(model):
     )
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_every_problem_trains_and_plays_legally(name):
+@pytest.mark.parametrize("name", ["TSP", "SDVRP", "ATSP"])
+def test_it_trains_and_plays_legally(name):
     """Illegal actions raise, in training, with and without masks passed from outside."""
     model = make_model(f"routing/{name}-10").learn(64)
     evaluate_policy(model, model.get_env(), n_eval_episodes=LANES)
@@ -115,13 +113,6 @@ def test_ratios_are_one_before_the_first_update(normalization):
     assert largest_log_ratio(model) < 1e-5
     model.train()
     assert largest_log_ratio(model) > 1e-4
-
-
-def test_ratios_with_scattered_steps_too():
-    """The library's own buffer gives the same, only slower."""
-    model = make_model("routing/SDVRP-10", rollout_buffer_class=None)
-    collect(model)
-    assert largest_log_ratio(model) < 1e-5
 
 
 def test_encodings_are_kept_until_weights_or_instances_change():
@@ -175,12 +166,6 @@ def test_saved_and_loaded(tmp_path):
     loaded.learn(32)
 
 
-def test_same_seed_same_weights():
-    weights = [make_model(seed=seed).learn(64).policy.parameters_to_vector() for seed in (0, 0, 1)]
-    np.testing.assert_array_equal(weights[0], weights[1])
-    assert (weights[0] != weights[2]).any()
-
-
 def test_works_on_single_environments():
     env = DummyVecEnv([lambda: gym.make("routing/OP-10")] * 2)
     MaskablePPO(
@@ -208,14 +193,6 @@ def test_flat_observations_are_refused():
 def test_batch_normalization_is_refused():
     with pytest.raises(ValueError, match="ratios are wrong from the start; pass 'instance', 'layer' or 'none'"):
         make_model(config=ModelConfig())
-
-
-def test_missing_library_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sb3_contrib.common.maskable.buffers", None)
-    for module in ("routing_agents.policies.attention.sb3_policy", "sb3_maskable_ppo"):
-        monkeypatch.delitem(sys.modules, module)
-        with pytest.raises(ImportError, match=r'sb3-contrib cannot be imported .*: pip install "\.\[sb3\]"'):
-            importlib.import_module(module)
 
 
 TINY = sb3_maskable_ppo.Args(
@@ -275,9 +252,6 @@ def test_ctrl_c_stops_and_saves(tmp_path, monkeypatch):
     ("changes", "message"),
     [
         ({"num_envs": 6}, "--num-minibatches 4 does not divide --num-envs 6"),
-        ({"total_steps": 0}, "--total-steps must be an integer of at least 1, got 0"),
-        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
-        ({"threads": -1}, "--threads must be an integer of at least 0, got -1"),
         ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
     ],
 )

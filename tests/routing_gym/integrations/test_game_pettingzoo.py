@@ -224,14 +224,3 @@ def test_rllib_wraps():
         *_, terminated, truncated, _ = env.step(dict.fromkeys(env.par_env.agents, 0))
         assert terminated["__all__"] == (tick == 15)
         assert not truncated["__all__"]
-
-
-def test_throughput_benchmark(tmp_path):
-    """Two vehicles, two lanes: a row for the loop and one for the batch."""
-    pytest.importorskip("tyro")
-    import game_throughput
-
-    args = game_throughput.Args(agents=(2,), lanes=(2,), loop_lanes=2, repeats=1, games=1, out=tmp_path / "out.json")
-    rows = game_throughput.main(args)["rows"]
-    assert [row["kind"] for row in rows] == ["loop", "batched"]
-    assert all(row["agent_steps_per_second"] > 0 for row in rows)

@@ -26,9 +26,8 @@ from routing_agents.policies.attention.matrices import node_codes, successions
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.search import active as eas
 from routing_agents.search.beam import beam_search, branch, simulation_guided_search
-from routing_gym.arrays import select, to_backend
+from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
-from routing_gym.problems.geometry import symmetry
 
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
 
@@ -154,15 +153,6 @@ def test_every_parameter_has_a_gradient(name):
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_instances_do_not_see_each_other(name):
-    """In evaluation mode a row decodes the same alone as in company."""
-    problem, instance, model = small(name)
-    together = solve(model, problem, instance)
-    alone = solve(model, problem, select(instance, slice(2, 3)))
-    torch.testing.assert_close(alone.cost[0], together.cost[2])
-
-
-@pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("num_tours", [1, 4])
 def test_tours_are_feasible_and_cost_what_objective_says(name, num_tours):
     problem, instance, model = small(name)
@@ -189,13 +179,6 @@ def test_forced_starts(name):
     assert played.actions[:, 0].view(-1, 4).tolist() == [first] * 6
     with pytest.raises(ValueError, match="8 starts asked of 7 nodes"):
         decode(model, problem, instance, encoding, greedy_choice, 8, force_starts=True)
-
-
-def test_eight_symmetries_of_the_square():
-    """The corner (0, 0) goes to each corner twice, and (0.1, 0.4) to eight different points."""
-    corners = [tuple(symmetry(torch.tensor([[[0.0, 0.0]]]), k).flatten().tolist()) for k in range(8)]
-    assert sorted(corners) == sorted([(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)] * 2)
-    assert len({tuple(symmetry(torch.tensor([[[0.1, 0.4]]]), k).flatten().tolist()) for k in range(8)}) == 8
 
 
 @pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if FEATURES[name].coords])
@@ -379,19 +362,13 @@ def test_sampling_follows_the_probabilities():
     torch.testing.assert_close(shares, torch.tensor([0.1, 0.2, 0.7]), atol=5 * 0.0027, rtol=0)
 
 
-@pytest.mark.parametrize("normalization", ["batch", "instance", "layer", "none"])
-def test_normalizations(normalization):
-    problem, instance, model = small("CVRP", normalization=normalization)
-    assert solve(model, problem, instance).cost.isfinite().all()
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"embed_dim": 10}, "not a multiple of num_heads"),
         ({"normalization": "group"}, "must be one of batch"),
         ({"nearness": 1}, "nearness must be true or false, got 1"),
-        ({"glimpse_layer": -1}, "glimpse_layer must be an integer of at least 0, got -1"),
+        ({"glimpse_layer": -1}, "glimpse_layer must be an integer of at least 1, got -1"),
     ],
 )
 def test_bad_sizes_are_refused(settings, message):
@@ -408,11 +385,6 @@ def test_sampling_never_draws_what_is_forbidden():
         for drawn, action in ((highest, 3), (torch.zeros(1, 1, 1), 1)):
             patch.setattr(torch, "rand", lambda *_, drawn=drawn, **__: drawn)
             assert sampling_choice(generator())(logits).item() == action
-
-
-def test_same_generator_same_weights():
-    first, second = (small("OP")[2].state_dict() for _ in range(2))
-    assert all(torch.equal(first[key], second[key]) for key in first)
 
 
 def test_where_fixed_edges_lead():

@@ -13,7 +13,6 @@ from test_devices import RefusesToMix
 
 from helpers import ROOT
 from routing_agents.header import from_json
-from routing_agents.policies.attention import encoder
 from routing_agents.policies.pointer.decoding import beam_search, evaluate, predict
 from routing_agents.policies.pointer.model import (
     BEFORE_NORMALIZATION,
@@ -97,21 +96,6 @@ def orders(size):
 def prefix_probability(model, points, answer):
     log_p, _ = log_likelihood(model, points, torch.tensor([answer]))
     return log_p[0, : len(answer)].sum().exp().item()
-
-
-def test_steps_that_count():
-    """An answer of 2 points and its end: 3 steps; a tour of 3: 3 steps, no end."""
-    _, counted = log_likelihood(network("some"), POINTS[:2, :3], torch.tensor([[0, 2, -1], [2, 1, 0]]))
-    assert counted.tolist() == [[True, True, True, False], [True] * 4]
-    log_p, counted = log_likelihood(network("every"), POINTS[:1, :3], torch.tensor([[0, 2, 1]]))
-    assert counted.tolist() == [[True] * 3]
-    assert log_p[0, 2].item() == 0  # only one city is left
-
-
-def test_chosen_before():
-    """After 0 (the beginning), 2 and 1 these are marked one by one; the end never is."""
-    marked = chosen_before(torch.tensor([[0, 2, 1]]), 4)
-    assert marked.int().tolist() == [[[0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 1, 0]]]
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "transformer"])
@@ -217,21 +201,6 @@ def test_headers_without_a_normalization_mean_batch():
     before = from_json(PointerConfig, {**BEFORE_NORMALIZATION, "units": 16})
     assert before == PointerConfig(units=16, normalization="batch")
     assert from_json(PointerConfig, {**BEFORE_NORMALIZATION, **asdict(PointerConfig())}) == PointerConfig()
-
-
-def test_attention_of_the_encoder_stays_in_float32(monkeypatch):
-    """Its gradient in bfloat16 takes ten times as long on a CPU."""
-    attend, seen = encoder.attend, []
-
-    def noted(query, *given):
-        seen.append(query.dtype)
-        return attend(query, *given)
-
-    monkeypatch.setattr(encoder, "attend", noted)
-    model = network("every", encoder="transformer")
-    model.multiply_in(torch.bfloat16)
-    log_likelihood(model, POINTS, torch.tensor([[0, 1, 2, 3, 4]]).expand(4, 5))
-    assert set(seen) == {torch.float32}
 
 
 def test_processors_without_avx512():

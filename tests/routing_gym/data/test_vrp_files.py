@@ -182,19 +182,6 @@ def test_solutions_with_another_cost(tmp_path):
 # --- solve.py
 
 
-def test_solve_a_file(tmp_path):
-    """Both orders of the two customers cost 14; a single vehicle may only take one of them."""
-    tiny = replace(TINY, runs=tmp_path, env_id="routing/VRPTW-5", epochs=1)
-    args = solve_script.Args((tmp_path / "file.txt",), am_reinforce.main(tiny), out=tmp_path / "out", tours=4)
-    (tmp_path / "file.sol").write_text("Route #1: 2 1\nCost 14.0\n")
-    read(tmp_path, SOLOMON_TEXT)
-    (solved,) = solve_script.main(args)
-    assert (solved.cost, solved.gap, solved.best_known) == (14.0, 0.0, 14.0)
-    read(tmp_path, VRPB_TEXT.replace("\n2\t0\t0\n", "\n2\t1\t0\n"), "other.vrp")
-    with pytest.raises(ValueError, match=r"was trained on VRPTW; .*other.vrp is a VRPB"):
-        solve_script.main(replace(args, files=(tmp_path / "other.vrp",)))
-
-
 def test_solve_says_where_a_tour_is_none_of_the_files(tmp_path, monkeypatch):
     """Two routes, and a file that has one vehicle."""
     tiny = replace(TINY, runs=tmp_path, env_id="routing/VRPTW-5", epochs=1)

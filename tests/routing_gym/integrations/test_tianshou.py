@@ -1,29 +1,22 @@
 """Tianshou: `TianshouVectorEnv` plays what its DummyVectorEnv plays, and its algorithms learn on it."""
 
-import subprocess
-import sys
-
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.error import InvalidAction, ResetNeeded
 
 import routing_gym
-from problem_names import ONE_OF_EACH
 
 REASON = "Tianshou has an environment of its own: make test-integrations"
 tianshou_env = pytest.importorskip("tianshou.env", reason=REASON)
 
-import torch  # noqa: E402
 from tianshou.algorithm import DQN  # noqa: E402
 from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy  # noqa: E402
 from tianshou.algorithm.optim import AdamOptimizerFactory  # noqa: E402
 from tianshou.data import Batch, Collector, VectorReplayBuffer  # noqa: E402
-from tianshou.trainer import OffPolicyTrainerParams  # noqa: E402
 from tianshou.utils.net.common import Net  # noqa: E402
 
 import tianshou_ppo  # noqa: E402
-from helpers import ROOT  # noqa: E402
 from routing_gym.integrations.tianshou import TianshouEnv, TianshouVectorEnv  # noqa: E402
 
 LANES = 4
@@ -52,7 +45,7 @@ def assert_same(ours, theirs):
 
 
 @pytest.mark.parametrize("flat", [True, False])
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", ["TSP", "SDVRP", "ATSP"])
 def test_equals_dummy_vector_env(name, flat):
     """Illegal actions end some episodes early, so that lanes start anew at different steps."""
     env_id = f"routing/{name}-10"
@@ -168,38 +161,6 @@ def q_network(env):
     return DQN(policy=policy, optim=AdamOptimizerFactory(lr=2e-3), gamma=1.0, target_update_freq=50)
 
 
-def test_dqn_learns_and_obeys_the_mask():
-    """On one instance, greedy tours must beat random ones by a fifth; an illegal action would raise.
-
-    Each of the ten edges of a random closed tour joins a random pair of different cities, so its expected
-    length is 10 times the mean distance over pairs.
-    """
-    instance = routing_gym.TSP(10).generate(np.random.default_rng(0), 1)
-    coords = instance.coords[0].astype(np.float64)
-    random_length = 10 * np.linalg.norm(coords[:, None] - coords, axis=-1).sum() / 90
-    torch.manual_seed(0)
-    np.random.seed(0)  # noqa: NPY002  Tianshou explores with it
-    env = TianshouVectorEnv("routing/TSP-10", 32, generator=lambda rng, batch_size: instance, on_illegal="raise")
-    env.seed(0)
-    algorithm = q_network(env)
-    collector = Collector(algorithm, env, VectorReplayBuffer(12_800, 32), exploration_noise=True)
-    algorithm.run_training(
-        OffPolicyTrainerParams(
-            training_collector=collector,
-            max_epochs=1,
-            epoch_num_steps=6_400,
-            collection_step_num_env_steps=320,
-            update_step_num_gradient_steps_per_sample=0.05,
-            batch_size=128,
-            verbose=False,
-            show_progress=False,
-        )
-    )
-    stats = Collector(algorithm, env, VectorReplayBuffer(1_280, 32)).collect(n_episode=40, reset_before_collect=True)
-    assert stats.lens.tolist() == [10] * 40
-    assert -stats.returns.mean() < 0.8 * random_length
-
-
 def test_the_attention_model_learns(capsys):
     """An illegal action would raise. Greedy tours must be a fifth shorter than random ones."""
     sizes = {"embed_dim": 32, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 32, "normalization": "instance"}
@@ -254,8 +215,6 @@ def test_refuses_what_it_cannot_carry(settings, message):
     ("changes", "message"),
     [
         ({"repeats": 0}, "--repeats must be an integer of at least 1, got 0"),
-        ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
-        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
         ({"batch_size": 100}, "--batch-size 100 is not a multiple of --num-envs 128"),
     ],
 )
@@ -277,11 +236,3 @@ def test_arguments():
         TianshouEnv(TianshouEnv(gym.make("routing/TSP-10")))
     with pytest.raises(AttributeError, match="make another TianshouVectorEnv, with another generator"):
         TianshouVectorEnv(made).set_env_attr("generator", None)
-
-
-def test_missing_library_names_the_extra():
-    code = "import sys; sys.modules['tianshou'] = None; import routing_gym.integrations.tianshou"
-    root = ROOT
-    result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
-    assert "ImportError: Tianshou cannot be imported" in result.stderr
-    assert 'pip install ".[tianshou]"' in result.stderr
