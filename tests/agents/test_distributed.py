@@ -113,7 +113,7 @@ STARVED = """
 # Starves the threads of the connection, so that they still hold a tensor when the process ends.
 import os, runpy, sys
 from pathlib import Path
-from routing_agents import distributed
+from routing_agents.training import distributed
 any_of = distributed.any_of
 def starve(flag):
     core = {min(os.sched_getaffinity(0))}
