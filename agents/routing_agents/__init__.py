@@ -33,3 +33,8 @@ def __getattr__(name: str) -> Any:
         if error.name is None or error.name.startswith("routing_"):
             raise
         raise ImportError(f'routing_agents needs {error.name}: pip install ".[agents]"') from error
+
+
+def __dir__() -> list[str]:
+    """List the public names too before they are imported, for completion and the documentation."""
+    return sorted({*globals(), *__all__})

@@ -11,6 +11,7 @@ import shutil
 import sys
 import textwrap
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -77,6 +78,18 @@ def shown(hint: Any, default: Any, hidden: bool) -> Any:
     return Annotated[hint, tyro.conf.Suppress] if hidden else hint
 
 
+def build(kind: type[ArgsT], **values: Any) -> ArgsT:
+    """Build a dataclass.
+
+    Raises:
+        ValueError: With a message that names commands as the user can run them.
+    """
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ValueError(cli.as_subcommands(str(error))) from error
+
+
 def registry(hide_advanced: bool) -> ConstructorRegistry:
     """Return the rule by which tyro reads our dataclasses.
 
@@ -97,7 +110,7 @@ def registry(hide_advanced: bool) -> ConstructorRegistry:
             StructFieldSpec(name, shown(hints[name], default, name in hidden), default, texts.get(name))
             for name, default in defaults.items()
         ]
-        return StructConstructorSpec(kind, tuple(specs))
+        return StructConstructorSpec(partial(build, kind), tuple(specs))
 
     return rules
 

@@ -48,6 +48,7 @@ def command_line(
             main(parse(args_type, description or ""))
     except (*EXPECTED, ProcessLostError, *also) as error:
         first = os.environ.get("RANK", "0") == "0" or isinstance(error, ProcessLostError)
-        sys.exit(printable(f"{script}: {error}") if first else 1)  # the other processes have met with the same
+        message = printable(f"{script}: {cli.as_subcommands(str(error))}")
+        sys.exit(message if first else 1)  # the other processes have met with the same
     except KeyboardInterrupt:
         sys.exit(f"{script}: {stopped}")

@@ -143,6 +143,12 @@ def test_names_of_the_command(routing_gym, monkeypatch, capsys):
     assert "    routing-gym train --env-id routing/CVRP-50\n" in shown
     assert "... -m routing_agents train " in shown
     assert "agents/" not in shown
+    with pytest.raises(SystemExit, match="2"):
+        routing_gym("solve", "a.tsp", "--decoding", "heuristic")
+    assert "routing-gym evaluate runs classical solvers" in " ".join(capsys.readouterr().err.split())
+    assert (
+        cli.as_subcommands("a/solve.py, agents/mappo.py, solve.py") == "a/solve.py, agents/mappo.py, routing-gym solve"
+    )
     monkeypatch.setattr("shutil.which", lambda name, path=None: f"/bin/{name}")
     assert runs.command("am_reinforce.py") == "routing-gym train"
     assert runs.command("mappo.py").endswith("agents/mappo.py")
@@ -160,6 +166,14 @@ def test_commands(routing_gym, capsys):
     with pytest.raises(SystemExit, match="no command 'slove'; expected solve, evaluate, train, export, info"):
         routing_gym("slove")
     assert cli.SUMMARIES.keys() == {*cli.SCRIPTS, "info"}
+
+
+def test_public_names_are_listed_before_they_are_imported():
+    code = (
+        "import routing_agents, sys; print({*routing_agents.__all__} <= {*dir(routing_agents)}, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=AGENTS)
+    assert done.stdout.split() == ["True", "False"], done.stderr
 
 
 def test_the_wheel_holds_the_scripts():

@@ -48,7 +48,7 @@ def as_subcommands(text: str) -> str:
     for script in SCRIPTS.values():
         if (name := subcommand(script)) is not None:
             text = re.sub(rf"(torchrun .*) agents/{script}", rf"\1 -m routing_agents {name}", text)
-            text = text.replace(f"python agents/{script}", f"routing-gym {name}")
+            text = re.sub(rf"(?<![\w/.-])(python )?(agents/)?{script}\b", f"routing-gym {name}", text)
     return text
 
 
