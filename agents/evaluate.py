@@ -260,7 +260,7 @@ def timed(
         started = time.perf_counter()
         found = decode(
             problem,
-            to_backend(problem.familiar(instance), "torch"),
+            to_backend(problem.rescale(instance), "torch"),
             batch_size=batch_size,
             progress=lambda done: progress.advance(task, done),
         )

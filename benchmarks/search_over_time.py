@@ -105,7 +105,7 @@ def decode(file: data.FileInstance, name: str, args: Args) -> Points:
     """Decode tours by one of `SEARCHES`, with rising effort, until one took half the seconds."""
     problem = file.problem
     model, points = load(find_weights(problem.name, problem.num_nodes)), list[tuple[float, float]]()
-    instance = to_backend(problem.familiar(file.instance), "torch")
+    instance = to_backend(problem.rescale(file.instance), "torch")
     for effort in EFFORTS:
         started = time.perf_counter()
         generator = torch.Generator().manual_seed(args.seed)

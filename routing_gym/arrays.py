@@ -284,8 +284,8 @@ def add_batch_types(*batch_types: type) -> None:
         use_jax()
 
 
-def normalise(instance: Batch) -> Batch:
-    """Bring the arrays of an instance to NumPy with the dtypes of the contract: float32 and int64.
+def cast_instance(instance: Batch) -> Batch:
+    """Convert the arrays of an instance to NumPy with the dtypes of the contract: float32 and int64.
 
     Lossless kinds only: floats to float32, integers to int64. Anything else is left for
     `Problem.validate` to refuse.

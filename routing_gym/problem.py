@@ -124,10 +124,10 @@ class Problem(ABC, Generic[InstanceT, StateT]):
             InvalidInstance: With the field, the row, the value found and what was expected.
         """
 
-    def familiar(self, instance: InstanceT) -> InstanceT:
-        """Bring instances from outside into the range of generated ones, for a model trained on those.
+    def rescale(self, instance: InstanceT) -> InstanceT:
+        """Rescale instances to the range of generated ones, on which a model was trained.
 
-        The best tours stay the best; costs may change, so score tours on the instances themselves. Here
+        Optimal tours stay optimal; costs may change, so score tours on the instances themselves. By default
         nothing changes: coordinates are in the unit square already.
         """
         return instance

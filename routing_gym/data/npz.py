@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import Array, batch_size, normalise
+from routing_gym.arrays import Array, batch_size, cast_instance
 from routing_gym.files import InvalidFile, check_length, found, read_bytes, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
@@ -36,7 +36,7 @@ def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
     """
     if PROBLEMS.get(problem.name) is not type(problem):
         raise ValueError(f"{type(problem).__name__} is not in the registry of problems and could not be read back")
-    instance = normalise(instance)
+    instance = cast_instance(instance)
     problem.validate(instance)
     header = {"problem": problem.name, **dataclasses.asdict(problem)}  # type: ignore[call-overload]
     arrays: dict[str, Any] = {key: value for key, value in vars(instance).items() if value is not None}

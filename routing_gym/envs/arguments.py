@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import batch_size, concatenate, normalise, to_numpy
+from routing_gym.arrays import batch_size, cast_instance, concatenate, to_numpy
 from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import match_distances
@@ -112,7 +112,7 @@ def check_instance(problem: Any, instance: Any, num_rows: int, source: str) -> A
             f"{source}: expected a {expected}, got {found}; make one as routing_gym.{expected}({fields}), "
             "each array with a leading axis for the instances"
         )
-    instance = normalise(instance)
+    instance = cast_instance(instance)
     problem.validate(instance)
     found_rows = batch_size(instance)
     if found_rows != num_rows:

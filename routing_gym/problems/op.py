@@ -178,7 +178,7 @@ class OP(Problem[OPInstance, OPState]):
         check_batch(instance)
         check_depot_values(instance, "prize")
 
-    def familiar(self, instance: OPInstance) -> OPInstance:
+    def rescale(self, instance: OPInstance) -> OPInstance:
         """Scale the prizes of rows in which some exceed 1, the most that is drawn."""
         xp = array_namespace(instance.prize)
         highest = xp.max(instance.prize, axis=-1, keepdims=True)

@@ -13,7 +13,7 @@ from routing_gym.problems.checks import TOLERANCE, IntArray
 from routing_gym.problems.geometry import lengths_from, lengths_to_depot
 
 FloatArray = npt.NDArray[np.float64]
-MOST_SHRUNK = 16.0  # times, by `VRP.familiar`, whose masks allow as many times more beyond a limit
+MOST_SHRUNK = 16.0  # times, by `VRP.rescale`, whose masks allow as many times more beyond a limit
 
 
 def check_each_alone(problem: Any, instance: Any) -> None:

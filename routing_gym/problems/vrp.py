@@ -217,7 +217,7 @@ class VRP(CVRP):
             check_depot_values(instance, "service_time")
         check_each_alone(self, instance)
 
-    def familiar(self, instance: VRPInstance) -> VRPInstance:
+    def rescale(self, instance: VRPInstance) -> VRPInstance:
         """Shrink space and time together, by a power of two, where days are longer than those that are drawn."""
         if not self.time_windows:
             return instance

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from problem_names import ONE_OF_EACH
-from routing_gym.arrays import batch_size, concatenate, normalise, select, to_backend
+from routing_gym.arrays import batch_size, cast_instance, concatenate, select, to_backend
 from routing_gym.data.tsplib.instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
@@ -322,7 +322,7 @@ def test_solvers_equal_brute_force_on_the_vrp_family(solver, name):
         alone = distance_matrix(instance)[:, 0].max(axis=1) * (1 if problem.open_routes else 2)
         instance = replace(instance, max_length=1.1 * alone)
     solution = solver.solve(problem, instance, num_workers=0)
-    np.testing.assert_allclose(solution.cost, brute_force(problem, normalise(instance)), atol=1e-6)
+    np.testing.assert_allclose(solution.cost, brute_force(problem, cast_instance(instance)), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_lengths_in_any_unit(solver, name, unit):
     """Packages that take integers round as in the unit square, whether ways are counted in miles or in steps."""
     pytest.importorskip(solver.packages[0])
     problem, instance = draw(name, 6, 2)
-    instance = normalise(replace(instance, distances=distance_matrix(instance)))
+    instance = cast_instance(replace(instance, distances=distance_matrix(instance)))
     fields = ("distances", "max_length", "ready_time", "due_time", "service_time", "penalty")
     given = {field: value for field in fields if (value := getattr(instance, field, None)) is not None}
     scaled = replace(instance, **{field: value * np.float32(unit) for field, value in given.items()})

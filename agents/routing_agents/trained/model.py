@@ -17,7 +17,7 @@ from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.search.large_neighbourhood import Improved, Report, improve, neighbourhoods_of
 from routing_agents.search.neighbourhood import Legs
 from routing_gym import render
-from routing_gym.arrays import any_array, batch_size, normalise, to_backend, to_numpy
+from routing_gym.arrays import any_array, batch_size, cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -142,7 +142,7 @@ class TrainedModel:
             raise ValueError(f"{', '.join(others)}: the instance has its own; leave them out")
         if batch_size(instance) != 1:
             raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
-        instance = normalise(instance)
+        instance = cast_instance(instance)
         num_nodes = any_array(instance).shape[1] - int(self.problem.has_depot)
         problem = make_problem(self.problem.name, num_nodes)
         problem.validate(instance)
@@ -171,7 +171,7 @@ class TrainedModel:
             progress: Called with the number of instances done.
 
         Returns:
-            Actions (B, T); their costs are those of `problem.familiar(instance)`.
+            Actions (B, T); their costs are those of `problem.rescale(instance)`.
 
         Raises:
             ValueError: Another problem than the network's, or a decoding that the problem does not allow.
@@ -181,7 +181,7 @@ class TrainedModel:
         if type(seed) is not int or not 0 <= seed < 2**63:
             raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
         device = next(self.network.parameters()).device
-        instance = to_backend(problem.familiar(normalise(instance)), "torch", str(device))
+        instance = to_backend(problem.rescale(cast_instance(instance)), "torch", str(device))
         generator = torch.Generator(device).manual_seed(seed)
         return solve(self.network, problem, instance, decoding, generator, tours_at_once, progress)
 
@@ -218,7 +218,7 @@ class TrainedModel:
             )
         problem.objective(instance, np.asarray(actions)[None])  # refuses what is no tour
         with evaluation_mode(self.network):
-            search = kind(self.network, normalise(problem.familiar(instance)), np.asarray(actions), seed, legs=legs)
+            search = kind(self.network, cast_instance(problem.rescale(instance)), np.asarray(actions), seed, legs=legs)
             return improve(search, seconds, report)
 
 

@@ -17,7 +17,7 @@ from routing_agents.policies.pointer.saved import load_network
 from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.trained.model import TrainedModel
-from routing_gym.arrays import normalise
+from routing_gym.arrays import cast_instance
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.problems.geometry import symmetry
@@ -60,8 +60,8 @@ class TrainedPointer(TrainedModel):
         self.check(problem)
         if decoding.sample:
             raise ValueError(f"{self.path}: a pointer network does not sample tours; choose greedy or starts")
-        instance = normalise(instance)
-        coords = problem.familiar(instance).coords
+        instance = cast_instance(instance)
+        coords = problem.rescale(instance).coords
         settings: dict[str, Any] = {"order": self.order, "width": decoding.num_tours, "each_once": True}
         found = []
         for index in range(decoding.symmetries):

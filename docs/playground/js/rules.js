@@ -227,7 +227,7 @@ function rulesCore() {
 
   const PROBLEMS = { TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP };
 
-  // What the encoder sees; OP's prizes are scaled where some exceed 1, the most that is drawn (`OP.familiar`).
+  // What the encoder sees; OP's prizes are scaled where some exceed 1, the most that is drawn (`OP.rescale`).
   function observeStatic(instance) {
     const { coords, problem } = instance;
     if (problem === "CVRP" || problem === "SDVRP")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import batch_size, euclidean, normalise, select
+from routing_gym.arrays import batch_size, cast_instance, euclidean, select
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import check_integer, check_positive
@@ -79,7 +79,7 @@ class Solution:
         Raises:
             ValueError: Actions that are no integers, or another number of rows than instances.
         """
-        instance, tours = normalise(instance), np.asarray(actions)
+        instance, tours = cast_instance(instance), np.asarray(actions)
         num_rows = batch_size(instance)
         if tours.ndim != 2 or len(tours) != num_rows or not np.issubdtype(tours.dtype, np.integer):
             found = f"{tours.dtype} of shape {tours.shape}"
@@ -153,7 +153,7 @@ class Solver(ABC):
         """
         num_workers = check_integer("num_workers", num_workers, 0)
         self.check(problem)
-        instance = normalise(instance)
+        instance = cast_instance(instance)
         problem.validate(instance)
         if self.needs_symmetry and not problem.asymmetric:
             self.check_symmetry(instance)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from routing_gym import MTSP, InfeasibleTour, InvalidInstance, MTSPInstance
-from routing_gym.arrays import normalise, to_backend
+from routing_gym.arrays import cast_instance, to_backend
 
 PROBLEM = MTSP(3, num_salesmen=2)
 # The depot in the middle, a customer on either side of it, and one above.
@@ -15,7 +15,7 @@ COORDS = np.array([[[0.5, 0.5], [0.9, 0.5], [0.1, 0.5], [0.5, 0.8]]], dtype=np.f
 def instance(request):
     if request.param == "torch":
         pytest.importorskip("torch")
-    return to_backend(normalise(MTSPInstance(COORDS, np.array([2]))), request.param)
+    return to_backend(cast_instance(MTSPInstance(COORDS, np.array([2]))), request.param)
 
 
 def test_the_longest_tour_counts(instance):

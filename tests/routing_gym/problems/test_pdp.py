@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from routing_gym import PDP, InfeasibleTour, InvalidInstance, PDPInstance
-from routing_gym.arrays import normalise, to_backend
+from routing_gym.arrays import cast_instance, to_backend
 
 PROBLEM = PDP(4)
 # On a line: the depot at 0, pickups at 0.4 and 0.1, their deliveries at 0.2 and 0.3.
@@ -16,7 +16,7 @@ PICKUP = np.array([[0, 0, 0, 1, 2]])
 def instance(request):
     if request.param == "torch":
         pytest.importorskip("torch")
-    return to_backend(normalise(PDPInstance(COORDS, PICKUP)), request.param)
+    return to_backend(cast_instance(PDPInstance(COORDS, PICKUP)), request.param)
 
 
 def test_there_and_back(instance):

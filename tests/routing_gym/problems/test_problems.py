@@ -27,7 +27,7 @@ from routing_gym import (
     TSPInstance,
     make_problem,
 )
-from routing_gym.arrays import normalise, select, to_backend, to_numpy
+from routing_gym.arrays import cast_instance, select, to_backend, to_numpy
 from routing_gym.data import load_npz, save_npz
 from routing_gym.problems.cvrp import default_capacity
 from routing_gym.problems.geometry import expected_length, symmetry
@@ -37,7 +37,9 @@ from routing_gym.testing.exhaustive import check_exhaustively, legal_sequences
 
 def batch(backend, instance_type, **fields):
     """One instance from plain lists, on a backend."""
-    return to_backend(normalise(instance_type(**{key: np.array([value]) for key, value in fields.items()})), backend)
+    return to_backend(
+        cast_instance(instance_type(**{key: np.array([value]) for key, value in fields.items()})), backend
+    )
 
 
 def tours(backend, *rows):
@@ -64,8 +66,8 @@ def test_numbers_that_float32_cannot_hold_are_refused():
     """1e300 became infinite; what is infinite already is for `validate` to refuse."""
     coords = np.zeros((1, 3, 2))
     with pytest.raises(ValueError, match="^1e\\+300 is too large for float32, at most 3.4e38; choose a larger unit"):
-        normalise(TSPInstance(coords, distances=np.array([[[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]])))
-    assert np.isinf(normalise(TSPInstance(np.full((1, 3, 2), np.inf))).coords).all()
+        cast_instance(TSPInstance(coords, distances=np.array([[[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]])))
+    assert np.isinf(cast_instance(TSPInstance(np.full((1, 3, 2), np.inf))).coords).all()
 
 
 @pytest.mark.parametrize("problem", [CVRP(4), SDVRP(4)], ids=str)
@@ -774,9 +776,9 @@ def test_prizes_from_outside_become_familiar(backend):
         pytest.importorskip("torch")
     prize = np.array([[0, 5, 2.5], [0, 0.5, 0.25]], dtype=np.float32)
     instance = to_backend(replace(OP(2).generate(np.random.default_rng(0), 2), prize=prize), backend)
-    assert OP(2).familiar(instance).prize.tolist() == [[0, 1, 0.5], [0, 0.5, 0.25]]
+    assert OP(2).rescale(instance).prize.tolist() == [[0, 1, 0.5], [0, 0.5, 0.25]]
     other = CVRP(2).generate(np.random.default_rng(0), 2)
-    assert CVRP(2).familiar(other) is other
+    assert CVRP(2).rescale(other) is other
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])

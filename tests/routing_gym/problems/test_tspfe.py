@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from routing_gym import TSPFE, InfeasibleTour, InvalidInstance, TSPFEInstance, render
-from routing_gym.arrays import normalise, to_backend
+from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.problems.tspfe import from_fixed_edge
 
 PROBLEM = TSPFE(4)
@@ -17,7 +17,7 @@ PARTNER = np.array([[2, 1, 0, 3]])
 def instance(request):
     if request.param == "torch":
         pytest.importorskip("torch")
-    return to_backend(normalise(TSPFEInstance(COORDS, PARTNER)), request.param)
+    return to_backend(cast_instance(TSPFEInstance(COORDS, PARTNER)), request.param)
 
 
 @pytest.mark.parametrize("tour", [[0, 2, 1, 3], [2, 0, 1, 3], [1, 0, 2, 3], [0, 1, 3, 2], [3, 2, 0, 1]])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
-from routing_gym.arrays import normalise, to_backend
+from routing_gym.arrays import cast_instance, to_backend
 from routing_gym.problems.vrp import PRESETS
 from routing_gym.render.text import to_text
 from routing_gym.testing.exhaustive import check_exhaustively
@@ -28,7 +28,7 @@ WINDOWS = {
 def make(coords, backend="numpy", demand=5, capacity=10, **attributes):
     goods = np.full(coords.shape[:2], demand)
     goods[:, 0] = 0
-    return to_backend(normalise(VRPInstance(coords, goods, np.array([capacity]), **attributes)), backend)
+    return to_backend(cast_instance(VRPInstance(coords, goods, np.array([capacity]), **attributes)), backend)
 
 
 def masks(problem, instance, *actions):
@@ -172,7 +172,7 @@ def test_goods_fetched_count_apart(backend):
 def test_both_sides_are_too_far(backend, name, limit, second):
     """West 0.4, then east 0.8: 1.2, and 1.6 with the way home."""
     problem, instance = make_problem(name, 2), make(SIDES, backend, max_length=np.array([limit]))
-    problem.validate(normalise(instance))
+    problem.validate(cast_instance(instance))
     assert masks(problem, instance, 1)[0] == [[1, 2], [0, *second]]
     tour = np.array([[1, 2, 0]])
     if second:
@@ -225,7 +225,7 @@ def test_long_days_become_familiar(closes, backend):
     by = {3.0: 1, 5.0: 2, 12.0: 4, 33.0: 8, 1e13: 16}[closes]
     windows = WINDOWS | {"due_time": np.array([[closes, 0.6, 0.2, 0.35]])}
     instance = make(LINE, backend, distances=np.ones((1, 4, 4)), **windows)
-    seen = make_problem("VRPTW", 3).familiar(instance)
+    seen = make_problem("VRPTW", 3).rescale(instance)
     for field in ("coords", "distances", "ready_time", "due_time", "service_time"):
         np.testing.assert_array_equal(getattr(seen, field) * by, getattr(instance, field))
     assert seen.capacity is instance.capacity
@@ -235,7 +235,7 @@ def test_tours_of_familiar_instances_are_tours():
     """Customer 3 closes 6e-6 before it is reached by way of customer 1: in days of 3 instead of 40 that is nothing."""
     problem, none = make_problem("OVRPTW", 3), np.zeros((1, 4))
     instance = make(LINE, demand=1, ready_time=none, service_time=none, due_time=np.array([[40, 40, 40, 0.4 - 6e-6]]))
-    assert 3 in masks(problem, problem.familiar(instance), 1)[0][1]
+    assert 3 in masks(problem, problem.rescale(instance), 1)[0][1]
     assert 3 not in masks(problem, instance, 1)[0][1]
     assert problem.objective(instance, np.array([[1, 3, 0, 2, 0]]))[0] == pytest.approx(0.3 + 0.1 + 0.1)
 
@@ -319,7 +319,7 @@ def test_bad_instances(name, changes, message):
         else:
             fields[field] = change
     with pytest.raises(InvalidInstance, match=message):
-        make_problem(name, 3).validate(normalise(VRPInstance(**fields)))
+        make_problem(name, 3).validate(cast_instance(VRPInstance(**fields)))
 
 
 def test_a_late_depot_does_not_matter_on_open_routes():
