@@ -213,12 +213,14 @@ def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
     numbers = {name: value for name in NUMBERS if (value := getattr(args, name)) is not None}
     try:
         problem = args.problem or recognise(columns, numbers)
-        taken = {key for column in columns_of(problem) for key in column.keys}
+        declared = columns_of(problem)
+        if missing := [option(one.name) for one in declared if one.name in {*NUMBERS} - {*numbers} and one.required]:
+            raise ValueError(f"{problem} needs {', '.join(missing)}; give it, or name another problem by --problem")
+        taken = {key for column in declared for key in column.keys}
         chosen = {key: value for key, value in {**columns, **numbers}.items() if key in taken}
         own = from_columns(problem, chosen, name=printable(path.stem))
     except ValueError as error:
-        told = "a number beside the columns is an option, such as --capacity; --problem chooses the problem"
-        raise data.InvalidFile(path, None, f"{error} ({told})") from None
+        raise data.InvalidFile(path, None, str(error)) from None
     return replace(own, unused=(*unused, *(key for key in columns if key not in taken)))
 
 

@@ -75,7 +75,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     subproblem: ClassVar[str | None] = None  # name of the problem that parts of a tour are instances of
     family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too
     min_nodes: ClassVar[int] = 1
-    columns: ClassVar[tuple[Column, ...]]
+    columns: ClassVar[tuple[Column, ...]] = ()
     observations: ClassVar[Observations] = Observations()
 
     num_nodes: int

@@ -22,7 +22,7 @@ from routing_gym.arrays import Array, euclidean, to_numpy
 from routing_gym.data.tsplib.instance import unit_scale
 from routing_gym.data.tsplib.metrics import FloatArray
 from routing_gym.files import InvalidFile, found, read_lines
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.traits import Column
 
@@ -96,7 +96,10 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own")
     exact = {column.target: value for column, value in filled if column.target and value is not None}
     rules = make_problem(problem, num_nodes - int(PROBLEMS[problem].has_depot))
     instance = rules.instance_type(**{key: rounded(key, value) for key, value in exact.items()})
-    rules.validate(instance)
+    try:
+        rules.validate(instance)
+    except InvalidInstance as error:
+        raise InvalidInstance(f"{error} (lengths and times in units of {scale:g})") from None
     for column in declared:  # what is checked on the rounded instance is not to fail here
         if column.limit and column.target in exact:
             exact[column.target] = exact[column.target] * (1 + LIMIT_SLACK)
