@@ -42,7 +42,9 @@ from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MAX_DEMAND = 9  # of generated instances
 MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, leaves int64
+InstanceT = TypeVar("InstanceT", bound="CVRPInstance")
 StateT = TypeVar("StateT")
+WholeStateT = TypeVar("WholeStateT", bound="CVRPState")
 DEMAND = Column("demand", "units of goods that each customer asks for", "amount", integer=True)
 CAPACITY = Column("capacity", "units that a vehicle holds", "amount", per="instance", integer=True)
 
@@ -76,8 +78,8 @@ def default_capacity(num_customers: int) -> int:
 
 
 @dataclass(frozen=True)
-class VehicleRouting(Problem[CVRPInstance, StateT]):
-    """What CVRP and SDVRP share: sizes, instances and their observation.
+class VehicleRouting(Problem[InstanceT, StateT]):
+    """Sizes, instances and their observation: what all problems share whose vehicles have a capacity.
 
     Attributes:
         capacity: Of generated instances; by default `default_capacity(num_nodes)`.
@@ -105,16 +107,17 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
     def num_uniforms(self) -> int:
         return 2 * self.num_actions + self.num_nodes
 
-    def from_uniforms(self, uniforms: Array) -> CVRPInstance:
+    def from_uniforms(self, uniforms: Array) -> InstanceT:
         xp, where = array_namespace(uniforms), device(uniforms)
         demand = 1 + xp.astype(uniforms[:, 2 * self.num_actions :] * MAX_DEMAND, integer(xp))
-        return CVRPInstance(
+        instance: InstanceT = self.instance_type(
             coords=uniform_coords(uniforms, self.num_actions),
             demand=with_depot(demand),
             capacity=xp.full(len(uniforms), self.capacity, dtype=integer(xp), device=where),
         )
+        return instance
 
-    def validate(self, instance: CVRPInstance) -> None:
+    def validate(self, instance: InstanceT) -> None:
         check_nodes(instance, self.num_actions)
         check_field(instance, "capacity", (), np.int64, 1, MAX_CAPACITY)
         check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_CAPACITY)
@@ -129,7 +132,7 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
                 f"expected {self.min_demand} to the capacity {instance.capacity[row]}"
             )
 
-    def observe_static(self, instance: CVRPInstance) -> dict[str, Array]:
+    def observe_static(self, instance: InstanceT) -> dict[str, Array]:
         return {"coords": instance.coords, "demand": share(instance.demand, instance.capacity[:, None])}
 
     def observation_space(self) -> spaces.Dict:
@@ -141,7 +144,7 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
             }
         )
 
-    def amounts(self, instance: CVRPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+    def amounts(self, instance: InstanceT, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
         """Return the load of each route; a vehicle delivers as much as it can, and the next one what is left."""
         left, capacity = to_numpy(instance.demand)[0].copy(), int(instance.capacity[0])
         loads = []
@@ -154,7 +157,7 @@ class VehicleRouting(Problem[CVRPInstance, StateT]):
             loads.append(load)
         return [{"load": (load, capacity)} for load in loads]
 
-    def dearest_visits(self, instance: CVRPInstance, extra: Array) -> Array:
+    def dearest_visits(self, instance: InstanceT, extra: Array) -> Array:
         """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float32 (B,)."""
         xp = array_namespace(instance.demand)
         away = reach(instance, centre=0)
@@ -169,15 +172,12 @@ def share(amount: Array, capacity: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class CVRP(VehicleRouting[CVRPState]):
-    """Capacitated vehicle routing with `num_nodes` customers; action 0 returns to the depot.
+class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
+    """Rules of CVRP, which the VRP family extends: each customer is served in one visit.
 
-    Raises:
-        ValueError: No customer, or a capacity below the largest demand drawn (9).
+    What a problem adds to the fields of `CVRPInstance` and `CVRPState` has a default there.
     """
 
-    name: ClassVar[str] = "CVRP"
-    state_type: ClassVar[type] = CVRPState
     any_first_node: ClassVar[bool] = True
     subproblem: ClassVar[str | None] = "CVRP"  # some routes, which do not depend on the others
 
@@ -185,12 +185,14 @@ class CVRP(VehicleRouting[CVRPState]):
     def horizon(self) -> int:
         return 2 * self.num_nodes
 
-    def initial(self, instance: CVRPInstance) -> CVRPState:
+    def initial(self, instance: InstanceT) -> WholeStateT:
         xp = array_namespace(instance.capacity)
         zero = xp.zeros_like(instance.capacity)
-        return CVRPState(zero, zero, zero, xp.zeros(instance.demand.shape, dtype=xp.bool, device=device(zero)))
+        served = xp.zeros(instance.demand.shape, dtype=xp.bool, device=device(zero))
+        state: WholeStateT = self.state_type(zero, zero, zero, served)
+        return state
 
-    def action_mask(self, instance: CVRPInstance, state: CVRPState) -> Array:
+    def action_mask(self, instance: InstanceT, state: WholeStateT) -> Array:
         """Mark nodes the vehicle may visit next.
 
         A customer is legal if unserved and it fits; the depot, if we are away from it or everyone is served.
@@ -203,10 +205,10 @@ class CVRP(VehicleRouting[CVRPState]):
         may_return = (state.node != 0) | (state.num_served == self.num_nodes)
         return scatter(fits & ~state.served, xp.zeros_like(state.node), may_return)
 
-    def step(self, instance: CVRPInstance, state: CVRPState, action: Array) -> tuple[CVRPState, Array]:
+    def step(self, instance: InstanceT, state: WholeStateT, action: Array) -> tuple[WholeStateT, Array]:
         xp = array_namespace(action)
         serves = action != 0
-        new_state = CVRPState(
+        new_state: WholeStateT = self.state_type(
             node=action,
             load=xp.where(serves, state.load + gather(instance.demand, action), xp.zeros_like(action)),
             num_served=state.num_served + xp.astype(serves, state.num_served.dtype),
@@ -214,10 +216,10 @@ class CVRP(VehicleRouting[CVRPState]):
         )
         return new_state, leg_length(instance, state.node, action)
 
-    def done(self, instance: CVRPInstance, state: CVRPState) -> Array:
+    def done(self, instance: InstanceT, state: WholeStateT) -> Array:
         return (state.node == 0) & (state.num_served == self.num_nodes)
 
-    def why_illegal(self, instance: CVRPInstance, state: CVRPState, row: int, action: int) -> str:
+    def why_illegal(self, instance: InstanceT, state: WholeStateT, row: int, action: int) -> str:
         if action == 0:
             return "the vehicle is already at the depot and customers remain"
         if state.served[row, action]:
@@ -225,24 +227,36 @@ class CVRP(VehicleRouting[CVRPState]):
         free = int(instance.capacity[row] - state.load[row])
         return f"demand {int(instance.demand[row, action])} exceeds the free capacity {free}; return to the depot (0)"
 
-    def observe_dynamic(self, instance: CVRPInstance, state: CVRPState) -> dict[str, Array]:
+    def observe_dynamic(self, instance: InstanceT, state: WholeStateT) -> dict[str, Array]:
         free = share(instance.capacity - state.load, instance.capacity)
         return {"current_node": state.node, "free_capacity": free[:, None]}
 
-    def cost_bound(self, instance: CVRPInstance) -> Array:
+    def cost_bound(self, instance: InstanceT) -> Array:
         """A trip to each customer alone, by the triangle inequality."""
         return self.dearest_visits(instance, array_namespace(instance.capacity).zeros_like(instance.capacity))
 
-    def progress(self, instance: CVRPInstance, state: CVRPState) -> Array:
+    def progress(self, instance: InstanceT, state: WholeStateT) -> Array:
         return as_share(state.num_served, self.num_nodes)
 
-    def objective(self, instance: CVRPInstance, actions: Array) -> Array:
+    def objective(self, instance: InstanceT, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_loads(instance, tours)
         visited = check_each_once(tours, self.num_actions, depot=True)
         check_all_visited(visited, first_node=1, num_steps=tours.shape[1])
         return like(tour_length(instance, tours, closed_at_depot=True), instance)
+
+
+@dataclass(frozen=True)
+class CVRP(WholeDeliveries[CVRPInstance, CVRPState]):
+    """Capacitated vehicle routing with `num_nodes` customers; action 0 returns to the depot.
+
+    Raises:
+        ValueError: No customer, or a capacity below the largest demand drawn (9).
+    """
+
+    name: ClassVar[str] = "CVRP"
+    state_type: ClassVar[type] = CVRPState
 
 
 def check_loads(instance: CVRPInstance, tours: IntArray) -> None:

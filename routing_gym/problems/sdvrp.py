@@ -32,7 +32,7 @@ class SDVRPState:
 
 
 @dataclass(frozen=True)
-class SDVRP(VehicleRouting[SDVRPState]):
+class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
     """Split-delivery vehicle routing with `num_nodes` customers; action 0 returns to the depot.
 
     Raises:

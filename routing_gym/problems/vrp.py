@@ -21,8 +21,6 @@ with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have the
 0.15 to 0.2 wide in a horizon of 4.6.
 """
 
-# mypy: disable-error-code=override
-# (the methods take VRPInstance and VRPState, where CVRP's take its own)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -47,7 +45,7 @@ from routing_gym.problems.checks import (
     leg_lengths,
     like,
 )
-from routing_gym.problems.cvrp import CVRP, CVRPInstance, CVRPState, check_loads
+from routing_gym.problems.cvrp import CVRP, CVRPInstance, CVRPState, WholeDeliveries, check_loads
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from, lengths_to_depot, with_depot
 from routing_gym.problems.routes import MOST_SHRUNK, check_each_alone, check_limits, check_order
 from routing_gym.traits import Column, Observations
@@ -97,7 +95,7 @@ class VRPState(CVRPState):
 
 
 @dataclass(frozen=True)
-class VRP(CVRP):
+class VRP(WholeDeliveries[VRPInstance, VRPState]):
     """Vehicle routing with `num_nodes` customers and at least one of four attributes; action 0 ends a route.
 
     Every customer can be served by a vehicle of its own, and there are as many vehicles as it takes: `validate` refuses
@@ -149,17 +147,18 @@ class VRP(CVRP):
         present = (self.open_routes, self.backhauls, self.max_length is not None, self.time_windows)
         return "".join(compress(ATTRIBUTES, present))
 
+    # Each preset has traits of its own, so they are properties here.
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return preset_name(self.attributes)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
         own = (column for letters, columns in COLUMNS.items() if letters in self.attributes for column in columns)
         return (*super().columns, *own)
 
     @property
-    def observations(self) -> Observations:
+    def observations(self) -> Observations:  # type: ignore[override]
         nodes = (*FIELDS["B"] * self.backhauls, *FIELDS["TW"] * self.time_windows)
         scalars = tuple(
             compress(
@@ -180,7 +179,7 @@ class VRP(CVRP):
         return tuple(preset_name("".join(letters)) if letters else CVRP.name for letters in fewer)
 
     @property
-    def length_observations(self) -> tuple[str, ...]:
+    def length_observations(self) -> tuple[str, ...]:  # type: ignore[override]
         limit = ("remaining_length",) if self.max_length is not None else ()
         return (*limit, *((*FIELDS["TW"], "current_time") if self.time_windows else ()))
 
@@ -198,7 +197,7 @@ class VRP(CVRP):
             attributes["max_length"] = xp.full(len(uniforms), self.max_length, dtype=xp.float32, device=where)
         if self.time_windows:
             attributes |= draw_windows(plain.coords, uniforms[:, super().num_uniforms :])
-        return VRPInstance(**vars(plain), **attributes)
+        return replace(plain, **attributes)
 
     def validate(self, instance: VRPInstance) -> None:
         for letters, fields in FIELDS.items():
@@ -245,7 +244,7 @@ class VRP(CVRP):
                 latest = xp.minimum(latest, latest[:, :1] - back - xp.astype(instance.service_time, wide))
             attributes["latest"] = latest + slack(xp, latest)
             attributes["time"] = xp.astype(instance.ready_time[:, 0], wide)
-        return VRPState(**vars(super().initial(instance)), **attributes)
+        return replace(super().initial(instance), **attributes)
 
     def action_mask(self, instance: VRPInstance, state: VRPState) -> Array:
         """Mark nodes the vehicle may visit next.
