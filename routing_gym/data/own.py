@@ -261,7 +261,7 @@ def as_floats(key: str, values: Any) -> FloatArray:
         if found.dtype.kind in "iufbOUS":  # text that spells numbers, as CSV readers leave it, is taken
             return found.astype(np.float64)
         raise TypeError(f"found {found.dtype}")
-    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, of a tensor with a gradient
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: torch's, of a gradient
         raise ValueError(f"{key}: not numbers ({error})") from None
 
 
@@ -271,8 +271,9 @@ def positive(key: str, value: Any) -> float:
     Raises:
         ValueError: It is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
-        raise ValueError(f"{key} must be a positive number, got {value!r}")
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not real or not 0 < value <= LARGEST:
+        raise ValueError(f"{key} must be a positive number of at most {LARGEST:g}, got {value!r}")
     return float(value)
 
 

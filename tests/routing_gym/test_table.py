@@ -163,7 +163,9 @@ def test_every_problem_is_made_of_its_columns(name):
             "distances of row 1, column 2 is -4; expected a number from 0",
         ),
         ({"capacity": 2.5}, "capacity is 2.5; expected an integer"),
-        ({"capacity": "2"}, "capacity must be a positive number, got '2'"),
+        ({"capacity": "2"}, "capacity must be a positive number of at most 1e.100, got '2'"),
+        ({"capacity": 10**400}, "capacity must be a positive number of at most 1e.100, got 1000"),
+        ({"demand": [0, 10**400, 1]}, "demand: not numbers .int too large"),
     ],
 )
 def test_columns_that_are_refused(changes, message):
