@@ -92,10 +92,12 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own")
     for column in declared:
         check_values(column, values, num_nodes, PROBLEMS[problem].has_depot)
     scale = length_scale(values)
-    filled = [(column, scaled(column, values, scale)) for column in declared]
-    exact = {column.target: value for column, value in filled if column.target and value is not None}
+    filled = [(column, value) for column in declared if (value := scaled(column, values, scale)) is not None]
+    exact = {column.target: value for column, value in filled if column.target}
     rules = make_problem(problem, num_nodes - int(PROBLEMS[problem].has_depot))
-    instance = rules.instance_type(**{key: rounded(key, value) for key, value in exact.items()})
+    instance = rules.instance_type(
+        **{column.target: rounded(column.name, value) for column, value in filled if column.target}
+    )
     try:
         rules.validate(instance)
     except InvalidInstance as error:

@@ -29,7 +29,7 @@ def test_tsp_in_own_units(models, tmp_path):
     assert solution.cost == pytest.approx(1200)
     assert sorted(solution.tour) == [0, 1, 2, 3]
     assert abs(solution.tour.index(0) - solution.tour.index(1)) == 2  # opposite corners
-    assert solution.routes == [solution.tour]
+    assert solution.routes == [[*solution.tour, solution.tour[0]]]
     solution.save(tmp_path / "tour.png")
     assert (tmp_path / "tour.png").read_bytes()[:4] == solution._repr_png_()[:4] == b"\x89PNG"
 
@@ -102,17 +102,27 @@ def test_tours_found_on_a_gpu(models, monkeypatch):
         ("CVRP", LINE, {"demand": [0, 1.5, 1], "capacity": 3}, "demand of row 1 is 1.5; expected an integer"),
         ("CVRP", LINE, {"demand": [0, 4, 1], "capacity": 3}, "customer 1 has demand 4, expected 0 to the capacity 3"),
         ("CVRP", LINE, {"demand": [0, -4, 1], "capacity": 3}, "demand of row 1 is -4; expected a number from 0 to"),
-        ("CVRP", LINE, {"demand": [0, 1, 1], "capacity": "3"}, "capacity must be a positive number of at most 1e.100, got '3'"),
-        ("OP", LINE, {"prize": [0, 1, 1], "max_length": 0}, "max_length must be a positive number of at most 1e.100, got 0"),
+        (
+            "CVRP",
+            LINE,
+            {"demand": [0, 1, 1], "capacity": "3"},
+            "capacity must be a positive number of at most 1e.100, got '3'",
+        ),
+        (
+            "OP",
+            LINE,
+            {"prize": [0, 1, 1], "max_length": 0},
+            "max_length must be a positive number of at most 1e.100, got 0",
+        ),
         ("TSP", [(-1.7e308, 0), (1.7e308, 0)], {}, "x of row 0 is -1.7e.308; expected a number from -1e.100 to 1e.100"),
         ("TSP", np.array(LINE) * 1j, {}, "coords: not numbers .found complex128"),
         ("TSP", np.ma.masked_equal(LINE, LINE[1][0]), {}, "x of row 1 is nan; expected a number"),
         ("TSP", torch.zeros(3, 2, requires_grad=True), {}, "coords: not numbers .*detach"),
         ("TSP", LINE, {"seed": 1.5}, "seed must be an integer from 0 to"),
-        ("OP", LINE, {"prize": [0, 1, 1], "max_length": 1e300}, "max_length is up to .* expected at most 1e.09"),
+        ("OP", LINE, {"prize": [0, 1, 1], "max_length": 1e99}, "max_length is up to .* expected at most 1e.09"),
         ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1e30, 1], "required_prize": 1}, "penalty is up to"),
         ("PCTSP", LINE, {"prize": [0, 1, 1], "penalty": [0, 1, 1], "required_prize": 1e-300}, "prize is up to 1e.300"),
-        ("SPCTSP", LINE, {"prize": [0, 1, 1]}, "no instance of SPCTSP can be made of a table"),
+        ("SPCTSP", LINE, {"prize": [0, 1, 1]}, "SPCTSP needs .*; penalty, required_prize, real_prize missing"),
     ],
 )
 def test_bad_input(models, name, coords, others, message):
