@@ -41,6 +41,9 @@ myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
+if only := os.environ.get("RUN_CELLS_OF"):  # tests/site names one page: tests/test_docs.py runs the Python of all
+    nb_execution_excludepatterns = [path.name for path in HERE.glob("*.md") if path.stem != only]
+    suppress_warnings = ["myst-nb.lexer"]  # the kernel names the language of a page that it runs
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"

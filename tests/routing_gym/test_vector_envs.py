@@ -151,6 +151,8 @@ def test_bad_options(options, error, message):
 
 def test_some_lanes_cannot_be_first():
     env = RoutingVectorEnv("TSP", 3, num_envs=2)
+    with pytest.raises(ResetNeeded, match=r"call reset\(\) before step\(\)"):
+        env.step([0, 0])
     with pytest.raises(ResetNeeded, match=r"call reset\(\) before reset\(options=\{'reset_mask': ...\}\)$"):
         env.reset(options={"reset_mask": np.array([True, False])})
 
@@ -497,6 +499,13 @@ def test_render_gives_one_frame_per_lane():
         single.reset(seed=1)
         single.step(2)
         assert np.array_equal(frames[1], single.render())
+
+
+def test_render_without_a_mode_says_so():
+    env = RoutingVectorEnv("TSP", 4)
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match=r"render\(\) does nothing"):
+        assert env.render() is None
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])

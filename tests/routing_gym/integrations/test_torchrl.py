@@ -101,6 +101,17 @@ def test_returns_of_the_single_env():
         assert played["next", "episode_reward"][lane, end].item() == pytest.approx(-info["cost"], rel=1e-5)
 
 
+def test_random_actions_are_uniform():
+    """Three cities, the first one visited: the other two, each with probability 1/2; 4 standard deviations."""
+    env = RoutingTensorDictEnv("routing/TSP", 1000, num_nodes=3)
+    env.reset()
+    env.step(TensorDict(action=torch.zeros(1000, dtype=torch.int64), batch_size=1000))
+    torch.manual_seed(0)
+    counts = env.rand_action()["action"].bincount(minlength=3)
+    assert counts[0] == 0
+    assert abs(counts[1].item() - 500) < 4 * (1000 / 4) ** 0.5
+
+
 def test_instances_of_ones_own():
     """A square of side 0.5: four sides are 2."""
     square = np.array([[[0, 0], [0.5, 0], [0.5, 0.5], [0, 0.5]]] * 2, dtype=np.float32)
