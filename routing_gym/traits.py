@@ -56,7 +56,9 @@ class Column:
 
 
 COORDS = Column("coords", "coordinates x and y of all nodes", "coords")
-DISTANCES = Column("distances", "lengths from each node (row) to each node (column)", "matrix", required=False)
+DISTANCES = Column(
+    "distances", "lengths from each node (row) to each node (column); the diagonal is ignored", "matrix", required=False
+)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class OwnInstance:
         problem: The rules.
         instance: One row: coordinates moved and scaled into the unit square, lengths and times over the scale.
         exact: The same before it is rounded to float32.
-        columns: As given, the columns that hold a value for each node: float64 (A,).
+        columns: The columns that hold a value for each node, as given: float64 (A,).
         scale: Length in the owner's units of 1 in the instance.
         unused: Names of the columns of its file that were not read.
     """
@@ -72,13 +72,13 @@ class OwnInstance:
 
 
 def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own") -> OwnInstance:
-    """Make an instance of one's own numbers.
+    """Make an instance from a user's own numbers.
 
     Args:
         problem: A key of `PROBLEMS`.
         columns: Values by the names in `Problem.columns`: numbers (A,) for each node, with "x" and "y" for the
-            coordinates, a matrix (A, A), or one number for the instance. None is as if it were not there. Row 0 is
-            the depot, where the problem has one.
+            coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the
+            depot, if the problem has one.
         name: For tables and pictures.
 
     Raises:
