@@ -10,6 +10,7 @@ input its beginning. B = instances, n = points, T = steps, d = units.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -56,7 +57,12 @@ class PointerConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self.num_layers, {"units": self.units, "num_heads": self.num_heads})
-        choices = {"encoder": ENCODERS, "answer": ANSWERS, "initial": INITIAL, "normalization": NORMALIZATIONS}
+        choices: dict[str, Collection[str]] = {
+            "encoder": ENCODERS,
+            "answer": ANSWERS,
+            "initial": INITIAL,
+            "normalization": NORMALIZATIONS,
+        }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
@@ -91,15 +97,15 @@ class LSTMEncoder(nn.Module):
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__()
-        self.bfloat16 = False  # see `PointerNetwork.multiply_in`
+        self.in_bfloat16 = False  # see `PointerNetwork.multiply_in`
         self.embed = nn.Linear(2, config.units)
         self.lstm = nn.LSTM(config.units, config.units, batch_first=True)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Return the decoder's inputs and the encoder's states (B, n, d), and the last state (1, B, d), (1, B, d)."""
-        with products(points, self.bfloat16):
+        with products(points, self.in_bfloat16):
             embedded = self.embed(points)
-        states, last = run_lstm(self.lstm, embedded, None, self.bfloat16)
+        states, last = run_lstm(self.lstm, embedded, None, self.in_bfloat16)
         return embedded, states, last
 
 
@@ -138,7 +144,7 @@ class Attention(nn.Module):
 class PointerAnswer(nn.Module):
     """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, where answers vary, the end."""
 
-    def __init__(self, config: PointerConfig, fixed_size: int | None) -> None:
+    def __init__(self, config: PointerConfig, _: int = 0) -> None:
         super().__init__()
         self.attention = Attention(config.units)
         self.end = nn.Parameter(torch.empty(config.units))
@@ -190,8 +196,12 @@ class AttentionAnswer(nn.Module):
         return self.dictionary(torch.cat([decoded, weights @ encoding.states.to(weights.dtype)], dim=-1))
 
 
-ENCODERS = {"lstm": LSTMEncoder, "transformer": TransformerEncoder}
-ANSWERS = {"pointer": PointerAnswer, "attention": AttentionAnswer, "sequence": DictionaryAnswer}
+ENCODERS: dict[str, type[LSTMEncoder | TransformerEncoder]] = {"lstm": LSTMEncoder, "transformer": TransformerEncoder}
+ANSWERS: dict[str, type[PointerAnswer | AttentionAnswer | DictionaryAnswer]] = {
+    "pointer": PointerAnswer,
+    "attention": AttentionAnswer,
+    "sequence": DictionaryAnswer,
+}
 
 
 class PointerNetwork(nn.Module):
@@ -226,11 +236,11 @@ class PointerNetwork(nn.Module):
                 f"answer {config.answer!r} has a dictionary with one word per point, so all instances need one "
                 'size; for mixed sizes take answer "pointer"'
             )
-        self.bfloat16 = False  # see `multiply_in`
+        self.in_bfloat16 = False  # see `multiply_in`
         self.encoder = ENCODERS[config.encoder](config)
         self.begin = nn.Parameter(torch.empty(config.units))  # the decoder's first input
         self.decoder = nn.LSTM(config.units, config.units, batch_first=True)
-        self.answer = ANSWERS[config.answer](config, fixed_size)
+        self.answer = ANSWERS[config.answer](config, fixed_size or 0)
         self.initialise(generator)
 
     @torch.no_grad()
@@ -252,11 +262,11 @@ class PointerNetwork(nn.Module):
         """
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
-        self.bfloat16 = dtype == torch.bfloat16
+        self.in_bfloat16 = dtype == torch.bfloat16
         if isinstance(self.encoder, TransformerEncoder):
             self.encoder.encoder.multiply_in(dtype)
         else:
-            self.encoder.bfloat16 = self.bfloat16
+            self.encoder.in_bfloat16 = self.in_bfloat16
 
     def encode(self, points: Tensor, lengths: Tensor | None = None) -> Encoding:
         """Encode instances; padded ones come out as they would alone.
@@ -276,7 +286,7 @@ class PointerNetwork(nn.Module):
         if lengths is not None:
             absent[:, 1:] = torch.arange(n, device=points.device) >= lengths[:, None]
         inputs, states, last = self.encoder(points) if lengths is None else self.encode_padded(points, lengths)
-        with products(points, self.bfloat16):
+        with products(points, self.in_bfloat16):
             keys = self.answer.keys(states)
         begin = self.begin.to(inputs.dtype).expand(batch_size, 1, -1)
         return Encoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
@@ -309,11 +319,11 @@ class PointerNetwork(nn.Module):
 
     def advance(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run the decoder over inputs (B, T, d): its states d_i (B, T, d), and the last one to go on from."""
-        return run_lstm(self.decoder, inputs, state, self.bfloat16)
+        return run_lstm(self.decoder, inputs, state, self.in_bfloat16)
 
     def choose(self, encoding: Encoding, decoded: Tensor) -> Tensor:
         """Turn decoder states (B, T, d) into logits float32 (B, T, n + 1)."""
-        with products(decoded, self.bfloat16):
+        with products(decoded, self.in_bfloat16):
             logits = self.answer(encoding, decoded)
         return logits.float().masked_fill(encoding.absent[:, None], -torch.inf)
 
