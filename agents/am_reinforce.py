@@ -264,7 +264,7 @@ def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Base
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-class Trainer(loop.Trainer):
+class ReinforceTrainer(loop.Trainer):
     """One run: model, optimisers, baseline, and how far it has come.
 
     Args:
@@ -451,7 +451,7 @@ class Trainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(Trainer, args)
+    return run(ReinforceTrainer, args)
 
 
 def train_in_processes(args: Args) -> None:

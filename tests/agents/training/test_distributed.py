@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import am_reinforce
-from am_reinforce import Args, Trainer
+from am_reinforce import Args, ReinforceTrainer
 from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
 from routing_agents import checkpoint
 from routing_agents.policies.attention.model import ModelConfig
@@ -22,7 +22,7 @@ from routing_gym.arrays import concatenate
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
-class BothHalves(Trainer):
+class BothHalves(ReinforceTrainer):
     """Plays the parts of two processes in one."""
 
     def draw(self, problem):
@@ -55,7 +55,7 @@ def test_two_processes_equal_one_with_both_halves(tmp_path, monkeypatch, baselin
         epochs=3,
         batch_size=16,
     )
-    monkeypatch.setattr(am_reinforce, "Trainer", BothHalves)
+    monkeypatch.setattr(am_reinforce, "ReinforceTrainer", BothHalves)
     one = am_reinforce.main(replace(args, runs=tmp_path, name="one"))
     command = [*TORCHRUN, AGENTS / "am_reinforce.py", "--env-id", args.env_id, "--baseline", baseline, "--epochs", "3"]
     command += ["--steps-per-epoch", "3", "--batch-size", "16", "--learning-rate", "1e-3", "--baseline-size", "32"]

@@ -71,7 +71,7 @@ class PointerConfig:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class PointerEncoding:
     """What the decoder needs of B encoded instances."""
 
     inputs: Tensor  # (B, n + 1, d), of the decoder: where the answer begins, then the points
@@ -80,16 +80,16 @@ class Encoding:
     last: tuple[Tensor, Tensor]  # (1, B, d) each: the decoder's first state
     absent: Tensor  # bool (B, n + 1), True where an instance has no such choice
 
-    def repeat(self, times: int) -> Encoding:
+    def repeat(self, times: int) -> PointerEncoding:
         """Repeat the decoder's first state, so that it writes several answers to each instance."""
         hidden, cell = (state.repeat_interleave(times, dim=1) for state in self.last)
         return replace(self, last=(hidden, cell))
 
-    def detach(self) -> Encoding:
+    def detach(self) -> PointerEncoding:
         """Cut the graph: the same numbers, without gradients."""
         hidden, cell = self.last
         inputs, states, keys = self.inputs.detach(), self.states.detach(), self.keys.detach()
-        return Encoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
+        return PointerEncoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
 
 
 class LSTMEncoder(nn.Module):
@@ -154,7 +154,7 @@ class PointerAnswer(nn.Module):
         keys = self.attention.project_key(states)
         return torch.cat([self.end.to(keys.dtype).expand(len(keys), 1, -1), keys], dim=1)
 
-    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def forward(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Return u (B, T, n + 1)."""
         return self.attention(encoding.keys, decoded)
 
@@ -170,7 +170,7 @@ class DictionaryAnswer(nn.Module):
         """Return none: nothing of the input is looked at."""
         return states[:, :0]
 
-    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def forward(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
         return self.dictionary(decoded)
 
@@ -190,7 +190,7 @@ class AttentionAnswer(nn.Module):
         """Return W1 e of the points: (B, n, d)."""
         return self.attention.project_key(states)
 
-    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def forward(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
         weights = self.attention(encoding.keys, decoded).softmax(dim=-1)
         return self.dictionary(torch.cat([decoded, weights @ encoding.states.to(weights.dtype)], dim=-1))
@@ -268,7 +268,7 @@ class PointerNetwork(nn.Module):
         else:
             self.encoder.in_bfloat16 = self.in_bfloat16
 
-    def encode(self, points: Tensor, lengths: Tensor | None = None) -> Encoding:
+    def encode(self, points: Tensor, lengths: Tensor | None = None) -> PointerEncoding:
         """Encode instances; padded ones come out as they would alone.
 
         Args:
@@ -289,7 +289,7 @@ class PointerNetwork(nn.Module):
         with products(points, self.in_bfloat16):
             keys = self.answer.keys(states)
         begin = self.begin.to(inputs.dtype).expand(batch_size, 1, -1)
-        return Encoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
+        return PointerEncoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
 
     def encode_padded(self, points: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Encode the instances of each size together, without the padding."""
@@ -305,7 +305,7 @@ class PointerNetwork(nn.Module):
         last = torch.cat(hidden, dim=1)[:, back], torch.cat(cell, dim=1)[:, back]
         return torch.cat(inputs)[back], torch.cat(states)[back], last
 
-    def decode(self, encoding: Encoding, previous: Tensor) -> Tensor:
+    def decode(self, encoding: PointerEncoding, previous: Tensor) -> Tensor:
         """Logits of all steps of given answers, in one call.
 
         Args:
@@ -321,7 +321,7 @@ class PointerNetwork(nn.Module):
         """Run the decoder over inputs (B, T, d): its states d_i (B, T, d), and the last one to go on from."""
         return run_lstm(self.decoder, inputs, state, self.in_bfloat16)
 
-    def choose(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def choose(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Turn decoder states (B, T, d) into logits float32 (B, T, n + 1)."""
         with products(decoded, self.in_bfloat16):
             logits = self.answer(encoding, decoded)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from routing_agents.policies.attention.encoder import take_nodes
 from routing_agents.policies.attention.features import FEATURES
-from routing_agents.policies.pointer.model import Encoding, PointerConfig, PointerNetwork
+from routing_agents.policies.pointer.model import PointerConfig, PointerEncoding, PointerNetwork
 from routing_agents.policies.protocol import PolicyNetwork
 
 
@@ -41,7 +41,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
             raise ValueError(f"a policy points at cities, so its answer must be 'pointer'; got {config.answer!r}")
         super().__init__(config, "every", generator=generator)
 
-    def encode(self, observation: dict[str, Tensor]) -> Encoding:  # type: ignore[override]  # of points there
+    def encode(self, observation: dict[str, Tensor]) -> PointerEncoding:  # type: ignore[override]  # of points there
         """Encode B instances from their static observation, city by city in the order of x.
 
         The encoding numbers the cities as the observation does.
@@ -58,18 +58,18 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
             keys=take_nodes(encoding.keys, back_from_1),
         )
 
-    def inputs(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+    def inputs(self, encoding: PointerEncoding, observation: dict[str, Tensor]) -> Tensor:
         """Return the decoder's inputs at observations (B, ..., A): where the answer begins, or the current city."""
         not_started = observation["action_mask"].all(dim=-1)
         previous = (observation["current_node"] + 1).masked_fill(not_started, 0)
         return take_nodes(encoding.inputs, previous.flatten(1))
 
-    def score(self, encoding: Encoding, decoded: Tensor, mask: Tensor) -> Tensor:
+    def score(self, encoding: PointerEncoding, decoded: Tensor, mask: Tensor) -> Tensor:
         """Turn decoder states (B, Q, d) into logits float32 (B, Q, A), -inf where the mask (B, Q, A) is False."""
         return self.choose(encoding, decoded)[..., 1:].masked_fill(~mask, -torch.inf)
 
     def stepwise_logits(
-        self, encoding: Encoding, num_tours: int, skip: int = 0
+        self, encoding: PointerEncoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
         """As `PolicyNetwork.stepwise_logits`; this one remembers the tour so far."""
         state = encoding.repeat(num_tours).last
@@ -85,7 +85,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
 
         return logits
 
-    def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
+    def tour_logits(self, encoding: PointerEncoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
         """As `PolicyNetwork.tour_logits`: the decoder runs over all K tours at once, step by step."""
         mask = observation["action_mask"]
         inputs = self.inputs(encoding, observation).unflatten(1, mask.shape[1:3])  # (B, K, T, d)
