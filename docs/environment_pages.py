@@ -93,7 +93,7 @@ numbers, in your own units:
 
 ## Sources
 
-[`{file}`](../../{file}) holds the rules; [](../environments.md) says what all environments share.
+[`{file}`](../../{file}) holds the rules; [](../reference/environments.md) says what all environments share.
 """
 
 

@@ -40,13 +40,14 @@ def python_blocks(text):
     return "\n".join(lines)
 
 
-MARKDOWN = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+WRITTEN = sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "environments")  # not generated
+MARKDOWN = [ROOT / "README.md", *WRITTEN]
 PAGES = {str(path.relative_to(ROOT)): code for path in MARKDOWN if (code := python_blocks(path.read_text())).strip()}
 
 
 def test_blocks_are_found():
     assert "README.md" in PAGES
-    assert "docs/attention-model.md" in PAGES
+    assert "docs/explanation/attention-model.md" in PAGES
     assert python_blocks("```{code-cell} python\na\n```\n") == "\na\n"
     assert python_blocks("a\n```python\nb\n```\n```sh\nc\n```\n```python\nd\n```") == "\n\nb\n\n\n\n\n\nd\n"
 
@@ -55,7 +56,8 @@ def test_pages_of_other_environments_run_there():
     """`make test` skips what imports Ray or Tianshou; `make test-integrations` runs those pages and no others."""
     named = re.search(r"^INTEGRATION_PAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     importing = re.compile(r"^\s*(import|from) (ray|tianshou)\b", re.MULTILINE)
-    assert [page for page, code in PAGES.items() if importing.search(code)] == [f"docs/{it}.md" for it in named.split()]
+    pages = [f"docs/how-to/{page}.md" for page in named.split()]
+    assert [page for page, code in PAGES.items() if importing.search(code)] == pages
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -74,7 +76,7 @@ def test_page(page, tmp_path):
 
 
 @needs_solvers
-@pytest.mark.parametrize("page", ["README.md", "docs/get-started.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/get-started.md"])
 def test_commands_run(page, tmp_path):
     """A page's commands run in its order in a folder with the files of a fresh clone, in the environment it sets up.
 
@@ -89,7 +91,7 @@ def test_commands_run(page, tmp_path):
 
 
 @pytest.mark.skipif(os.environ.get("COMMANDS") != "full", reason="minutes, and downloads torch: make test-commands")
-@pytest.mark.parametrize("page", ["README.md", "docs/get-started.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/get-started.md"])
 def test_commands_run_in_a_real_environment(page, tmp_path):
     """A shell runs a page's commands in a fresh clone, where they make the environment; `make test` is left out.
 
@@ -183,9 +185,11 @@ def test_broken_links_are_found(tmp_path):
 
 def test_every_page_is_in_the_table_of_contents():
     """Sphinx warns of others, and a warning is an error there."""
-    index = (ROOT / "docs" / "index.md").read_text().splitlines()
-    pages = {path.stem for path in ROOT.glob("docs/*.md")} - {"index"}
-    assert pages - set(index) == set()
+    listed = {ROOT / "docs" / "index.md"}
+    for page in WRITTEN:
+        for entries in re.findall(r"```{toctree}\n(.*?)```", page.read_text(), flags=re.DOTALL):
+            listed |= {page.parent / f"{line}.md" for line in entries.splitlines()}
+    assert set(WRITTEN) - listed == set()
 
 
 def test_the_readme_fits_on_two_screens():

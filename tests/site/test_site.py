@@ -110,7 +110,7 @@ def test_code_of_the_environment_pages_runs(name, built):
 
 
 def test_cells_show_what_they_computed(built):
-    page = (built / "attention-model.html").read_text()
+    page = (built / "explanation" / "attention-model.html").read_text()
     assert "the layer itself computes the same: True" in html.unescape(page)
     assert "computes the same: False" not in page
     assert "<math" in page
@@ -122,7 +122,7 @@ def test_the_api_names_everything_public(built):
     from routing_gym import data, solvers, testing
 
     for module in (routing_gym, data, solvers, testing, routing_agents):
-        page = (built / "api" / f"{module.__name__.removeprefix('routing_gym.')}.html").read_text()
+        page = (built / "reference" / "api" / f"{module.__name__.removeprefix('routing_gym.')}.html").read_text()
         missing = [name for name in module.__all__ if f'id="{module.__name__}.{name}"' not in page]
         assert set(missing) <= {"SIZES", "MAX_NODES", "SOLVERS", "REFERENCES", "HEURISTICS"}, missing  # constants
 
@@ -135,5 +135,5 @@ def test_the_playground_is_part_of_it(built):
 def test_two_pages_lead_to_a_trained_model(built):
     """From opening the site to a trained model: the first page, and the one that it names first."""
     first = (built / "index.html").read_text()
-    assert 'href="get-started.html"' in first
-    assert "make train" in re.sub(r"<[^>]+>", "", (built / "get-started.html").read_text())
+    assert 'href="tutorials/get-started.html"' in first
+    assert "make train" in re.sub(r"<[^>]+>", "", (built / "tutorials" / "get-started.html").read_text())
