@@ -232,7 +232,7 @@ def renewed(text: str, results: Path = RESULTS) -> str:
 
 def pages(root: Path = ROOT) -> list[Path]:
     """List the pages that may hold tables."""
-    written = (page for page in root.glob("docs/**/*.md") if page.parent.name != "environments")  # those are generated
+    written = (page for page in root.glob("docs/**/*.md") if root / "docs" / "environments" not in page.parents)
     return [root / "README.md", *sorted(written)]
 
 

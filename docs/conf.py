@@ -14,13 +14,16 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "agents")]
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[1:3])  # of the kernels that run the pages' cells
 
+import directives  # noqa: E402
 import environment_pages  # noqa: E402
 from playground import build as playground  # noqa: E402
+
+from routing_gym.problems import PROBLEMS  # noqa: E402
 
 project = "routing-gym"
 author = "The routing-gym developers"
 copyright = author  # noqa: A001
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build", "playground"]
 MOVED = {  # addresses of earlier versions, which lead to the pages' new ones
     "get-started": "tutorials/get-started",
@@ -54,6 +57,9 @@ MOVED = {  # addresses of earlier versions, which lead to the pages' new ones
     "api/testing": "reference/api/testing",
     "api/wrappers": "reference/api/wrappers",
 }
+for name in map(str.lower, PROBLEMS):
+    if within := environment_pages.folder(name.upper()):
+        MOVED[f"environments/{name}"] = f"environments/{within}{name}"
 html_theme = "furo"
 html_title = "routing-gym"
 html_static_path = ["_static"]
@@ -142,7 +148,9 @@ def visit_math_block(self, node):
 
 
 def setup(app):
-    """Connect what is above."""
+    """Connect the functions above."""
+    app.add_directive("command-help", directives.CommandHelp)
+    app.add_directive("layers", directives.Layers)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", keep_tables)
