@@ -5,7 +5,7 @@
     state, timestep = jax.jit(env.step)(state, action)
 
 `reset` and `step` are about one instance; `jax.vmap` makes lanes of them. `AutoReset` starts them anew, and `rollout`
-plays whole batches. The numbers are 32 bits wide unless `jax_enable_x64` is on: see docs/jax.md for what that bounds.
+plays whole batches. The numbers are 32 bits wide unless `jax_enable_x64` is on: docs/how-to/jax.md has the limits.
 """
 
 from __future__ import annotations
