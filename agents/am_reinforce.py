@@ -223,7 +223,7 @@ class Reinforce(nn.Module):
         model, baseline = self.model, self.baseline
         forced, views, num_tours = baseline.force_starts, instance, baseline.num_tours
         if baseline.symmetries:  # B * K instances, one tour each
-            views, observation = symmetric_views(problem, instance, num_tours)
+            views, observation = symmetric_views(problem, instance, range(num_tours))
             num_tours = 1
         else:
             observation = problem.observe_static(instance)

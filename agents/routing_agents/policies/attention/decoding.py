@@ -222,14 +222,18 @@ def solve(
     if not torch.is_tensor(arrays.any_array(instance)):
         instance = to_backend(instance, "torch", str(next(model.parameters()).device))
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
-    chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
+    encodings, tours_at_once = chunk_size(
+        model, problem, instance, decoding.num_tours, batch_size, views=decoding.symmetries
+    )
+    chunk = min(encodings, arrays.batch_size(instance))
+    views = encodings // chunk  # symmetries at a time: all of them if there are few instances
+    groups = [range(decoding.symmetries)[first : first + views] for first in range(0, decoding.symmetries, views)]
     parts: list[Rollout] = []
     with evaluation_mode(model), named_memory_errors():
         for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
             found = [
-                best_tours(model, problem, rows, decoding, choose, tours_at_once, index)
-                for index in range(decoding.symmetries)
+                best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetries) for symmetries in groups
             ]
             parts.append(better_of(found))
             if progress is not None:
@@ -251,11 +255,14 @@ def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[st
     return {**observation, "coords": symmetry(observation["coords"], index)}
 
 
-def symmetric_views(problem: AnyProblem, instance: Any, num_views: int) -> tuple[Any, dict[str, Tensor]]:
-    """Repeat B instances; return them, and what is seen of them: row b * num_views + k through symmetry k."""
+def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
+    """Repeat B instances for V symmetries of the square; return them and their static observation.
+
+    Row b * V + k is instance b through the k-th of the symmetries.
+    """
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
-    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_views))
-    return views, seen(problem, views, np.tile(np.arange(num_views), batch_size))
+    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
+    return views, seen(problem, views, np.tile(symmetries, batch_size))
 
 
 @contextmanager
@@ -276,14 +283,15 @@ def best_tours(
     decoding: Decoding,
     choose: Choice,
     tours_at_once: int,
-    index: int,
+    symmetries: range,
 ) -> Rollout:
-    """Decode all tours from one encoding, of one of the eight symmetries; keep the best of each instance."""
-    encoding = model.encode(seen(problem, instance, index))
+    """Decode all tours under some of the eight symmetries of the square; keep the best of each instance."""
+    views, observation = symmetric_views(problem, instance, symmetries)
+    encoding = model.encode(observation)
     found = []
     for first in range(0, decoding.num_tours, tours_at_once):
         num_tours = min(tours_at_once, decoding.num_tours - first)
-        played = decode(model, problem, instance, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
+        played = decode(model, problem, views, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
         found.append(cheapest(played.actions, played.cost, arrays.batch_size(instance)))
     return better_of(found)
 
