@@ -5,7 +5,8 @@
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB, CVRPLIB or
-OPLib file, an .npz, or a .pkl of the original code (with --problem). Costs are the environment's: lengths of a file are
+OPLib file, an .npz (ours or RouteFinder's), or a .pkl of the original code, POMO or MVMoE (with --problem). If a
+file holds best known costs, gaps refer to these. Costs are the environment's: lengths of a file are
 in a unit that the table names (solve.py gives the file's own integers). Methods: the name of a classical solver, the
 path of a run or checkpoint, or `trained` for the published weights, each with settings after a colon. Gaps refer to the
 first method, or to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes.
@@ -19,10 +20,10 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,14 +43,17 @@ from routing_gym import arrays, data
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.npz import load_npz
 from routing_gym.data.paper import paper_test_set
+from routing_gym.data.peers import is_peer_npz
 from routing_gym.evaluate import Table, compare
 from routing_gym.files import printable, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import SOLVERS, Solution, make_solver
+from routing_gym.solvers.runtime.base import FEASIBLE
 
 TRAINED = "trained"
+BEST_KNOWN = "best known"  # the costs that lie beside the instances of a file
 SEARCHES = {"beam": "expansion", "active": "embeddings"}  # settings that name a search, and what may stand beside each
 Method = Callable[[AnyProblem, Any], Solution]
 
@@ -65,8 +69,8 @@ class Args:
     for the published weights of the problem with the nearest size."""
     reference: str = ""
     """Method that gaps are relative to. Default: the first."""
-    problem: Literal["", "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP"] = ""
-    """Problem of a .pkl file, a data set of the original code or of POMO."""
+    problem: str = ""
+    """Problem of a .pkl file, such as CVRP or OVRPTW, or one of the problems that an .npz file holds."""
     size: int = 1000
     """Number of instances: the first ones of a test set, or generated ones."""
     seed: int = 1234
@@ -82,8 +86,25 @@ class Args:
     """Folder for table.md, table.csv, table.json and gap.png."""
 
 
-def read_instances(args: Args) -> tuple[AnyProblem, Any, dict[str, Any]]:
-    """Return the rules, the instances that `args` names, as NumPy arrays, and what to know of their costs.
+@dataclass(frozen=True)
+class TestSet:
+    """Instances to be solved.
+
+    Attributes:
+        problem: The rules.
+        instance: B instances, NumPy.
+        remarks: What to know of their costs.
+        best_known: float64 (B,), best known costs, if a file has them.
+    """
+
+    problem: AnyProblem
+    instance: Any
+    remarks: dict[str, Any] = field(default_factory=dict)
+    best_known: np.ndarray | None = None
+
+
+def read_instances(args: Args) -> TestSet:
+    """Return the instances that `args` names.
 
     Raises:
         ValueError: No such set, or the file cannot be read.
@@ -96,22 +117,26 @@ def read_instances(args: Args) -> tuple[AnyProblem, Any, dict[str, Any]]:
             raise ValueError(f"{args.instances!r}: expected {source}/ID with an ID such as TSP-20")
         problem = make_problem(kind, int(size))
         if source == "paper":
-            return problem, select(paper_test_set(kind, int(size)), slice(0, args.size)), {}
-        return problem, problem.generate(np.random.default_rng(args.seed), args.size), {}
+            return TestSet(problem, select(paper_test_set(kind, int(size)), slice(0, args.size)))
+        return TestSet(problem, problem.generate(np.random.default_rng(args.seed), args.size))
     if path.suffix == ".pkl":
         if not args.problem:
             raise ValueError(f"{path} does not say what it holds: give --problem TSP, say")
         problem, instance = data.load_pickle(path, args.problem)
-        return problem, select(instance, slice(0, args.size)), {}
+        return TestSet(problem, select(instance, slice(0, args.size)))
+    if path.suffix == ".npz" and is_peer_npz(path):
+        found = data.load_peer_npz(path, args.problem)
+        best_known = None if found.best_known is None else found.best_known[: args.size]
+        return TestSet(found.problem, select(found.instance, slice(0, args.size)), {}, best_known)
     if path.suffix == ".npz":
         problem, instance = load_npz(path)
-        return problem, select(instance, slice(0, args.size)), {}
+        return TestSet(problem, select(instance, slice(0, args.size)))
     if not path.exists():
         raise ValueError(f"no file {args.instances}; for a test set write paper/ID or random/ID, such as random/TSP-20")
     file = data.read_instance(path)
     if file.scores is None:
-        return file.problem, file.instance, {"unit of length": f"{file.scale:g}"}
-    return file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])}
+        return TestSet(file.problem, file.instance, {"unit of length": f"{file.scale:g}"})
+    return TestSet(file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])})
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
@@ -283,8 +308,9 @@ def check_options(args: Args) -> None:
     Raises:
         ValueError: With the option.
     """
-    if args.problem and Path(args.instances).suffix != ".pkl":
-        raise ValueError(f"--problem {args.problem} has no effect: {args.instances} is no .pkl file; leave it out")
+    path = Path(args.instances)
+    if args.problem and path.suffix != ".pkl" and not (path.suffix == ".npz" and is_peer_npz(path)):
+        raise ValueError(f"--problem {args.problem} has no effect: {args.instances} says what it holds; leave it out")
     if args.batch_size is not None and all(parse_method(text)[0] in SOLVERS for text in args.methods):
         raise ValueError(f"--batch-size {args.batch_size} has no effect: no method is a model; leave it out")
 
@@ -300,14 +326,21 @@ def main(args: Args) -> Table:
     if args.reference and args.reference not in args.methods:
         raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
     check_options(args)
-    problem, instance, remarks = read_instances(args)
+    test_set = read_instances(args)
+    problem, instance = test_set.problem, test_set.instance
     methods = {text: make_method(text, args, problem) for text in args.methods}
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
     names = dict(zip(methods, labels(tuple(methods)), strict=True))
     solutions = {names[text]: method(problem, instance) for text, method in methods.items()}
-    about = {"instances": args.instances, **remarks, "seed": args.seed, "commit": commit()}
-    table = compare(problem, solutions, names[args.reference or args.methods[0]], about)
+    reference = names[args.reference or args.methods[0]]
+    if test_set.best_known is not None:
+        cost = test_set.best_known
+        known = Solution(np.full((len(cost), 1), -1), cost, np.full(len(cost), np.nan), (FEASIBLE,) * len(cost))
+        solutions = {BEST_KNOWN: known, **solutions}
+        reference = names[args.reference] if args.reference else BEST_KNOWN
+    about = {"instances": args.instances, **test_set.remarks, "seed": args.seed, "commit": commit()}
+    table = compare(problem, solutions, reference, about)
     if args.out is not None:
         for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):
             write_atomically(args.out / f"table.{suffix}", text.encode())

@@ -68,6 +68,7 @@ NAMED_IN = {  # files, and folders, that may ask for a problem by name or class,
     "benchmarks/peers": "names of environments of other libraries",
 }
 LISTED_IN = {  # files that may hold a dict display by problem, and why
+    "routing_gym/data/peers.py": FORMAT,
     "routing_gym/data/pickles.py": FORMAT,
     "routing_gym/solvers/__init__.py": "which solver is best for a problem",
     "routing_gym/solvers/exact/held_karp.py": ADAPTER,

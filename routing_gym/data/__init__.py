@@ -10,6 +10,7 @@ own = data.from_columns("CVRP", {"x": x, "y": y, "demand": demand, "capacity": 3
 from routing_gym.data.npz import load_npz, save_npz
 from routing_gym.data.own import OwnInstance, from_columns, read_csv
 from routing_gym.data.paper import paper_test_set
+from routing_gym.data.peers import PeerSet, load_peer_npz
 from routing_gym.data.pickles import load_pickle
 from routing_gym.data.tsplib.instance import FileInstance
 from routing_gym.data.tsplib.reader import MAX_NODES, read_instance, write_instance
@@ -23,9 +24,11 @@ __all__ = [
     "FileTour",
     "InvalidFile",
     "OwnInstance",
+    "PeerSet",
     "UnsupportedFile",
     "from_columns",
     "load_npz",
+    "load_peer_npz",
     "load_pickle",
     "paper_test_set",
     "read_csv",

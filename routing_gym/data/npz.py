@@ -98,10 +98,14 @@ def read_header(header: Array | None) -> AnyProblem:
     return make_problem(name, **settings)
 
 
-def read_members(data: bytes) -> dict[str, Array]:
+def read_members(data: bytes, most_bytes: int | None = None) -> dict[str, Array]:
     """Read the arrays of an .npz file without allocating more than the file's own size.
 
     `np.load` would allocate whatever size a header claims, and unpack any zip bomb.
+
+    Args:
+        data: Content of the file.
+        most_bytes: Size to which compressed members may unpack; None refuses them.
 
     Raises:
         ValueError: A member is compressed, holds objects, or has another size than its header says.
@@ -109,10 +113,13 @@ def read_members(data: bytes) -> dict[str, Array]:
     """
     arrays: dict[str, Array] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if sum(info.file_size for info in archive.infolist()) > len(data):
+        size = sum(info.file_size for info in archive.infolist())
+        if most_bytes is not None and size > most_bytes:
+            raise ValueError(f"the members unpack to {size} bytes; at most {most_bytes} are read")
+        if most_bytes is None and size > len(data):
             raise ValueError("the members overlap or are compressed; write with save_npz")
         for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED:
+            if most_bytes is None and info.compress_type != zipfile.ZIP_STORED:
                 raise ValueError(f"{info.filename} is compressed; write with save_npz")
             stream = io.BytesIO(archive.read(info))
             version = np.lib.format.read_magic(stream)

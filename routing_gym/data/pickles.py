@@ -1,4 +1,4 @@
-"""The pickled data sets of Kool et al.'s code, which POMO and many others share, read without running them.
+"""The pickled data sets of Kool et al.'s code, which POMO, MVMoE and others share, read without running them.
 
 A pickle is a program. These consist of lists, tuples and numbers, so only the instructions that make
 those are let through: none that looks up a name, calls anything, or refers to an object a second time.
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.data.paper import Columns, to_instance
+from routing_gym.data.peers import VARIANTS, family_instance
 from routing_gym.files import InvalidFile, read_bytes
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -31,6 +32,7 @@ COLUMNS = {  # of one instance, a tuple; TSP's is the coordinates alone
     "PCTSP": ("depot", "coords", "penalty", "expected_prize", "real_prize"),
 }
 COLUMNS |= {"SDVRP": COLUMNS["CVRP"], "SPCTSP": COLUMNS["PCTSP"]}
+COLUMNS |= {name: COLUMNS["CVRP"] + columns for name, columns in VARIANTS.items()}
 
 CONTAINERS = {"EMPTY_LIST", "LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
 MEMO_WRITES = {"PUT", "BINPUT", "LONG_BINPUT"}  # without a read, which would share lists, they do nothing
@@ -46,12 +48,14 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
-    """Read a data set of the original code. Takes about 10 times the memory of the file, and 50 times at most.
+    """Read a data set of the original code or of MVMoE.
+
+    It takes about 10 times the memory of the file, and 50 times at most.
 
     Args:
         path: The file.
         name: The problem it is for; the file does not say. CVRP and SDVRP share a layout, as do PCTSP,
-            which leaves the real prizes out, and SPCTSP.
+            which leaves the real prizes out, and SPCTSP. Of MVMoE's variants those whose rules are ours, see `peers`.
 
     Returns:
         The problem, with its default settings, and the instances, NumPy, float32 and int64.
@@ -74,7 +78,7 @@ def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
     try:
         columns = read_columns(content, COLUMNS[name])
         problem = make_problem(name, columns["coords"].shape[1])
-        instance = to_instance(name, columns)
+        instance = family_instance(columns) if name in VARIANTS else to_instance(name, columns)
         problem.validate(instance)
     except (ValueError, OverflowError) as error:
         raise InvalidFile(path, None, f"{name}: {error}") from error
@@ -121,6 +125,8 @@ def read_columns(content: Any, names: tuple[str, ...]) -> Columns:
             columns[name] = np.array([row[place] for row in rows], dtype=np.float64)
         except (ValueError, TypeError) as error:  # lists of different lengths, or a list for a number
             raise ValueError(f"{name}: expected numbers, as many in every instance ({error})") from error
+    if columns.get("depot", np.empty(0)).ndim == 3:  # MVMoE's: one point, in a list
+        columns["depot"] = columns["depot"].reshape(-1, 2)
     num_rows, num_nodes = (*columns["coords"].shape, 0)[:2]
     shapes = dict.fromkeys(names, (num_rows, num_nodes)) | {"coords": (num_rows, num_nodes, 2), "depot": (num_rows, 2)}
     shapes |= {"capacity": (num_rows,), "max_length": (num_rows,)}

@@ -138,7 +138,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("2-opt:",)}, "'2-opt:': a setting is empty; write 2-opt:SETTING=VALUE, or leave the colon out"),
         ({"methods": ("{model}:beam=2,beam=3",)}, "beam is set twice; leave one out"),
         ({"methods": ("{model}:temperature=2",)}, "temperature 2 has no effect without sample; leave it out"),
-        ({"problem": "TSP"}, "--problem TSP has no effect: random/TSP-8 is no .pkl file; leave it out"),
+        ({"problem": "TSP"}, "--problem TSP has no effect: random/TSP-8 says what it holds; leave it out"),
         ({"methods": ("held-karp",), "batch_size": 2}, "--batch-size 2 has no effect: no method is a model; leave it"),
         ({"methods": ("{model}:width=3",)}, "no setting width; a model has num_tours"),
         ({"methods": ("{model}:num_tours=3",)}, "greedy tours from one start are the same"),

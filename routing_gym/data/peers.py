@@ -1,0 +1,181 @@
+"""Test sets of MVMoE and RouteFinder for the vehicle routing family.
+
+- MVMoE (Zhou et al. 2024) pickles a list of instances: depot, customers, demands, capacity, and if the variant has them
+  the route limit, service times, and earliest and latest start of service. `load_pickle` reads them.
+- RouteFinder (Berto et al. 2025) writes an .npz with `locs`, `demand_linehaul` and so on; demands are shares of the
+  capacity, and an attribute that an instance lacks is infinite.
+- An .npz with members such as `VRPTW/coords` holds several variants, named like our columns.
+
+The last two may hold the best known cost of each instance. Variants whose rules differ from ours are refused: MVMoE's
+backhauls may precede deliveries, and so may RouteFinder's of class 2.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.data.npz import read_members
+from routing_gym.data.paper import Columns
+from routing_gym.files import InvalidFile, read_bytes
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import CVRP, CVRPInstance, VRPInstance, make_problem
+from routing_gym.problems.geometry import with_depot
+from routing_gym.problems.vrp import CLOSING
+
+MAX_BYTES = 2**28  # of a file; 1,000 instances with 200 customers have 10 MB
+MAX_UNPACKED = 2**30
+WHOLE = 1e-3  # a demand of a file, times the capacity, is this close to a whole number
+
+LIMIT, WINDOWS = ("max_length",), ("service_time", "ready_time", "due_time")
+VARIANTS = {  # what their instances have beside CVRP's columns, in the order of MVMoE's pickles
+    "OVRP": (),
+    "VRPL": LIMIT,
+    "VRPTW": WINDOWS,
+    "OVRPL": LIMIT,
+    "OVRPTW": WINDOWS,
+    "VRPLTW": LIMIT + WINDOWS,
+    "OVRPLTW": LIMIT + WINDOWS,
+}
+
+
+@dataclass(frozen=True)
+class PeerSet:
+    """Instances of one problem from another project's file.
+
+    Attributes:
+        problem: The rules.
+        instance: B instances, NumPy.
+        best_known: float64 (B,), the best known cost of each; None if the file has none.
+    """
+
+    problem: AnyProblem
+    instance: Any
+    best_known: npt.NDArray[np.float64] | None
+
+
+def family_instance(columns: Columns) -> VRPInstance:
+    """Make instances of the vehicle routing family.
+
+    Args:
+        columns: "depot" (N, 2), "coords" (N, n, 2), "demand" (N, n) and "capacity" (N,), whole numbers; and what the
+            variant has of "backhaul" (N, n), "max_length" (N,), "service_time", "ready_time" and "due_time" (N, n), and
+            "closing" (N,), the latest return, 3 if it is missing.
+    """
+    fields = {key: columns[key].astype(np.float32) for key in (*LIMIT, *WINDOWS) if key in columns}
+    for key in set(WINDOWS) & set(fields):
+        fields[key] = with_depot(fields[key])
+    if "due_time" in fields:
+        fields["due_time"][:, 0] = columns.get("closing", CLOSING)
+    if "backhaul" in columns:
+        fields["backhaul"] = with_depot(columns["backhaul"])
+    coords = np.concatenate([columns["depot"][:, None], columns["coords"]], axis=1).astype(np.float32)
+    demand, capacity = columns["demand"].astype(np.int64), columns["capacity"].astype(np.int64)
+    return VRPInstance(coords, with_depot(demand), capacity, **fields)
+
+
+def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
+    """Read an .npz of RouteFinder, or one with several variants.
+
+    Args:
+        path: The file.
+        name: The problem, such as "VRPTW". Required if the file holds several.
+
+    Raises:
+        InvalidFile: The file is damaged or of another layout, its rules differ from ours, or it does not hold `name`.
+        OSError: The file cannot be opened.
+    """
+    path = Path(path)
+    data = read_bytes(path, MAX_BYTES)
+    try:
+        members = read_members(data, MAX_UNPACKED)
+    except Exception as error:  # zipfile and NumPy raise a dozen types on corrupt input, none of them theirs
+        raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
+    try:
+        found, columns = routefinder(members) if "locs" in members else one_variant(members, name)
+        if name not in ("", found):
+            raise ValueError(f"holds {found}, not {name}")
+        problem = make_problem(found, columns["coords"].shape[1])
+        instance: Any = family_instance(columns)
+        if found == CVRP.name:
+            instance = CVRPInstance(instance.coords, instance.demand, instance.capacity)
+        problem.validate(instance)
+        best_known = columns.get("best_known")
+        if best_known is not None and (best_known.shape != (len(instance.coords),) or not (best_known > 0).all()):
+            raise ValueError(f"best known costs: expected {len(instance.coords)} positive numbers")
+    except KeyError as error:
+        raise InvalidFile(path, None, f"lacks {error}, without which no instance is complete") from error
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise InvalidFile(path, None, str(error)) from error
+    return PeerSet(problem, instance, best_known)
+
+
+def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
+    """Return one of the variants of a file with members such as "VRPTW/coords"."""
+    held = sorted({key.partition("/")[0] for key in members if "/" in key})
+    if not held:
+        raise ValueError(f"found arrays {', '.join(sorted(members))}; expected those of RouteFinder, or VARIANT/COLUMN")
+    if name not in held:
+        raise ValueError(f"holds {', '.join(held)}; name one of them as the problem" + f", not {name}" * bool(name))
+    if name not in (CVRP.name, *VARIANTS):
+        raise ValueError(f"the rules of {name} differ from ours; choose one of {CVRP.name}, {', '.join(VARIANTS)}")
+    given = {key.partition("/")[2]: values for key, values in members.items() if key.startswith(f"{name}/")}
+    coords = given["coords"]
+    columns = {"depot": coords[:, 0], "coords": coords[:, 1:], "demand": given["demand"], "capacity": given["capacity"]}
+    columns |= {key: given[key] for key in VARIANTS.get(name, ())}
+    if "reference_cost" in given:
+        columns["best_known"] = given["reference_cost"].astype(np.float64)
+    return name, columns
+
+
+def routefinder(members: Columns) -> tuple[str, Columns]:
+    """Return the variant of a RouteFinder file and its columns; all instances of a file have the same attributes."""
+    capacity = members["capacity_original"].reshape(-1).astype(np.float64)
+    delivered, fetched = (
+        np.asarray(members[f"demand_{kind}"], dtype=np.float64) * capacity[:, None] for kind in ("linehaul", "backhaul")
+    )
+    demand = np.rint(delivered + fetched)
+    if not (np.abs(delivered + fetched - demand) < WHOLE).all():
+        raise ValueError("demand times capacity_original: expected whole numbers")
+    coords, windows, limit = members["locs"], members["time_windows"], members["distance_limit"].reshape(-1)
+    is_open, backhaul = members["open_route"].reshape(-1).astype(bool), fetched > 0
+    present = {
+        "O": is_open,
+        "B": backhaul.any(axis=1),
+        "L": np.isfinite(limit),
+        "TW": np.isfinite(windows[..., 1]).all(axis=1),
+    }
+    for letter, rows in present.items():
+        if rows.any() != rows.all():
+            raise ValueError(f"{letter}: found in {rows.sum()} of {len(coords)} instances, expected all or none")
+    letters = {letter for letter, rows in present.items() if rows.all()}
+    if "B" in letters and (members["backhaul_class"] != 1).any():
+        raise ValueError("mixed backhauls (class 2) have other rules than ours; expected backhaul_class 1")
+    if "speed" in members and (members["speed"] != 1).any():
+        raise ValueError("expected speed 1 everywhere: our times are in the unit of lengths")
+    columns: Columns = {"depot": coords[:, 0], "coords": coords[:, 1:], "demand": demand, "capacity": capacity}
+    if "B" in letters:
+        columns["backhaul"] = backhaul
+    if "L" in letters:
+        columns["max_length"] = limit
+    if "TW" in letters:
+        times = {"ready_time": windows[:, 1:, 0], "due_time": windows[:, 1:, 1], "closing": windows[:, 0, 1]}
+        columns |= times | {"service_time": members["service_time"][:, -coords.shape[1] + 1 :]}
+    if "costs_bks" in members:
+        columns["best_known"] = np.abs(members["costs_bks"].reshape(-1).astype(np.float64))  # stored as rewards
+    name = f"{'O' * ('O' in letters)}VRP{''.join(letter for letter in ('B', 'L', 'TW') if letter in letters)}"
+    return name if letters else CVRP.name, columns
+
+
+def is_peer_npz(path: Path) -> bool:
+    """Return whether an .npz file has the layout of another project, that is, lacks the header of `save_npz`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "problem.npy" not in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False  # `load_npz` says what is wrong

@@ -1,0 +1,103 @@
+"""Test sets of MVMoE and RouteFinder: instances by hand, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from helpers import ROOT
+from routing_gym import data
+
+FAMILY = ROOT.parent / "shared" / "reference" / "vrp_family_50.npz"
+
+
+def test_a_pickle_of_mvmoe(tmp_path):
+    """Depot at the origin, customers 0.5 to the right and above; the tour there and back twice has length 2.
+
+    The first customer opens at 1: service from 1 to 1.2, back at 1.7.
+    """
+    row = ([[0.0, 0.0]], [[0.5, 0.0], [0.0, 0.5]], [3, 4], 5.0, 3.0, [0.2, 0.2], [1.0, 0.0], [1.5, 2.0])
+    rows = [row, (*deepcopy(row[:2]), [1, 1], *deepcopy(row[3:]))]  # no list twice
+    (tmp_path / "set.pkl").write_bytes(pickle.dumps(rows))
+    problem, instance = data.load_pickle(tmp_path / "set.pkl", "VRPLTW")
+    assert problem.name == "VRPLTW"
+    assert instance.due_time.tolist() == [[3.0, 1.5, 2.0]] * 2  # the depot closes at 3
+    assert instance.max_length.tolist() == [3.0, 3.0]
+    assert problem.objective(instance, np.array([[1, 0, 2, 0]] * 2)).tolist() == [2.0, 2.0]
+    with pytest.raises(data.InvalidFile, match=r"instance 0: found a tuple of 8, expected \(depot, .*due_time\)"):
+        data.load_pickle(tmp_path / "set.pkl", "VRPTW")
+
+
+def routefinder(**changes):
+    """Two instances: a delivery of 3 and a pickup of 4 for a capacity of 5, open routes, windows, no limit."""
+    shares = {"demand_linehaul": [[0.6, 0.0]] * 2, "demand_backhaul": [[0.0, 0.8]] * 2}
+    arrays = {
+        "locs": np.array([[[0.0, 0.0], [0.5, 0.0], [0.5, 0.5]]] * 2, dtype=np.float32),
+        **{key: np.array(values, dtype=np.float32) for key, values in shares.items()},
+        "backhaul_class": np.ones((2, 1)),
+        "distance_limit": np.full((2, 1), np.inf),
+        "time_windows": np.array([[[0.0, 4.6], [1.0, 1.2], [0.0, 2.0]]] * 2),
+        "service_time": np.array([[0.0, 0.2, 0.2]] * 2),
+        "capacity_original": np.full((2, 1), 5.0),
+        "open_route": np.ones((2, 1), dtype=bool),
+        "speed": np.ones((2, 1)),
+        "costs_bks": np.array([-1.0, -1.0]),
+    }
+    return {**arrays, **changes}
+
+
+def test_a_file_of_routefinder(tmp_path):
+    """Open route depot - delivery - pickup: 0.5 + 0.5 = 1, the best known cost."""
+    np.savez_compressed(tmp_path / "50.npz", **routefinder())
+    found = data.load_peer_npz(tmp_path / "50.npz")
+    assert found.problem.name == "OVRPBTW"
+    assert found.instance.demand.tolist() == [[0, 3, 4]] * 2
+    assert found.instance.backhaul.tolist() == [[False, False, True]] * 2
+    assert found.instance.due_time[:, 0].tolist() == pytest.approx([4.6, 4.6])
+    assert found.problem.objective(found.instance, np.array([[1, 2, 0]] * 2)).tolist() == found.best_known.tolist()
+    with pytest.raises(data.InvalidFile, match=r"50\.npz: holds OVRPBTW, not CVRP"):
+        data.load_peer_npz(tmp_path / "50.npz", "CVRP")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"backhaul_class": np.full((2, 1), 2)}, r"mixed backhauls \(class 2\) have other rules"),
+        ({"open_route": np.array([[True], [False]])}, "O: found in 1 of 2 instances, expected all or none"),
+        ({"speed": np.full((2, 1), 2.0)}, "expected speed 1"),
+        ({"capacity_original": np.full((2, 1), 4.0)}, "expected whole numbers"),
+        ({"costs_bks": np.array([np.nan, 1.0])}, "expected 2 positive numbers"),
+        ({"locs": np.zeros((3, 3, 2))}, "demand"),
+        ({"locs": np.zeros((2, 3))}, "."),
+    ],
+)
+def test_refused(tmp_path, changes, message):
+    np.savez(tmp_path / "bad.npz", **routefinder(**changes))
+    with pytest.raises(data.InvalidFile, match=rf"bad\.npz: .*{message}"):
+        data.load_peer_npz(tmp_path / "bad.npz")
+
+
+def test_other_archives_are_refused(tmp_path):
+    lacking = routefinder()
+    del lacking["service_time"]
+    contents = {
+        "lacks 'service_time', without which": lacking,
+        "found arrays x; expected those of RouteFinder": {"x": np.zeros(3)},
+        "holds CVRP, VRPB; name one of them as the problem": {"VRPB/coords": np.zeros(3), "CVRP/coords": np.zeros(3)},
+        "unpack to .* bytes; at most": {"locs": np.zeros(2**27 + 1)},
+    }
+    for message, arrays in contents.items():
+        np.savez_compressed(tmp_path / "bad.npz", **arrays)
+        with pytest.raises(data.InvalidFile, match=message):
+            data.load_peer_npz(tmp_path / "bad.npz")
+
+
+@pytest.mark.skipif(not FAMILY.exists(), reason="no ../shared/reference/vrp_family_50.npz")
+def test_the_first_instances_of_mvmoe():
+    """500 instances of each variant; the mean best known cost of VRPTW, computed from the file by hand, is 14.58."""
+    found = data.load_peer_npz(FAMILY, "VRPTW")
+    assert found.instance.coords.shape == (500, 51, 2)
+    assert found.best_known.mean() == pytest.approx(14.58, abs=0.005)
