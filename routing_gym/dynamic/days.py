@@ -72,6 +72,9 @@ class DaySource(Protocol):
     def draw(self, generators: Sequence[np.random.Generator]) -> Day:
         """Draw one day from each random generator."""
 
+    def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
+        """Draw other requests on the maps of the days (B,), with one random generator each."""
+
 
 @dataclass(frozen=True)
 class ResampledDays:
@@ -121,6 +124,10 @@ class ResampledDays:
     @property
     def has_coords(self) -> bool:
         return self.static.coords is not None
+
+    def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
+        """Draw other requests: all days have the map of the static instance."""
+        return self.draw(generators)
 
     def draw(self, generators: Sequence[np.random.Generator]) -> Day:
         """Draw one day from each random generator."""

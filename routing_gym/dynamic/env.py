@@ -17,8 +17,9 @@ from routing_gym.dynamic.days import Day, DaySource, ResampledDays
 from routing_gym.dynamic.forms import DispatchForm, Form, RouteForm
 from routing_gym.dynamic.generated import GeneratedDays
 from routing_gym.dynamic.lanes import DayLanes
-from routing_gym.dynamic.routers import ROUTERS, Router
+from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState
+from routing_gym.dynamic.solver import ROUTERS
 from routing_gym.dynamic.static import StaticInstance, read_static
 from routing_gym.envs.arguments import check_options, check_render_mode
 from routing_gym.envs.episodes import OnIllegal

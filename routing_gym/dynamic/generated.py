@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -112,38 +112,52 @@ class GeneratedDays:
         return np.asarray(self.requests / float(self.max_requests or 1) * shape / shape.mean())
 
     def draw(self, generators: Sequence[np.random.Generator]) -> Day:
-        """Draw one day from each random generator: one block of uniforms each."""
-        size, places, slots = len(generators), self.num_locations, self.num_slots
-        uniforms = np.empty((size, 4 * places + 2 * NUM_CLUSTERS + 6 * slots))
-        for row, rng in zip(uniforms, generators, strict=True):
-            rng.random(out=row)
-        maps, requests = uniforms[:, : -6 * slots], uniforms[:, -6 * slots :].reshape(size, 6, slots)
-        coords, durations = self._maps(maps)
-        epoch = np.tile(np.repeat(np.arange(self.num_epochs), slots // self.num_epochs), (size, 1))
-        customer = 1 + np.floor(requests[:, 1] * self.num_customers).astype(np.int64)
-        service = np.ceil(self.service * lognormal(requests[:, 2], requests[:, 3], self.service_sigma)).astype(np.int64)
-        there, back = (durations[np.arange(size)[:, None], *pair] for pair in ((0, customer), (customer, 0)))
-        soonest = epoch * self.epoch_duration + self.margin + there
-        room = self.closing - back - service - soonest
-        opens = soonest + np.floor(requests[:, 4] ** 2 * room).astype(np.int64)
-        closes = np.minimum(opens + round(self.window * self.epoch_duration), self.closing)
-        day = Day(
+        """Draw one day from each random generator: one block of uniforms for its map, one for its requests."""
+        size, places = len(generators), self.num_locations
+        coords, durations = self._maps(draw_uniforms(generators, 4 * places + 2 * NUM_CLUSTERS))
+        settings = {
+            "closing": self.closing,
+            "capacity": self.capacity,
+            "epoch_duration": self.epoch_duration,
+            "margin": self.margin,
+            "first_epoch": 0,
+            "last_epoch": self.num_epochs - 1,
+        }
+        zeros = np.zeros((size, self.num_slots), dtype=np.int64)
+        empty = Day(
             durations=durations,
             coords=unit_square(coords),
-            **{
-                name: np.full(size, value, dtype=np.int64)
-                for name, value in (
-                    *(("closing", self.closing), ("capacity", self.capacity), ("margin", self.margin)),
-                    *(("epoch_duration", self.epoch_duration), ("first_epoch", 0), ("last_epoch", self.num_epochs - 1)),
-                )
-            },
+            **{name: np.full(size, value, dtype=np.int64) for name, value in settings.items()},
+            arrival=zeros,
+            customer=zeros,
+            time_window=np.stack([zeros, zeros], axis=-1),
+            demand=zeros,
+            service_time=zeros,
+        )
+        return self.redraw(empty, generators)
+
+    def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
+        """Draw other requests on the maps of the days (B,), with one random generator each."""
+        size, slots = len(generators), self.num_slots
+        uniforms = draw_uniforms(generators, 6 * slots).reshape(size, 6, slots)
+        arrives, place, first, second, opening, amount = uniforms.transpose(1, 0, 2)
+        epoch = np.tile(np.repeat(np.arange(self.num_epochs), slots // self.num_epochs), (size, 1))
+        customer = 1 + np.floor(place * self.num_customers).astype(np.int64)
+        service = np.ceil(self.service * lognormal(first, second, self.service_sigma)).astype(np.int64)
+        rows = np.arange(size)[:, None]
+        soonest = epoch * self.epoch_duration + self.margin + day.durations[rows, 0, customer]
+        room = self.closing - day.durations[rows, customer, 0] - service - soonest
+        opens = soonest + np.floor(opening**2 * room).astype(np.int64)
+        closes = np.minimum(opens + round(self.window * self.epoch_duration), self.closing)
+        candidates = replace(
+            day,
             arrival=epoch,
             customer=customer,
             time_window=np.stack([opens, closes], axis=-1),
-            demand=1 + np.floor(requests[:, 5] * MOST_DEMAND).astype(np.int64),
+            demand=1 + np.floor(amount * MOST_DEMAND).astype(np.int64),
             service_time=service,
         )
-        return keep_feasible(day, requests[:, 0] < self.rates()[epoch])
+        return keep_feasible(candidates, arrives < self.rates()[epoch])
 
     def _maps(self, uniforms: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int32]]:
         """Turn uniforms (B, 4 L + ...) into coordinates (B, L, 2) and durations (B, L, L)."""
@@ -163,6 +177,14 @@ class GeneratedDays:
         climb = z[:, None] - z[:, :, None]
         durations += np.maximum(climb, 0.0, out=climb)
         return coords, np.ceil(durations, out=durations).astype(np.int32)
+
+
+def draw_uniforms(generators: Sequence[np.random.Generator], count: int) -> FloatArray:
+    """Draw uniform numbers from each random generator: float64 (B, count)."""
+    uniforms = np.empty((len(generators), count))
+    for row, rng in zip(uniforms, generators, strict=True):
+        rng.random(out=row)
+    return uniforms
 
 
 def lognormal(first: FloatArray, second: FloatArray, sigma: float) -> FloatArray:

@@ -110,6 +110,3 @@ class Stops:
         """Return those not served yet, at most `most` in a row."""
         order = np.argsort(self.demand == FAR, axis=1, kind="stable")[:, :most]
         return Stops(*(np.take_along_axis(values, order, axis=1) for values in vars(self).values()))
-
-
-ROUTERS: dict[str, Router] = {"nearest": nearest}

@@ -10,59 +10,34 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-from routing_gym.dynamic import StaticInstance, rules
+from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import NEVER, ResampledDays
 from routing_gym.dynamic.routers import nearest
 from routing_gym.problem import InfeasibleTour
 
-# Two customers 10 and 20 away; from 1 to 2 it is 12, from 2 to 1 it is 14, home 10 and 25.
-DURATIONS = np.array([[0, 10, 20], [10, 0, 12], [25, 14, 0]])
-STATIC = StaticInstance(
-    DURATIONS,
-    time_window=np.array([[0, 400], [40, 150], [100, 300]]),
-    demand=np.array([0, 2, 2]),
-    service_time=np.array([0, 5, 5]),
-    capacity=5,
-    coords=np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]),
-)
-SETTINGS = {"static": STATIC, "epoch_duration": 50, "margin": 0, "max_requests": 2}
-
 
 @pytest.fixture
-def day():
-    """Three epochs, leaving at 0, 50, 100; requests 1 and 2 arrive at once, 3 in epoch 1."""
-    drawn = ResampledDays(**SETTINGS).draw([np.random.default_rng(0)])
-    assert (drawn.first_epoch[0], drawn.last_epoch[0]) == (0, 2)
-    return replace(
-        drawn,
-        arrival=np.array([[0, 0, 1, NEVER, NEVER, NEVER]]),
-        customer=np.array([[1, 2, 1, 0, 0, 0]]),
-        time_window=np.array([[[100, 150], [100, 300], [60, 90], [0, 0], [0, 0], [0, 0]]]),
-        demand=np.array([[2, 2, 2, 0, 0, 0]]),
-        service_time=np.array([[5, 5, 5, 0, 0, 0]]),
-    )
+def make(settings, day):
+    """Make an environment that has been reset to the day."""
+
+    def made(**arguments):
+        env = gym.make("routing/DVRPTW", **settings, **arguments)
+        env.reset(seed=0, options={"instance": day})
+        return env
+
+    return made
 
 
-def make(day, **arguments):
-    env = gym.make("routing/DVRPTW", **{**SETTINGS, **arguments})
-    env.reset(seed=0, options={"instance": day})
-    return env
-
-
-@pytest.mark.parametrize("arguments", [{}, {"action": "route"}, {"static": STATIC}, {"observe_durations": True}])
-def test_check_env(arguments, recwarn):
-    check_env(
-        gym.make(
-            "routing/DVRPTW",
-            **{"num_epochs": 2, "requests": 2.0} | arguments if "static" not in arguments else arguments,
-        ).unwrapped
-    )
+@pytest.mark.parametrize("arguments", [{}, {"action": "route"}, {"observe_durations": True}])
+def test_check_env(arguments, settings, recwarn):
+    for days in ({"num_epochs": 2, "requests": 2.0}, settings):
+        check_env(gym.make("routing/DVRPTW", **days, **arguments).unwrapped)
     assert not recwarn.list
 
 
-def test_a_day_by_hand(day):
+def test_a_day_by_hand(make):
     """Both leave: 10 to request 1, 12 on to 2, 25 home. Then request 3 must leave: 10 there, 10 back."""
-    env = make(day)
+    env = make()
     assert env.unwrapped.must_go_action().tolist() == [0] * 6
     _, reward, terminated, _, info = env.step(np.array([1, 1, 0, 0, 0, 0]))
     assert (reward, terminated, info["routes"], info["num_deferred"]) == (-47.0, False, [[1, 2]], 0)
@@ -77,17 +52,17 @@ def test_a_day_by_hand(day):
         env.step(np.zeros(6, np.int8))
 
 
-def test_waiting_saves(day):
+def test_waiting_saves(make):
     """Request 1 waits and leaves with 3 in epoch 1: 10 there, nothing between, 10 back. At 3, one need not wait."""
-    env = make(day)
+    env = make()
     _, reward, _, _, info = env.step(np.array([0, 1, 0, 0, 0, 0]))
     assert (reward, info["num_deferred"]) == (-45.0, 1)
     _, reward, _, _, info = env.step(np.array([1, 0, 1, 0, 0, 0]))
     assert (reward, info["routes"]) == (-20.0, [[3, 1]])
 
 
-def test_a_day_node_by_node(day):
-    env = make(day, action="route")
+def test_a_day_node_by_node(make):
+    env = make(action="route")
     depot, wait = 0, 7
     rewards, masks = [], []
     for action in (1, 2, depot, wait, 3, depot, wait, wait):
@@ -102,9 +77,9 @@ def test_a_day_node_by_node(day):
     assert info["cost"] == 67.0
 
 
-def test_observations(day):
-    env = make(day)
-    observation, _ = env.reset(options={"instance": day})
+def test_observations(make):
+    env = make()
+    observation, _ = env.reset(options={"instance": env.unwrapped.day})
     assert observation["action_mask"].tolist() == [2, 2, 0, 0, 0, 0]
     assert observation["time_window"][:3] * 400 == pytest.approx(np.array([[100, 150], [100, 300], [0, 0]]))  # 3 hidden
     assert observation["depot_durations"][:2] * 400 == pytest.approx(np.array([[10, 10], [20, 25]]))
@@ -133,9 +108,9 @@ def test_observations(day):
         ({"action": "route"}, [7, 3, 1, 2], "request 2 does not fit: the route would exceed the capacity 5"),
     ],
 )
-def test_illegal_actions(day, arguments, actions, match):
+def test_illegal_actions(make, arguments, actions, match):
     """The last action is illegal: it ends the day below every legal return, or raises."""
-    env, strict = make(day, **arguments), make(day, on_illegal="raise", **arguments)
+    env, strict = make(**arguments), make(on_illegal="raise", **arguments)
     for action in actions[:-1]:
         *_, info = env.step(np.array(action))
         assert not info["illegal_action"]
@@ -161,9 +136,9 @@ def test_illegal_actions(day, arguments, actions, match):
         ({"action": "route"}, -1, "action -1 does not exist"),
     ],
 )
-def test_actions_that_do_not_exist(day, arguments, action, match):
+def test_actions_that_do_not_exist(make, arguments, action, match):
     with pytest.raises(InvalidAction, match=match):
-        make(day, **arguments).step(np.array(action))
+        make(**arguments).step(np.array(action))
 
 
 @pytest.mark.parametrize(
@@ -175,8 +150,8 @@ def test_actions_that_do_not_exist(day, arguments, action, match):
         ([1, 2, 9], "request 9: there is no such request"),
     ],
 )
-def test_routers_are_checked(day, tour, match):
-    env = make(day, router=lambda day, chosen, leaving: np.array([tour]))
+def test_routers_are_checked(make, tour, match):
+    env = make(router=lambda day, chosen, leaving: np.array([tour]))
     with pytest.raises(InfeasibleTour, match=match):
         env.step(np.array([1, 1, 0, 0, 0, 0]))
 
@@ -195,9 +170,9 @@ def test_routes_are_checked(day, changes, tour, match):
         rules.route_cost(replace(day, **changes), chosen, np.array([tour]), np.zeros(1, int))
 
 
-def test_rows_of_routes_are_independent():
+def test_rows_of_routes_are_independent(settings):
     """Random sets of requests of many days at once are routed and priced as each alone; costs as summed one by one."""
-    source = ResampledDays(STATIC, epoch_duration=50, margin=0, max_requests=8)
+    source = ResampledDays(**{**settings, "max_requests": 8})
     days = source.draw([np.random.default_rng(seed) for seed in range(40)])
     chosen = (days.arrival == 0) & (np.random.default_rng(0).random(days.arrival.shape) < 0.7)
     leaving = np.zeros(40, int)
@@ -208,7 +183,7 @@ def test_rows_of_routes_are_independent():
         tour = nearest(alone, chosen[[row]], leaving[:1])[0]
         assert np.trim_zeros(tour).tolist() == np.trim_zeros(tours[row]).tolist()
         nodes = [0, *(alone.customer[0, request - 1] if request else 0 for request in tour), 0]
-        assert costs[row] == sum(DURATIONS[leg] for leg in pairwise(nodes))
+        assert costs[row] == sum(source.static.durations[leg] for leg in pairwise(nodes))
 
 
 def same(ours, theirs):
@@ -234,11 +209,13 @@ def same(ours, theirs):
     [
         {"num_epochs": 3, "requests": 4.0, "observe_durations": True},
         {"num_epochs": 2, "requests": 2.0, "action": "route"},
-        {**SETTINGS, "max_requests": 5},
+        "static",
     ],
 )
-def test_vector_environments_equal_single_ones(arguments, mode):
+def test_vector_environments_equal_single_ones(arguments, mode, settings):
     """Lane by lane, in observations, rewards and infos; a few actions are illegal, so that lanes get out of step."""
+    static = arguments == "static"
+    arguments = settings | {"max_requests": 5} if static else arguments
     native = gym.make_vec("routing/DVRPTW", num_envs=3, autoreset_mode=mode, **arguments)
     sync = gym.make_vec(
         "routing/DVRPTW",
@@ -258,5 +235,5 @@ def test_vector_environments_equal_single_ones(arguments, mode):
         ours, theirs = native.step(actions), sync.step(actions)
         for one, other in zip(ours[1:4], theirs[1:4], strict=True):
             same(one, other)
-        num_illegal += (ours[1] < -50_000 if "static" not in arguments else ours[1] < -400).sum()
+        num_illegal += (ours[1] < (-400 if static else -50_000)).sum()
     assert num_illegal
