@@ -81,5 +81,7 @@ def hindsight_cost(day: Day, row: int, tour: Tour) -> int:
     for epoch in np.unique(epochs[day.arrival[row] < NEVER]).tolist():
         chosen: BoolArray = (epochs == epoch)[None]
         part = [stop for stop in tour if not stop or chosen[0, stop - 1]]
-        cost += int(route_cost(one, chosen, np.array([part]), epoch * one.epoch_duration + one.margin)[0])
+        cost += int(
+            route_cost(one, chosen, np.array([part], dtype=np.int64), epoch * one.epoch_duration + one.margin)[0]
+        )
     return cost
