@@ -79,6 +79,13 @@ def hide(shown: Arrays, is_open: BoolArray) -> Arrays:
     return hidden
 
 
+def observe(day: Day, state: rules.DayState) -> Arrays:
+    """Return the observations of B days that every dispatching environment shows, with the mask; for policies."""
+    is_open = rules.open_requests(day, state)
+    mask = 2 * is_open.view(np.int8) - rules.must_go(day, state).view(np.int8)
+    return hide(features(day, with_durations=False), is_open) | clock(day, state) | {"action_mask": mask}
+
+
 def clock(day: Day, state: rules.DayState) -> Arrays:
     """Return when the vehicles of this epoch leave, and the share of epochs left, this one included."""
     num_epochs = day.last_epoch - day.first_epoch + 1

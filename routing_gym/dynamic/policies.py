@@ -6,7 +6,7 @@ The days hold what has arrived, no more (`rules.known_part`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -166,13 +166,24 @@ def join(day: Day, slots: IntArray, other: Day, more: IntArray) -> Day:
     return replace(day, **parts)
 
 
-def play(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> IntArray:
-    """Play whole days with a policy; return the driving duration of each, int64 (B,).
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of B days that are played."""
+
+    state: DayState  # before anything left
+    chosen: BoolArray  # bool (B, N), what left
+    tours: IntArray  # int64 (B, T), ids of requests, 0 for the depot
+    cost: IntArray  # int64 (B,), driving duration
+
+
+def epochs(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> Iterator[Epoch]:
+    """Play whole days with a policy, epoch by epoch.
 
     Raises:
         ValueError: The policy left a request behind that must leave, or chose one that is not open.
+        InfeasibleTour: The router returned routes that break a rule.
     """
-    state, cost = rules.initial(day), np.zeros(len(day.arrival), dtype=np.int64)
+    state = rules.initial(day)
     while not (over := rules.done(day, state)).all():
         chosen = policy(rules.known_part(day, state), state, rng) & ~over[:, None]
         must, is_open = rules.must_go(day, state), rules.open_requests(day, state)
@@ -182,6 +193,11 @@ def play(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> 
             reason = "must leave and was left behind" if must[row, slot] else "is not open and was dispatched"
             raise ValueError(f"row {row}, epoch {state.epoch[row]}: request {slot + 1} {reason}")
         leaving = rules.departure(day, state)
-        cost += rules.route_cost(day, chosen, router(day, chosen, leaving), leaving)
+        tours = router(day, chosen, leaving)
+        yield Epoch(state, chosen, tours, rules.route_cost(day, chosen, tours, leaving))
         state = replace(rules.dispatch(state, chosen), epoch=state.epoch + ~over)
-    return cost
+
+
+def play(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> IntArray:
+    """Play whole days as `epochs` does; return the driving duration of each, int64 (B,)."""
+    return np.asarray(sum(epoch.cost for epoch in epochs(day, policy, router, rng)))
