@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium import logger
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
@@ -131,7 +132,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         router: "nearest", "pyvrp" or a function (see `routing_gym.dynamic.routers`); only for "dispatch".
         on_illegal: "terminate" or "raise".
         observe_durations: Show the matrix of driving durations.
-        render_mode: None, "human", "rgb_array" or "ansi" (text).
+        render_mode: None, "rgb_array" (needs coordinates) or "ansi" (text).
         **settings: Those of `ResampledDays` with `static`, else those of `GeneratedDays`.
 
     Raises:
@@ -141,7 +142,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         ValueError: An argument has an invalid value.
     """
 
-    metadata: dict[str, Any] = {"render_modes": [], "render_fps": 1}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 1}  # noqa: RUF012
 
     def __init__(
         self,
@@ -193,6 +194,19 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         casts = {"illegal_action": bool, "cost": float, "epoch": int, "num_deferred": int}
         return observation, info | {key: cast(info[key]) for key, cast in casts.items()}
 
+    def render(self) -> Any:
+        """Show the routes of the last action and what is open: uint8 (400, 400, 3), or text.
+
+        Raises:
+            ImportError: matplotlib is missing ("rgb_array").
+            ResetNeeded: Before the first reset.
+            ValueError: The day has no coordinates ("rgb_array").
+        """
+        if self.render_mode is None:
+            logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
+            return None
+        return self._lanes.render(self.render_mode)[0]
+
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are legal, as sb3-contrib asks: (2 N,), 0 and 1 of every slot; "route": (N + 2,)."""
         self._lanes.require_start("action_masks()")
@@ -242,11 +256,11 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         on_illegal: "terminate" or "raise".
         observe_durations: Show the matrix of driving durations.
         autoreset_mode: "NextStep", "SameStep" or "Disabled", or a `gymnasium.vector.AutoresetMode`.
-        render_mode: None.
+        render_mode: None, "rgb_array" or "ansi".
         **settings: As `DynamicVRPTWEnv`'s.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 1}  # noqa: RUF012
     _episodes: DayLanes
 
     def __init__(

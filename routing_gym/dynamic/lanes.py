@@ -13,11 +13,13 @@ import numpy.typing as npt
 from gymnasium.error import InvalidAction
 
 from routing_gym.arrays import map_arrays
-from routing_gym.dynamic import observations, rules
+from routing_gym.dynamic import observations, pictures, rules
 from routing_gym.dynamic.days import NEVER, Day, IntArray
 from routing_gym.dynamic.forms import Form
 from routing_gym.envs.episodes import OnIllegal
 from routing_gym.envs.lanes import LaneArrays, Lanes, write
+
+SIDE = 4.0  # inches of a picture
 
 
 class NewRequests(Mapping[str, IntArray]):
@@ -232,6 +234,27 @@ class DayLanes(LaneArrays):
         self.refresh_mask()
         observation, info = self.observe(copy=True), self.info(copy=True)
         return {key: value[lanes] for key, value in observation.items()}, {k: v[lanes] for k, v in info.items()}
+
+    def render(self, render_mode: str) -> tuple[Any, ...]:
+        """Show each lane: the routes of its last action in colour, and what is open."""
+        self.require_start("render()")
+        show = {"rgb_array": self.draw, "ansi": self.text}[render_mode]
+        return tuple(show(lane) for lane in range(self.batch_size))
+
+    def text(self, lane: int) -> str:
+        """Describe a lane in a few lines."""
+        is_open = int(rules.open_requests(self.instance, self.state)[lane].sum())
+        urgent = int(rules.must_go(self.instance, self.state)[lane].sum())
+        head = f"epoch {self.state.epoch[lane]}, driven {self.cost[lane]:.0f}: {is_open} open, {urgent} must leave"
+        return "\n".join([head, *(f"route {', '.join(map(str, route))}" for route in self.routes[lane])])
+
+    def draw(self, lane: int) -> npt.NDArray[np.uint8]:
+        """Draw a lane: uint8 (height, width, 3)."""
+        is_open, urgent = (rule(self.instance, self.state)[lane] for rule in (rules.open_requests, rules.must_go))
+        figure = pictures.new_figure(SIDE, SIDE)
+        title = self.text(lane).splitlines()[0]
+        pictures.draw_map(figure.add_subplot(), self.instance, lane, self.routes[lane], is_open, urgent, title)
+        return pictures.to_pixels(figure)
 
     def new_requests(self) -> list[NewRequests]:
         """Return the requests that have arrived in each lane's epoch."""

@@ -26,31 +26,52 @@ if TYPE_CHECKING:
 INCHES_PER_EPOCH, INCHES_OF_TITLE = 2.6, 0.3
 
 
-def draw_epoch(axes: Axes, day: Day, row: int, epoch: Epoch) -> None:
-    """Draw one row's epoch.
+def draw_map(
+    axes: Axes,
+    day: Day,
+    row: int,
+    routes: Sequence[Sequence[int]],
+    waits: npt.NDArray[np.bool_],
+    urgent: npt.NDArray[np.bool_],
+    title: str,
+) -> None:
+    """Draw one row's map.
+
+    Args:
+        axes: Where to draw.
+        day: B days.
+        row: Which of them.
+        routes: Ids of requests.
+        waits: bool (N,), requests that are drawn in grey.
+        urgent: bool (N,), requests with a dark ring.
+        title: Above the map.
 
     Raises:
         ValueError: The day has no coordinates.
     """
     if day.coords is None:
-        raise ValueError("draw_epoch: the day has no coordinates; give the static instance some")
-    coords, customer = day.coords[row], day.customer[row]
-    waits = rules.open_requests(day, epoch.state)[row] & ~epoch.chosen[row]
-    urgent = rules.must_go(day, epoch.state)[row]
-    x, y = coords.T
-    axes.scatter(x[customer[waits]], y[customer[waits]], s=22, facecolors="none", edgecolors=GREY, zorder=2)
-    routes = [list(ids) for is_route, ids in groupby(epoch.tours[row].tolist(), bool) if is_route]
+        raise ValueError("the day has no coordinates to draw: give the static instance `coords`")
+    (x, y), customer = day.coords[row].T, day.customer[row]
+    rings = [DARK if ring else GREY for ring in urgent[waits]]
+    axes.scatter(x[customer[waits]], y[customer[waits]], s=22, facecolors="none", edgecolors=rings or GREY, zorder=2)
     for number, route in enumerate(routes):
         slots = np.array(route) - 1
         colour = COLOURS[number % len(COLOURS)]
         stops = np.concatenate([[0], customer[slots], [0]])
         axes.plot(x[stops], y[stops], color=colour, lw=1.2, ls="-" if number < len(COLOURS) else "--", zorder=1)
-        edges = [DARK if urgent[slot] else colour for slot in slots]
+        edges = [DARK if ring else colour for ring in urgent[slots]]
         axes.scatter(x[customer[slots]], y[customer[slots]], s=24, color=colour, edgecolors=edges, zorder=3)
     axes.plot(x[0], y[0], "s", ms=6, color=DARK, zorder=4)
-    number = int(epoch.state.epoch[row])
-    axes.set_title(f"Epoch {number}: {int(epoch.chosen[row].sum())} leave, {int(waits.sum())} wait", fontsize=8)
+    axes.set_title(title, fontsize=8)
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xticks=[], yticks=[])
+
+
+def draw_epoch(axes: Axes, day: Day, row: int, epoch: Epoch) -> None:
+    """Draw one row's epoch; see `draw_map`."""
+    waits = rules.open_requests(day, epoch.state)[row] & ~epoch.chosen[row]
+    routes = [list(ids) for is_route, ids in groupby(epoch.tours[row].tolist(), bool) if is_route]
+    title = f"Epoch {epoch.state.epoch[row]}: {epoch.chosen[row].sum()} leave, {waits.sum()} wait"
+    draw_map(axes, day, row, routes, waits, rules.must_go(day, epoch.state)[row], title)
 
 
 def draw_day(day: Day, row: int, epochs: Sequence[Epoch], columns: int = 3) -> Figure:
@@ -60,12 +81,21 @@ def draw_day(day: Day, row: int, epochs: Sequence[Epoch], columns: int = 3) -> F
         ImportError: matplotlib is missing.
         ValueError: The day has no coordinates.
     """
-    figure_class = require("matplotlib.figure", "render").Figure
     lines = -(-len(epochs) // columns)
-    size = (INCHES_PER_EPOCH * columns, (INCHES_PER_EPOCH + INCHES_OF_TITLE) * lines)
-    figure: Figure = figure_class(figsize=size, dpi=PIXELS_PER_INCH, layout="constrained")
+    figure = new_figure(INCHES_PER_EPOCH * columns, (INCHES_PER_EPOCH + INCHES_OF_TITLE) * lines)
     for place, epoch in enumerate(epochs):
         draw_epoch(figure.add_subplot(lines, columns, place + 1), day, row, epoch)
+    return figure
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make a figure of a size in inches, unknown to pyplot.
+
+    Raises:
+        ImportError: matplotlib is missing.
+    """
+    figure_class = require("matplotlib.figure", "render").Figure
+    figure: Figure = figure_class(figsize=(width, height), dpi=PIXELS_PER_INCH, layout="constrained")
     return figure
 
 

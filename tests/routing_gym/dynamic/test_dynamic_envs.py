@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import NEVER, ResampledDays
 from routing_gym.dynamic.routers import nearest
+from routing_gym.dynamic.wrappers import ApplyMask
 from routing_gym.problem import InfeasibleTour
 
 
@@ -237,3 +238,27 @@ def test_vector_environments_equal_single_ones(arguments, mode, settings):
             same(one, other)
         num_illegal += (ours[1] < (-400 if static else -50_000)).sum()
     assert num_illegal
+
+
+@pytest.mark.parametrize("action", ["dispatch", "route"])
+def test_rendering(make, action):
+    env = make(action=action, render_mode="ansi")
+    for step in [np.array([1, 1, 0, 0, 0, 0])] if action == "dispatch" else [1, 2, 0, 7]:
+        env.step(step)
+    assert env.render() == "epoch 1, driven 47: 1 open, 1 must leave\nroute 1, 2"
+    env = make(action=action, render_mode="rgb_array")
+    before = env.render()
+    assert before.shape == (400, 400, 3)
+    env.step(1 if action == "route" else np.array([1, 0, 0, 0, 0, 0]))
+    assert (env.render() != before).any()
+
+
+def test_masks_are_applied(make):
+    """The wrapper dispatches request 3, which must leave, and not request 4, which does not exist."""
+    env = ApplyMask(make())
+    env.step(np.array([0, 1, 1, 1, 1, 1]))
+    _, reward, _, _, info = env.step(np.array([1, 0, 0, 1, 0, 0]))
+    assert not info["illegal_action"]
+    assert (reward, info["routes"]) == (-20.0, [[3, 1]])
+    with pytest.raises(TypeError, match='expected routing/DVRPTW with action="dispatch"'):
+        ApplyMask(make(action="route"))
