@@ -321,7 +321,7 @@ def main(args: Args) -> Path:
     days = source.draw(stream(runs.HELD_OUT_SEED, runs.EVALUATION_STREAM, 0).spawn(args.held_out))
     compare(days, source, {"learned": learned}, router)
     picture_of(days, learned, router, args.evaluate / "day.png")
-    print(f"A day by epoch: {args.evaluate / 'day.png'}")
+    print(f"A day by epoch: {args.evaluate / 'day.png'}, animated: {args.evaluate / 'day.gif'}")
     return args.evaluate
 
 

@@ -19,8 +19,6 @@ from routing_gym.dynamic.forms import Form
 from routing_gym.envs.episodes import OnIllegal
 from routing_gym.envs.lanes import LaneArrays, Lanes, write
 
-SIDE = 4.0  # inches of a picture
-
 
 class NewRequests(Mapping[str, IntArray]):
     """The R requests that have arrived in an epoch, in the order drawn.
@@ -251,7 +249,7 @@ class DayLanes(LaneArrays):
     def draw(self, lane: int) -> npt.NDArray[np.uint8]:
         """Draw a lane: uint8 (height, width, 3)."""
         is_open, urgent = (rule(self.instance, self.state)[lane] for rule in (rules.open_requests, rules.must_go))
-        figure = pictures.new_figure(SIDE, SIDE)
+        figure = pictures.new_figure(pictures.SIDE, pictures.SIDE)
         title = self.text(lane).splitlines()[0]
         pictures.draw_map(figure.add_subplot(), self.instance, lane, self.routes[lane], is_open, urgent, title)
         return pictures.to_pixels(figure)

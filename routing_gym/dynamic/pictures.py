@@ -6,8 +6,12 @@ ring. Requests that wait: hollow grey circles. Pictures need matplotlib.
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +20,7 @@ import numpy.typing as npt
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import Day
 from routing_gym.dynamic.policies import Epoch
+from routing_gym.files import write_atomically
 from routing_gym.optional import require
 from routing_gym.render.figure import COLOURS, DARK, GREY, PIXELS_PER_INCH
 
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INCHES_PER_EPOCH, INCHES_OF_TITLE = 2.6, 0.3
+INCHES_PER_EPOCH, INCHES_OF_TITLE, SIDE = 2.6, 0.3, 4.0  # SIDE: of a picture of one epoch
 
 
 def draw_map(
@@ -104,3 +109,35 @@ def to_pixels(figure: Figure) -> npt.NDArray[np.uint8]:
     require("matplotlib.backends.backend_agg", "render").FigureCanvasAgg(figure).draw()
     canvas: Any = figure.canvas
     return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def save_animation(
+    path: str | os.PathLike[str], day: Day, row: int, epochs: Sequence[Epoch], seconds: float = 1.5
+) -> None:
+    """Write a GIF of one row's day: in each epoch first what is open, then what leaves.
+
+    Args:
+        path: Where to.
+        day: B days.
+        row: Which of them.
+        epochs: What `policies.epochs` yielded.
+        seconds: How long each picture is shown.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        ValueError: The day has no coordinates.
+    """
+    require("matplotlib", "render")
+    image = require("PIL.Image", "render")
+    frames = []
+    for epoch in epochs:
+        before = replace(epoch, chosen=np.zeros_like(epoch.chosen), tours=np.zeros_like(epoch.tours))
+        for part in (before, epoch):
+            figure = new_figure(SIDE, SIDE + INCHES_OF_TITLE)
+            draw_epoch(figure.add_subplot(), day, row, part)
+            frames.append(image.fromarray(to_pixels(figure)).quantize(64))
+    data = io.BytesIO()
+    frames[0].save(
+        data, format="GIF", save_all=True, append_images=frames[1:], duration=int(1000 * seconds), loop=0, optimize=True
+    )
+    write_atomically(Path(path), data.getvalue())

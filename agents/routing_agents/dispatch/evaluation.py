@@ -14,7 +14,7 @@ from routing_gym.dynamic import policies
 from routing_gym.dynamic.days import Day, DaySource, ResampledDays
 from routing_gym.dynamic.generated import GeneratedDays
 from routing_gym.dynamic.oracle import hindsight_cost, solve_hindsight
-from routing_gym.dynamic.pictures import draw_day, to_pixels
+from routing_gym.dynamic.pictures import draw_day, save_animation, to_pixels
 from routing_gym.dynamic.policies import Policy
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.solver import Limits
@@ -68,9 +68,11 @@ def compare(day: Day, source: DaySource, learned: Mapping[str, Policy], router: 
 
 
 def picture_of(day: Day, policy: Policy, router: Router, path: Path | None = None) -> Any:
-    """Draw the first day, played by a policy, into pixels (height, width, 3), and a file."""
+    """Draw the first day, played by a policy, into pixels (height, width, 3), and a PNG with a GIF beside it."""
     one = select(day, [0])
-    figure = draw_day(one, 0, list(policies.epochs(one, policy, router, np.random.default_rng(0))))
+    epochs = list(policies.epochs(one, policy, router, np.random.default_rng(0)))
+    figure = draw_day(one, 0, epochs)
     if path is not None:
         figure.savefig(path)
+        save_animation(path.with_suffix(".gif"), one, 0, epochs)
     return to_pixels(figure)

@@ -7,15 +7,19 @@ import pytest
 import torch
 
 import dispatch
+import routing_agents
 from helpers import check_resumption, logged
 from routing_agents.dispatch.evaluation import compare, make_source, versus
 from routing_agents.dispatch.network import SMALL, RequestNetwork, open_requests
 from routing_agents.dispatch.policy import Learned, lessons, load_policy, worthwhile
+from routing_agents.dispatch.router import ModelRouter
 from routing_agents.header import CheckpointError
 from routing_agents.policies.attention.model import ModelConfig
 from routing_gym.arrays import select
 from routing_gym.dynamic import GeneratedDays, rules
+from routing_gym.dynamic.days import NEVER
 from routing_gym.dynamic.observations import observe
+from routing_gym.dynamic.policies import greedy, play
 from routing_gym.dynamic.solver import Limits, PyVRPRouter
 
 pytest.importorskip("pyvrp")
@@ -36,7 +40,7 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, algorithm):
     """Two epochs of two steps, stopped within epoch 2, against two in one go."""
     args = replace(TINY, algorithm=algorithm, network=SIZES, runs=tmp_path)
     _, parts = check_resumption(monkeypatch, dispatch, dispatch.Trainer, args, 3)
-    for file in ("args.json", "curve.png", "day.png", "tensorboard"):
+    for file in ("args.json", "curve.png", "day.png", "day.gif", "tensorboard"):
         assert (parts / file).exists(), file
 
 
@@ -119,3 +123,13 @@ def test_wrong_input(tmp_path):
         load_policy(tmp_path, FEW)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         dispatch.main(replace(TINY, static=str(tmp_path / "nowhere"), runs=tmp_path))
+
+
+def test_trained_policy_routes(days):
+    """The published VRPTW policy serves everything in time on asymmetric durations: `play` checks its routes."""
+    router = ModelRouter(routing_agents.load("VRPTW-20"))
+    cost = play(days, greedy, router, np.random.default_rng(0))
+    alone = sum(days.depot_durations()) * (days.arrival < NEVER)
+    assert (cost < 0.9 * alone.sum(axis=1)).all()
+    with pytest.raises(ValueError, match="ModelRouter needs coordinates"):
+        play(replace(days, coords=None), greedy, router, np.random.default_rng(0))
