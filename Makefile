@@ -10,7 +10,7 @@ TRAINS := $(VENV)/.trains
 INTEGRATIONS := .venv-integrations
 INTEGRATION_PAGES := multi-agent-rllib rllib tianshou
 INTEGRATION_TESTS := $(addprefix tests/routing_gym/integrations/,test_rllib.py test_tianshou.py test_game_pettingzoo.py)
-INTEGRATION_TESTS += $(foreach page,$(INTEGRATION_PAGES),"tests/test_docs.py::test_page[docs/$(page).md]")
+INTEGRATION_TESTS += $(foreach page,$(INTEGRATION_PAGES),"tests/test_docs.py::test_page[docs/how-to/$(page).md]")
 
 .PHONY: help train test test-commands test-docs test-integrations docs lint wheel clean
 

@@ -6,7 +6,7 @@
 Two graphs, as the model works: `encoder.onnx` runs once per instance, `step.onnx` once per action. Their inputs have
 the names, shapes and types of the observation, with a batch axis, for any number of instances and nodes; the mask is
 boolean. The encoder's outputs are inputs of `step`, whose output is the logits, -inf where an action is illegal.
-docs/onnx.md runs them in onnxruntime.
+docs/how-to/onnx.md runs them in onnxruntime.
 """
 
 from __future__ import annotations

@@ -232,7 +232,8 @@ def renewed(text: str, results: Path = RESULTS) -> str:
 
 def pages(root: Path = ROOT) -> list[Path]:
     """List the pages that may hold tables."""
-    return [root / "README.md", *sorted(root.glob("docs/*.md"))]
+    written = (page for page in root.glob("docs/**/*.md") if root / "docs" / "environments" not in page.parents)
+    return [root / "README.md", *sorted(written)]
 
 
 def main(root: Path = ROOT) -> list[Path]:

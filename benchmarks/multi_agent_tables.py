@@ -1,4 +1,4 @@
-"""The tables of docs/multi-agent.md, from the figures of the game's benchmarks."""
+"""The tables of the pages on the multi-agent game, from the figures of the game's benchmarks."""
 
 from __future__ import annotations
 

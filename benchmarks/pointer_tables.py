@@ -1,4 +1,4 @@
-"""How well pointer networks answer, beside the paper's figures: docs/pointer-networks.md shows them.
+"""How well pointer networks answer, beside the paper's figures: docs/research shows them.
 
     python benchmarks/pointer_tables.py                      # the published weights, labels and speed
     python benchmarks/pointer_tables.py runs/A runs/B        # other networks; all other figures are kept

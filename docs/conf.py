@@ -14,14 +14,52 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "agents")]
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[1:3])  # of the kernels that run the pages' cells
 
+import directives  # noqa: E402
 import environment_pages  # noqa: E402
 from playground import build as playground  # noqa: E402
+
+from routing_gym.problems import PROBLEMS  # noqa: E402
 
 project = "routing-gym"
 author = "The routing-gym developers"
 copyright = author  # noqa: A001
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build", "playground"]
+MOVED = {  # addresses of earlier versions, which lead to the pages' new ones
+    "get-started": "tutorials/get-started",
+    "own-data": "how-to/own-data",
+    "stable-baselines3": "how-to/stable-baselines3",
+    "cleanrl": "how-to/cleanrl",
+    "torchrl": "how-to/torchrl",
+    "rllib": "how-to/rllib",
+    "tianshou": "how-to/tianshou",
+    "jax": "how-to/jax",
+    "multi-agent-rllib": "how-to/multi-agent-rllib",
+    "multi-agent-torchrl": "how-to/multi-agent-torchrl",
+    "onnx": "how-to/onnx",
+    "multi-agent": "explanation/multi-agent",
+    "pointer-networks": "explanation/pointer-networks",
+    "attention-model": "explanation/attention-model",
+    "design": "explanation/design",
+    "agents": "reference/trained-models",
+    "environments": "reference/environments",
+    "solvers": "reference/solvers",
+    "wrappers": "reference/wrappers",
+    "results": "reference/results",
+    "performance": "reference/performance",
+    "parity": "reference/parity",
+    "api/data": "reference/api/data",
+    "api/generators": "reference/api/generators",
+    "api/integrations": "reference/api/integrations",
+    "api/routing_agents": "reference/api/routing_agents",
+    "api/routing_gym": "reference/api/routing_gym",
+    "api/solvers": "reference/api/solvers",
+    "api/testing": "reference/api/testing",
+    "api/wrappers": "reference/api/wrappers",
+}
+for name in map(str.lower, PROBLEMS):
+    if within := environment_pages.folder(name.upper()):
+        MOVED[f"environments/{name}"] = f"environments/{within}{name}"
 html_theme = "furo"
 html_title = "routing-gym"
 html_static_path = ["_static"]
@@ -42,7 +80,7 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 if only := os.environ.get("RUN_CELLS_OF"):  # tests/site names one page: tests/test_docs.py runs the Python of all
-    nb_execution_excludepatterns = [path.name for path in HERE.glob("*.md") if path.stem != only]
+    nb_execution_excludepatterns = [f"**/{path.name}" for path in HERE.rglob("*.md") if path.stem != only]
     suppress_warnings = ["myst-nb.lexer"]  # the kernel names the language of a page that it runs
 nb_merge_streams = True
 
@@ -58,7 +96,7 @@ napoleon_use_ivar = True
 
 def link_into_the_site(app, name, source):
     """Let links to CONTRIBUTING.md, which is a page here, stay in the site."""
-    source[0] = source[0].replace("](../CONTRIBUTING.md", "](contributing.md")
+    source[0] = source[0].replace("](../../CONTRIBUTING.md", "](/contributing.md")
 
 
 def keep_tables(app, what, name, obj, options, lines):
@@ -85,6 +123,18 @@ def copy_playground(app, error):
         playground.publish(Path(app.outdir) / "playground")
 
 
+def redirect(app, error):
+    """Let the addresses of earlier versions lead to where their pages are now."""
+    if error is not None or app.builder.format != "html":
+        return
+    for old, new in MOVED.items():
+        target = f"{'../' * old.count('/')}{new}.html"
+        page = Path(app.outdir) / f"{old}.html"
+        page.parent.mkdir(exist_ok=True)
+        refresh = f'<meta http-equiv="refresh" content="0; url={target}">'
+        page.write_text(f'<!doctype html>{refresh}<a href="{target}">This page has moved</a>')
+
+
 def visit_math(self, node):
     """Write a formula as MathML, which browsers draw themselves."""
     self.body.append(convert(node.astext()))
@@ -98,12 +148,15 @@ def visit_math_block(self, node):
 
 
 def setup(app):
-    """Connect what is above."""
+    """Connect the functions above."""
+    app.add_directive("command-help", directives.CommandHelp)
+    app.add_directive("layers", directives.Layers)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", keep_tables)
     app.connect("source-read", link_into_the_site)
     app.connect("build-finished", copy_playground)
+    app.connect("build-finished", redirect)
 
 
 html_math_renderer = "mathml"

@@ -1,51 +1,48 @@
-"""Write a page for each environment from what its problem says of itself: docs/environments/*.md, and animations.
+"""Write the pages of the environments from what the problems declare: docs/environments/**/*.md, and animations.
 
-The site's build calls this; nothing of it is committed.
+The build of the site calls this; git ignores what it writes.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from pathlib import Path
 
 import animation
 import numpy as np
 
-from routing_agents.trained import WEIGHTS
+from routing_agents.trained import find_weights
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 
 MEANING = {
-    "coords": "place of every node in the unit square",
-    "action_mask": "1 where the node may be visited next",
-    "current_node": "where the vehicle is",
-    "first_node": "where the tour began",
-    "demand": "share of the capacity that each customer asks for",
-    "free_capacity": "share of the capacity that is left",
-    "remaining_demand": "share of the capacity that each customer still asks for",
-    "prize": "what a visit yields; where prizes are uncertain, what is expected of it",
-    "penalty": "what leaving the node out costs",
-    "remaining_length": "length that is left",
-    "remaining_prize": "prize that is missing",
-    "pickup": "for each delivery, the customer where its goods are; else 0",
-    "backhaul": "1 where goods are fetched, 0 where they are delivered",
-    "ready_time": "when service at a node may start",
-    "due_time": "until when it may; the depot's: until when vehicles have to be back",
-    "service_time": "how long it takes",
-    "current_time": "when the vehicle is done where it is",
-    "open_routes": "1: vehicles do not drive home",
-    "partner": "the other end of each city's fixed edge; the city itself where it has none",
-    "distances": "from each city (row) to each city (column)",
-    "salesmen_left": "share of the salesmen not back for good, the one who travels among them",
-    "current_length": "length of the tour under way",
-    "longest_length": "length of the longest tour so far",
+    "coords": "coordinates of every node in the unit square",
+    "action_mask": "1 for each node that may be visited next",
+    "current_node": "the node at which the vehicle is",
+    "first_node": "the first node of the tour",
+    "demand": "demand of each customer, as a share of the capacity",
+    "free_capacity": "remaining capacity, as a share of the capacity",
+    "remaining_demand": "remaining demand of each customer, as a share of the capacity",
+    "prize": "prize of a visit; its expected value if prizes are stochastic",
+    "penalty": "cost of leaving the node out",
+    "remaining_length": "remaining length",
+    "remaining_prize": "prize that is still required",
+    "pickup": "for each delivery, the customer at which its goods are picked up; else 0",
+    "backhaul": "1 for customers whose goods are collected, 0 for deliveries",
+    "ready_time": "earliest start of service",
+    "due_time": "latest start of service; for the depot, the time by which vehicles return",
+    "service_time": "duration of the service",
+    "current_time": "time at which the vehicle leaves the current node",
+    "open_routes": "1: vehicles do not return to the depot",
+    "partner": "the other end of the fixed edge of each city; the city itself if it has none",
+    "distances": "distances from each city (row) to each city (column)",
+    "salesmen_left": "share of the salesmen who have not finished, including the current one",
+    "current_length": "length of the current route",
+    "longest_length": "length of the longest route so far",
 }
-PAGE = """# {name}
-
-{source}
-{animation}
-{rules}
+START = """# {name}
 
 ```python
 import gymnasium as gym
@@ -59,10 +56,15 @@ while not terminated:
     observation, reward, terminated, truncated, info = env.step(action)
 print(info["cost"], env.unwrapped.tour)
 ```
+{animation}
+{source}
 
-| action space | `Discrete({num_actions})`: the node to visit next |
+{rules}
+
+| item | value |
 |---|---|
-| observation | `Dict`, below |
+| action space | `Discrete({num_actions})`: the node to visit next |
+| observation space | `Dict`, see below |
 | reward | minus the cost of the step; over an episode, minus the cost of the tour |
 | ids | `routing/{name}-{{10,20,50,100,200,500,1000}}`, `routing/{name}` with `num_nodes=` |
 | settings | {settings} |
@@ -76,24 +78,59 @@ With 20 nodes:
 |---|---|---|
 {observation}
 
-## Legal actions
+"""
+MASK = """## Legal actions
 
 {mask}
 
-## Instances
+"""
+END = """## Instances
 
 {generation}
 
-`routing_gym.data.from_columns("{name}", columns)`, CSV files and `model.solve` make an instance of your own
-numbers, in your own units:
+`routing_gym.data.from_columns("{name}", columns)`, CSV files and `model.solve` make an instance from your own
+table, in your own units:
 
 | column | for each | values | meaning |
 |---|---|---|---|
 {columns}
 
-## Sources
+## Source
 
-[`{file}`](../../{file}) holds the rules; [](../environments.md) says what all environments share.
+[`{file}`]({up}{file}) contains the rules. [](/reference/environments.md) describes what all environments share.
+"""
+FAMILY = """# {title}
+
+{names} problems are presets of one class, `routing_gym.{kind}`:
+
+```python
+import gymnasium as gym
+import routing_gym
+
+env = gym.make("routing/{first}-20")
+observation, info = env.reset(seed=1)
+print(sorted(observation))
+```
+
+{source}
+
+{rules}
+
+## Legal actions
+
+{mask}
+
+```{{toctree}}
+:hidden:
+
+{entries}
+```
+"""
+GALLERY = """# Gallery
+
+Trained models play one instance of each problem. Select a picture to open the page of the environment.
+
+{items}
 """
 
 
@@ -108,7 +145,7 @@ def observations(problem: AnyProblem) -> str:
     for key, space in problem.observation_space().items():
         kind = type(space).__name__
         shape = f"{kind}({space.n})" if kind in ("Discrete", "MultiBinary") else f"{kind}{space.shape} {space.dtype}"
-        rows.append(f"| `{key}` | `{shape}` | {meaning.get(key, 'as the rules below say')} |")
+        rows.append(f"| `{key}` | `{shape}` | {meaning.get(key, 'see the rules')} |")
     return "\n".join(rows)
 
 
@@ -124,52 +161,122 @@ def columns(problem: AnyProblem) -> str:
 
 
 def settings(problem: AnyProblem) -> str:
-    """List what `gym.make` takes beside the number of nodes, with the values of 20 nodes."""
+    """Return the settings that `gym.make` accepts, with the values of 20 nodes."""
     found = {key: value for key, value in vars(problem).items() if key != "num_nodes"}
     return ", ".join(f"`{key}` ({value})" for key, value in found.items()) or "none"
 
 
+def families() -> dict[type, list[str]]:
+    """Return the names of the problems by class; a family is a class with several names."""
+    kinds: dict[type, list[str]] = {}
+    for name in PROBLEMS:
+        kinds.setdefault(type(make_problem(name, 20)), []).append(name)
+    return kinds
+
+
+def folder(name: str) -> str:
+    """Return the folder of the page of a problem: that of its family, if it has one."""
+    kind = type(make_problem(name, 20))
+    return f"{kind.__name__.lower()}/" if len(families()[kind]) > 1 else ""
+
+
 def has_weights(name: str) -> bool:
-    """Return whether there are published weights for 20 nodes, whose tours an animation can show."""
-    return (WEIGHTS / f"{name.lower()}-20.safetensors").exists()
+    """Return whether there are published weights, whose tours an animation can show."""
+    try:
+        find_weights(name, 20)
+    except ValueError:
+        return False
+    return True
+
+
+def source(name: str) -> str:
+    """Return the description of a problem; of one of a family, only the attributes that it has."""
+    problem = make_problem(name, 20)
+    module = inspect.getmodule(type(problem))
+    text = paragraph(module.__doc__ if module else None)
+    if not folder(name):
+        return text
+    attributes = re.findall(r"^- \*\*(\w+)\*\*: (.*?)(?=^- |\n\n)", text, re.DOTALL | re.MULTILINE)
+    letters = name.replace("VRP", "")
+    items = [f"- **{key}**: {' '.join(words.split())}" for key, words in attributes if key in letters]
+    return "CVRP with:\n\n" + "\n".join(items) + "\n\n[The family](index.md) has the sources and the legal actions."
 
 
 def page(name: str) -> str:
     """Return the page of one environment."""
-    problem = make_problem(name, 20)
+    problem, within = make_problem(name, 20), folder(name)
     kind = type(problem)
-    module = inspect.getmodule(kind)
     instance = problem.generate(np.random.default_rng(0), 1)
     fields = ", ".join(f"`{key}`" for key, value in vars(instance).items() if value is not None)
-    return PAGE.format(
+    alt = f"A trained model solves {name} with 20 nodes"
+    start = START.format(
         name=name,
-        source=paragraph(module.__doc__ if module else None),
-        animation=f"\n![The trained model plays {name}-20]({name.lower()}.gif)\n" if has_weights(name) else "",
-        rules=paragraph(kind.__doc__),
+        source=source(name),
+        animation=f"\n![{alt}]({name.lower()}.gif)\n" if has_weights(name) else "",
+        rules="" if within else paragraph(kind.__doc__),
         num_actions=problem.num_actions,
         settings=settings(problem),
         horizon=problem.horizon,
         observation=observations(problem),
+    )
+    mask = "" if within else MASK.format(mask=legal_actions(kind))
+    end = END.format(
+        name=name,
         columns=columns(problem),
-        mask=paragraph(kind.action_mask.__doc__) or "Every node that is not visited.",
         generation=textwrap.fill(
-            f"`problem.generate(rng, batch_size)` draws {problem.num_uniforms} uniform numbers for an instance of 20 "
-            f"nodes and makes its {fields} of them; `generator=` draws others, and "
+            f"`problem.generate(rng, batch_size)` converts {problem.num_uniforms} uniform random numbers to an "
+            f"instance of 20 nodes with {fields}. `generator=` sets another distribution, and "
             f'`reset(options={{"instance": ...}})` takes your own `{kind.instance_type.__name__}`.',
             width=110,
         ),
         file=Path(inspect.getfile(kind)).relative_to(Path(__file__).parents[1]).as_posix(),
+        up="../../../" if within else "../../",
+    )
+    return start + mask + end
+
+
+def legal_actions(kind: type) -> str:
+    """Return the description of a problem's mask."""
+    return paragraph(kind.action_mask.__doc__) or "Every node that was not visited is legal."
+
+
+def family_page(kind: type, names: list[str]) -> str:
+    """Return the page that the problems of one class share."""
+    module = inspect.getmodule(kind)
+    title, _, text = paragraph(module.__doc__ if module else None).partition("\n\n")
+    return FAMILY.format(
+        title=f"The {kind.__name__} family",
+        names=len(names),
+        kind=kind.__name__,
+        first=names[0],
+        source=f"{title}\n\n{text}",
+        rules=paragraph(kind.__doc__),
+        mask=legal_actions(kind),
+        entries="\n".join(name.lower() for name in sorted(names)),
     )
 
 
+def gallery() -> str:
+    """Return the page with an animation of each problem."""
+    shown = ((name, f"{folder(name)}{name.lower()}") for name in PROBLEMS if has_weights(name))
+    items = (f"[![A trained model solves {name} with 20 nodes]({path}.gif) {name}]({path}.md)" for name, path in shown)
+    return GALLERY.format(items="\n".join(items))
+
+
 def main(out: Path) -> None:
-    """Write the pages, and draw the animations that are not there yet."""
+    """Write the pages, and draw the animations that are missing."""
     out.mkdir(exist_ok=True)
+    for kind, names in families().items():
+        if len(names) > 1:
+            (out / kind.__name__.lower()).mkdir(exist_ok=True)
+            (out / kind.__name__.lower() / "index.md").write_text(family_page(kind, names))
     for name in PROBLEMS:
-        (out / f"{name.lower()}.md").write_text(page(name))
-        gif = out / f"{name.lower()}.gif"
+        place = out / f"{folder(name)}{name.lower()}.md"
+        place.write_text(page(name))
+        gif = place.with_suffix(".gif")
         if has_weights(name) and not gif.exists():
             animation.main(gif, (f"{name}-20",))
+    (out / "gallery.md").write_text(gallery())
 
 
 if __name__ == "__main__":

@@ -64,11 +64,11 @@ def gather(x: Array, index: Array) -> Array:
     flat_shape = (num_rows * num_columns, *x.shape[2:])
     if isinstance(x, np.ndarray):  # without the wrappers, which take twice as long as the work on small batches
         return x.reshape(flat_shape).take(np.arange(0, num_rows * num_columns, num_columns) + index, axis=0)
-    xp = array_namespace(x)
-    if is_jax(xp):  # no flat index, which 32 bits might not hold
-        return x.at[xp.arange(num_rows), index].get(mode="clip")
-    starts = xp.arange(0, num_rows * num_columns, num_columns, device=device(x))
-    return xp.take(xp.reshape(x, flat_shape), starts + index, axis=0)
+    if is_torch_array(x):  # likewise
+        starts = sys.modules["torch"].arange(0, num_rows * num_columns, num_columns, device=x.device)
+        return x.reshape(flat_shape).index_select(0, starts + index)
+    xp = array_namespace(x)  # JAX: no flat index, which 32 bits might not hold
+    return x.at[xp.arange(num_rows), index].get(mode="clip")
 
 
 def scatter(x: Array, index: Array, value: Array) -> Array:

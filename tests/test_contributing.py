@@ -1,16 +1,16 @@
-"""CONTRIBUTING's example of a new problem, followed to the letter in a copy of the tree: it breaks no test."""
+"""The tutorial's example of a new problem, followed to the letter in a copy of the tree: it breaks no test."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+TUTORIAL = (ROOT / "docs" / "tutorials" / "your-own-problem.md").read_text()
 COPIED = ("routing_gym", "agents", "tests", "docs", "pyproject.toml")
 TESTS = ("data_sets", "envs", "render", "solvers", "table", "vector_envs")
 
@@ -25,9 +25,8 @@ def tree(tmp_path_factory):
             shutil.copytree(ROOT / name, folder / name, ignore=unwanted)
         else:
             shutil.copy(ROOT / name, folder)
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    code = re.search(r"```python\n(.*?)```", text[text.index("## Add a problem") :], re.DOTALL)[1]
-    (folder / "routing_gym" / "problems" / "trp.py").write_text(textwrap.dedent(code))
+    code = re.search(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)[1]
+    (folder / "routing_gym" / "problems" / "trp.py").write_text(code)
     registry = folder / "routing_gym" / "problems" / "__init__.py"
     insert(registry, r"(?=^from routing_gym.problems.tsp )", "from routing_gym.problems.trp import TRP\n")
     insert(registry, r"^PROBLEMS[^}]*SPCTSP", ", TRP")
@@ -51,11 +50,11 @@ def run(tree, *arguments):
 
 
 def test_the_problem_keeps_the_contract(tree):
-    """By the very line that CONTRIBUTING gives, which runs all backends; then text, table, page.
+    """By the very line that the tutorial gives, which runs all backends; then text, table, page.
 
     Customers at 0, 0.5 and 0.75 with weights 1, 2, 4, from the right: (0.25) 2 + (0.25 + 0.5) 1 = 1.25.
     """
-    line = re.search(r'`python -c "(.*?check_problem.*?)"`', (ROOT / "CONTRIBUTING.md").read_text())[1]
+    line = re.search(r'`python -c "(.*?check_problem.*?)"`', TUTORIAL)[1]
     code = """
 import environment_pages
 import routing_gym

@@ -40,13 +40,15 @@ def python_blocks(text):
     return "\n".join(lines)
 
 
-MARKDOWN = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+GENERATED = ROOT / "docs" / "environments"
+WRITTEN = sorted(page for page in ROOT.glob("docs/**/*.md") if GENERATED not in page.parents)
+MARKDOWN = [ROOT / "README.md", *WRITTEN]
 PAGES = {str(path.relative_to(ROOT)): code for path in MARKDOWN if (code := python_blocks(path.read_text())).strip()}
 
 
 def test_blocks_are_found():
     assert "README.md" in PAGES
-    assert "docs/attention-model.md" in PAGES
+    assert "docs/explanation/attention-model.md" in PAGES
     assert python_blocks("```{code-cell} python\na\n```\n") == "\na\n"
     assert python_blocks("a\n```python\nb\n```\n```sh\nc\n```\n```python\nd\n```") == "\n\nb\n\n\n\n\n\nd\n"
 
@@ -55,7 +57,8 @@ def test_pages_of_other_environments_run_there():
     """`make test` skips what imports Ray or Tianshou; `make test-integrations` runs those pages and no others."""
     named = re.search(r"^INTEGRATION_PAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     importing = re.compile(r"^\s*(import|from) (ray|tianshou)\b", re.MULTILINE)
-    assert [page for page, code in PAGES.items() if importing.search(code)] == [f"docs/{it}.md" for it in named.split()]
+    pages = [f"docs/how-to/{page}.md" for page in named.split()]
+    assert [page for page, code in PAGES.items() if importing.search(code)] == pages
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -74,7 +77,7 @@ def test_page(page, tmp_path):
 
 
 @needs_solvers
-@pytest.mark.parametrize("page", ["README.md", "docs/get-started.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/get-started.md"])
 def test_commands_run(page, tmp_path):
     """A page's commands run in its order in a folder with the files of a fresh clone, in the environment it sets up.
 
@@ -89,7 +92,7 @@ def test_commands_run(page, tmp_path):
 
 
 @pytest.mark.skipif(os.environ.get("COMMANDS") != "full", reason="minutes, and downloads torch: make test-commands")
-@pytest.mark.parametrize("page", ["README.md", "docs/get-started.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/get-started.md"])
 def test_commands_run_in_a_real_environment(page, tmp_path):
     """A shell runs a page's commands in a fresh clone, where they make the environment; `make test` is left out.
 
@@ -183,10 +186,38 @@ def test_broken_links_are_found(tmp_path):
 
 def test_every_page_is_in_the_table_of_contents():
     """Sphinx warns of others, and a warning is an error there."""
-    index = (ROOT / "docs" / "index.md").read_text().splitlines()
-    pages = {path.stem for path in ROOT.glob("docs/*.md")} - {"index"}
-    assert pages - set(index) == set()
+    listed = {ROOT / "docs" / "index.md"}
+    for page in WRITTEN:
+        for entries in re.findall(r"```{toctree}\n(.*?)```", page.read_text(), flags=re.DOTALL):
+            listed |= {page.parent / f"{line}.md" for line in entries.splitlines()}
+    assert set(WRITTEN) - listed == set()
 
 
-def test_the_readme_fits_on_two_screens():
-    assert len((ROOT / "README.md").read_text().split()) <= 900
+def words_without_tables(text):
+    """Count the words of a page outside of tables."""
+    return sum(len(line.split()) for line in text.splitlines() if not line.lstrip().startswith("|"))
+
+
+def longest(page):
+    """Return how many words a page may have; research notes keep everything."""
+    limits = {"how-to": 600, "research": 10**6}
+    return 650 if page.name == "README.md" else limits.get(page.parent.name, 1200)
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.name)
+def test_pages_are_short(page):
+    assert words_without_tables(page.read_text()) <= longest(page)
+
+
+def test_words_of_tables_do_not_count():
+    assert words_without_tables("# Two words\n\n| a | b |\n| --- | --- |\n\n- one more\n") == 6
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in WRITTEN if page.parent.name in ("tutorials", "how-to")], ids=lambda page: page.name
+)
+def test_guides_show_first(page):
+    """A block of code begins within ten lines of the title."""
+    lines = page.read_text().splitlines()
+    title = next(number for number, line in enumerate(lines) if line.startswith("# "))
+    assert any(line.startswith("```") for line in lines[title : title + 10])

@@ -15,7 +15,7 @@ from solution_quality import digest
 
 def test_pages_show_what_was_measured():
     """Every table has a place, and every place has what its command would write there now."""
-    texts = {page.name: page.read_text() for page in doc_tables.pages()}
+    texts = {str(page): page.read_text() for page in doc_tables.pages()}
     assert {name: doc_tables.renewed(text) for name, text in texts.items()} == texts
     found = re.findall(r"<!-- table: (\S+) -->", "".join(texts.values()))
     assert sorted(found) == sorted(doc_tables.WRITERS)

@@ -505,8 +505,8 @@ def test_one_customer(solver, name):
 
 
 def test_the_page_says_who_solves_what():
-    """docs/solvers.md against the solvers' own attributes."""
-    page = (Path(__file__).parents[2] / "docs" / "solvers.md").read_text()
+    """docs/reference/solvers.md against the solvers' own attributes."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "solvers.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
     assert [name.strip("`") for name, *_ in rows] == list(SOLVERS)
     exact = [name for name, solver in SOLVERS.items() if solver.is_bound or solver in (HeldKarp, ExactMIP)]

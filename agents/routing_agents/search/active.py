@@ -88,7 +88,7 @@ def search_by_table(
 ) -> Rollout:
     """Search one chunk of B instances; row (b * S + s) * K + k is tour k of instance b under symmetry s."""
     batch_size, symmetries, device = arrays.batch_size(instance), num_symmetries(problem), arrays.device_of(instance)
-    views, observation = symmetric_views(problem, instance, symmetries)
+    views, observation = symmetric_views(problem, instance, range(symmetries))
     encoding = model.encode(observation)
     # Logarithms, of 1 for the greedy tours.
     table = torch.zeros(batch_size, problem.num_actions, problem.num_actions, device=device)
@@ -154,7 +154,7 @@ def search_by_embeddings(
 ) -> Rollout:
     """Search one chunk of B instances, whose rows lie as those of `search_by_table`."""
     batch_size, symmetries = arrays.batch_size(instance), num_symmetries(problem)
-    views, observation = symmetric_views(problem, instance, symmetries)
+    views, observation = symmetric_views(problem, instance, range(symmetries))
     encoding, draw = model.encode(observation), sampling_choice(generator)
     keys = encoding.logit_keys.clone().requires_grad_()
     optimizer = torch.optim.Adam([keys], lr=LEARNING_RATE)

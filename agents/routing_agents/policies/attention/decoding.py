@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
-from routing_agents.policies.attention.model import AttentionModel, Encoding
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.problem import AnyProblem
@@ -47,7 +47,7 @@ def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Cho
 
 
 def make_policy(
-    model: AttentionModel, encoding: Encoding, choose: Choice, num_tours: int = 1, first_actions: Tensor | None = None
+    model: PolicyNetwork, encoding: Any, choose: Choice, num_tours: int = 1, first_actions: Tensor | None = None
 ) -> Policy:
     """Make a policy for `rollout` on instances repeated `num_tours` times, row by row.
 
@@ -74,10 +74,10 @@ def make_policy(
 
 @torch.no_grad()
 def decode(
-    model: AttentionModel,
+    model: PolicyNetwork,
     problem: AnyProblem,
     instance: Any,
-    encoding: Encoding,
+    encoding: Any,
     choose: Choice,
     num_tours: int = 1,
     force_starts: bool = False,
@@ -120,7 +120,7 @@ def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str 
     return torch.arange(num_tours, device=device) + int(problem.has_depot)
 
 
-def log_probability(model: AttentionModel, encoding: Encoding, played: Rollout, skip: int = 0) -> Tensor:
+def log_probability(model: PolicyNetwork, encoding: Any, played: Rollout, skip: int = 0) -> Tensor:
     """Score recorded tours in one parallel pass over all their steps.
 
     Args:
@@ -184,7 +184,7 @@ GREEDY = Decoding()
 
 @torch.no_grad()
 def solve(
-    model: AttentionModel,
+    model: PolicyNetwork,
     problem: AnyProblem,
     instance: Any,
     decoding: Decoding = GREEDY,
@@ -222,14 +222,18 @@ def solve(
     if not torch.is_tensor(arrays.any_array(instance)):
         instance = to_backend(instance, "torch", str(next(model.parameters()).device))
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
-    chunk, tours_at_once = chunk_size(model, problem, instance, decoding.num_tours, batch_size)
+    encodings, tours_at_once = chunk_size(
+        model, problem, instance, decoding.num_tours, batch_size, views=decoding.symmetries
+    )
+    chunk = min(encodings, arrays.batch_size(instance))
+    views = encodings // chunk  # symmetries at a time: all of them if there are few instances
+    groups = [range(decoding.symmetries)[first : first + views] for first in range(0, decoding.symmetries, views)]
     parts: list[Rollout] = []
     with evaluation_mode(model), named_memory_errors():
         for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
             found = [
-                best_tours(model, problem, rows, decoding, choose, tours_at_once, index)
-                for index in range(decoding.symmetries)
+                best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetries) for symmetries in groups
             ]
             parts.append(better_of(found))
             if progress is not None:
@@ -251,15 +255,18 @@ def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[st
     return {**observation, "coords": symmetry(observation["coords"], index)}
 
 
-def symmetric_views(problem: AnyProblem, instance: Any, num_views: int) -> tuple[Any, dict[str, Tensor]]:
-    """Repeat B instances; return them, and what is seen of them: row b * num_views + k through symmetry k."""
+def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
+    """Repeat B instances for V symmetries of the square; return them and their static observation.
+
+    Row b * V + k is instance b through the k-th of the symmetries.
+    """
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
-    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(num_views))
-    return views, seen(problem, views, np.tile(np.arange(num_views), batch_size))
+    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
+    return views, seen(problem, views, np.tile(symmetries, batch_size))
 
 
 @contextmanager
-def evaluation_mode(model: AttentionModel) -> Iterator[None]:
+def evaluation_mode(model: PolicyNetwork) -> Iterator[None]:
     """Put a model into evaluation mode for a while, and back into that of before, however the while ends."""
     was_training = model.training
     model.eval()
@@ -270,20 +277,21 @@ def evaluation_mode(model: AttentionModel) -> Iterator[None]:
 
 
 def best_tours(
-    model: AttentionModel,
+    model: PolicyNetwork,
     problem: AnyProblem,
     instance: Any,
     decoding: Decoding,
     choose: Choice,
     tours_at_once: int,
-    index: int,
+    symmetries: range,
 ) -> Rollout:
-    """Decode all tours from one encoding, of one of the eight symmetries; keep the best of each instance."""
-    encoding = model.encode(seen(problem, instance, index))
+    """Decode all tours under some of the eight symmetries of the square; keep the best of each instance."""
+    views, observation = symmetric_views(problem, instance, symmetries)
+    encoding = model.encode(observation)
     found = []
     for first in range(0, decoding.num_tours, tours_at_once):
         num_tours = min(tours_at_once, decoding.num_tours - first)
-        played = decode(model, problem, instance, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
+        played = decode(model, problem, views, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
         found.append(cheapest(played.actions, played.cost, arrays.batch_size(instance)))
     return better_of(found)
 

@@ -1,6 +1,6 @@
 """The three tasks of the paper as pure functions: what the right answer is, in which order, and how good another is.
 
-A task of your own is one more `Task`: see docs/pointer-networks.md.
+A task of your own is one more `Task`: see docs/how-to/pointer-networks.md.
 """
 
 from __future__ import annotations
