@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from routing_agents.policies.attention.encoder import EncoderLayer
-from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.attention.encoder import EncoderLayer, ModelConfig
 
 NUM_FEATURES = 13
 TIME_UNITS = 10.0  # an hour of a day of ten hours is 1

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from routing_agents import checkpoint
-from routing_agents.checkpoint import CheckpointError
 from routing_agents.dispatch.network import RequestNetwork, Requests, open_requests
-from routing_agents.header import from_json
-from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.header import CheckpointError, from_json
+from routing_agents.policies.attention.encoder import ModelConfig
 from routing_gym.arrays import concatenate, select
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import NEVER, Day

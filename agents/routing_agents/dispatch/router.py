@@ -50,7 +50,7 @@ class ModelRouter:
         scale = float(max(durations.max(), 1))  # of times and durations: the longest is 1
         demand, service = (np.concatenate([[0], values[row, slots]]) for values in (day.demand, day.service_time))
         windows = np.concatenate([[[leaving, day.closing[row]]], day.time_window[row, slots]]) - leaving
-        windows = np.maximum(windows + [0.0, HALF_SECOND], 0.0)
+        windows = np.maximum(windows + np.array([0.0, HALF_SECOND]), 0.0)
 
         def times(values: Any) -> Any:
             return (values / scale).astype(np.float32)[None]
