@@ -1,11 +1,11 @@
 """Train a policy that decides which orders leave now and which wait: the dynamic VRPTW.
 
-    python agents/dispatch.py                                    # imitation of the oracle
-    python agents/dispatch.py --algorithm fenchel-young          # prizes for PyVRP, learned through it
-    python agents/dispatch.py --algorithm ppo                    # reinforcement learning with the fast router
-    python agents/dispatch.py --static FILE                      # days of a VRPLIB file with explicit durations
-    python agents/dispatch.py --resume runs/NAME                 # continue a run
-    python agents/dispatch.py --evaluate runs/NAME               # compare a run with other policies, and draw a day
+    python agents/dispatch.py                             # imitation of the oracle
+    python agents/dispatch.py --algorithm fenchel-young   # prizes for PyVRP, learned through it
+    python agents/dispatch.py --algorithm ppo             # reinforcement learning, fast router
+    python agents/dispatch.py --static FILE               # days of a file with explicit durations
+    python agents/dispatch.py --resume runs/NAME          # continue a run
+    python agents/dispatch.py --evaluate runs/NAME        # compare a run with other policies
 
 The network scores every open request (attention over requests). `imitation`: a positive score is "leave", and training
 makes what the day's solution in hindsight does likely. `fenchel-young`: the score is a prize, PyVRP decides which
@@ -65,7 +65,7 @@ class Args(RunArgs):
     advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm", "threads")
 
     algorithm: Algorithm = "imitation"
-    """Training algorithm."""
+    """Training algorithm: imitation of the oracle, prizes learned with a Fenchel-Young loss, or PPO."""
     static: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
     """VRPLIB file with explicit durations and coordinates from which days are sampled. Default: generated days."""
     requests: float = 12.0

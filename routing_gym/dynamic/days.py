@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -125,6 +126,12 @@ class ResampledDays:
     def has_coords(self) -> bool:
         return self.static.coords is not None
 
+    @cached_property
+    def _map(self) -> tuple[IntArray, npt.NDArray[np.float32] | None]:
+        """Durations and coordinates of all days: the same arrays every time, so that lanes can share them."""
+        coords = self.static.coords
+        return self.static.durations.astype(np.int32), None if coords is None else unit_square(coords)
+
     def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
         """Draw other requests: all days have the map of the static instance."""
         return self.draw(generators)
@@ -137,15 +144,14 @@ class ResampledDays:
         shape = (num_epochs, 4, self.max_requests)
         drawn = np.stack([rng.integers(self.num_locations - 1, size=shape) for rng in generators]) + 1
         customer, window, demand, service = (drawn[:, :, k].reshape(size, -1) for k in range(4))
-        coords = None if static.coords is None else share(unit_square(static.coords), size)
 
         def each(value: int) -> IntArray:
             return np.full(size, value, dtype=np.int64)
 
         return keep_feasible(
             Day(
-                durations=share(static.durations.astype(np.int32), size),
-                coords=coords,
+                durations=share(self._map[0], size),
+                coords=None if self._map[1] is None else share(self._map[1], size),
                 closing=each(int(static.time_window[0, 1])),
                 capacity=each(int(static.capacity)),
                 epoch_duration=each(self.epoch_duration),

@@ -19,6 +19,7 @@ NUM_CLUSTERS = 5
 SPREAD = 0.06  # standard deviation of the distance of customers from the centre of their cluster, on each axis
 DAY_SHAPE = 0.5  # the arrival rate is this much higher at noon than on average, and as much lower at both ends
 MOST_DEMAND = 9
+CACHED = 2**15  # float64 numbers that are computed at a time
 LONGEST_SERVICE = 4.0  # times the median; cuts the tail of the lognormal distribution
 
 
@@ -170,13 +171,22 @@ class GeneratedDays:
             radius, angle = np.sqrt(-2.0 * np.log1p(-coords[..., 0])), 2 * np.pi * coords[..., 1]  # Box and Muller
             offset = SPREAD * np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
             coords[:, 1:] = np.clip(centres + offset, 0.0, 1.0)[:, 1:]
+        durations = np.empty((size, places, places), dtype=np.int32)
+        block = max(1, CACHED // places**2)
+        for start in range(0, size, block):  # in blocks that stay in the processor's cache
+            rows = slice(start, start + block)
+            durations[rows] = self._durations(coords[rows], height[rows])
+        return coords, durations
+
+    def _durations(self, coords: FloatArray, height: FloatArray) -> FloatArray:
+        """Return the durations between locations (b, L, 2) with heights (b, L): whole numbers (b, L, L)."""
         x, y, z = (values * self.crossing for values in (coords[..., 0], coords[..., 1], self.asymmetry * height))
-        durations = np.square(x[:, :, None] - x[:, None])  # in place, since this takes most of the time
+        durations = np.square(x[:, :, None] - x[:, None])  # in place from here on: this decides the speed of a reset
         durations += np.square(y[:, :, None] - y[:, None])
         np.sqrt(durations, out=durations)
         climb = z[:, None] - z[:, :, None]
         durations += np.maximum(climb, 0.0, out=climb)
-        return coords, np.ceil(durations, out=durations).astype(np.int32)
+        return np.ceil(durations, out=durations)
 
 
 def draw_uniforms(generators: Sequence[np.random.Generator], count: int) -> FloatArray:

@@ -10,6 +10,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
+from routing_gym.arrays import concatenate
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import NEVER, ResampledDays
 from routing_gym.dynamic.routers import nearest
@@ -262,3 +263,22 @@ def test_masks_are_applied(make):
     assert (reward, info["routes"]) == (-20.0, [[3, 1]])
     with pytest.raises(TypeError, match='expected routing/DVRPTW with action="dispatch"'):
         ApplyMask(make(action="route"))
+
+
+def test_lanes_reset_apart(settings, day):
+    """Lane 1 starts another day, once drawn and once given; the others go on, and share their map until then."""
+    envs = gym.make_vec("routing/DVRPTW", num_envs=3, autoreset_mode="Disabled", **settings)
+    envs.reset(seed=0)
+    envs.step(envs.unwrapped.must_go_action())
+    mask = np.array([False, True, False])
+    _, info = envs.reset(seed=7, options={"reset_mask": mask})
+    assert info["epoch"].tolist() == [0, 0, 0]  # zeros where `_epoch` is False
+    assert info["_epoch"].tolist() == [False, True, False]
+    assert envs.unwrapped.state.epoch.tolist() == [1, 0, 1]
+    assert envs.unwrapped.instance.durations.strides[0] == 0
+    other = replace(day, durations=day.durations + np.array([[0, 5, 5], [5, 0, 5], [5, 5, 0]], dtype=np.int32))
+    observation, _ = envs.reset(options={"reset_mask": mask, "instance": concatenate([other] * 3)})
+    assert observation["depot_durations"][1, :2] * 400 == pytest.approx(np.array([[15, 15], [25, 30]]))
+    assert envs.unwrapped.instance.durations[:, 0, 1].tolist() == [10, 15, 10]
+    _, rewards, *_ = envs.step(np.stack([*envs.unwrapped.must_go_action()[:1], [1, 1, 0, 0, 0, 0], [0] * 6]))
+    assert rewards[1] == -15 - 17 - 30
