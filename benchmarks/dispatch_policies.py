@@ -157,7 +157,7 @@ def draw(figures: dict[str, dict[str, Any]], path: Path) -> None:
         means = [setting[name]["versus_greedy"] for setting in figures.values()]
         halves = [setting[name]["interval"] for setting in figures.values()]
         axes.bar(x, means, 0.8 / len(names), yerr=halves, label=name, color=COLOURS[number % len(COLOURS)])
-    axes.set_xticks(np.arange(len(figures)), [name.replace(" ", "\n", 1) for name in figures], fontsize=8)
+    axes.set_xticks(np.arange(len(figures)), [name.replace(" ", "\n") for name in figures], fontsize=8)
     axes.axhline(0, color="#222222", lw=0.8)
     axes.set_ylabel("driving duration relative to greedy, %")
     axes.legend(fontsize=7, ncols=4)
