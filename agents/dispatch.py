@@ -121,7 +121,7 @@ class Args(RunArgs):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:
-        """Turn what `to_json` returned back into arguments."""
+        """Convert what `to_json` returned back into arguments."""
         return from_json(cls, values)
 
 

@@ -162,7 +162,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         self._lanes = DayLanes(self.form, (), on_illegal)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
-        """Begin a day; see `gymnasium.Env.reset` and "Reset options" above.
+        """Start a day; see `gymnasium.Env.reset` and "Reset options" above.
 
         Raises:
             TypeError: The instance is no `Day`.
@@ -213,9 +213,12 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         return np.asarray(action_masks(self.form, self._lanes.mask)[0])
 
     def must_go_action(self) -> npt.NDArray[np.int8]:
-        """Return the action that dispatches the requests that must leave, and nothing else: int8 (N,)."""
-        self._lanes.require_start("must_go_action()")
-        return np.asarray(rules.must_go(self._lanes.instance, self._lanes.state)[0], dtype=np.int8)
+        """Return the action that dispatches the requests that must leave, and nothing else: int8 (N,).
+
+        Raises:
+            TypeError: With `action="route"`.
+        """
+        return np.asarray(must_go_actions(self._lanes)[0])
 
     @property
     def day(self) -> Day:
@@ -290,9 +293,20 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         return action_masks(self.form, self._episodes.mask)
 
     def must_go_action(self) -> npt.NDArray[np.int8]:
-        """Return the actions that dispatch the requests that must leave, and nothing else: int8 (B, N)."""
-        self._episodes.require_start("must_go_action()")
-        return np.asarray(rules.must_go(self._episodes.instance, self._episodes.state), dtype=np.int8)
+        """Return the actions that dispatch the requests that must leave, and nothing else: int8 (B, N).
+
+        Raises:
+            TypeError: With `action="route"`.
+        """
+        return must_go_actions(self._episodes)
+
+
+def must_go_actions(lanes: DayLanes) -> npt.NDArray[np.int8]:
+    """Return the actions that dispatch the requests that must leave, and nothing else: int8 (B, N)."""
+    lanes.require_start("must_go_action()")
+    if not isinstance(lanes.problem, DispatchForm):
+        raise TypeError('must_go_action() needs action="dispatch"; with "route", visit what info["must_go"] marks')
+    return rules.must_go(lanes.instance, lanes.state).astype(np.int8)
 
 
 def action_masks(form: Form, mask: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:

@@ -62,13 +62,13 @@ class Form(ABC):
 
     @abstractmethod
     def why_illegal(self, day: Day, state: Any, row: int, action: npt.NDArray[Any]) -> str:
-        """Say which part of one row's illegal action is illegal, and why."""
+        """Explain which part of one row's illegal action is illegal, and why."""
 
     @abstractmethod
     def step(
         self, day: Day, state: Any, actions: npt.NDArray[Any], acting: BoolArray
     ) -> tuple[Any, IntArray, IntArray, BoolArray]:
-        """Take one action in every row that acts, bool (B,); the others stay as they are.
+        """Apply one action in every row that acts, bool (B,); the others stay as they are.
 
         Returns:
             The new states; the duration driven, int64 (B,); ids of requests visited, 0 for the depot, int64 (B, T);
@@ -148,7 +148,7 @@ class DispatchForm(Form):
 
 @dataclass(frozen=True)
 class RouteState(DayState):
-    """As `DayState`, with one vehicle on its way in each row; `dispatched` are those it and earlier ones visit."""
+    """Where B days stand, with one vehicle on its way in each; `dispatched` marks what it and earlier ones visit."""
 
     latest_start: IntArray  # int64 (B, N), from which a vehicle is in time at home too; never changes
     current: IntArray  # int64 (B,), id of the request where the vehicle is; 0 for the depot

@@ -161,7 +161,7 @@ class GeneratedDays:
         return keep_feasible(candidates, arrives < self.rates()[epoch])
 
     def _maps(self, uniforms: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int32]]:
-        """Turn uniforms (B, 4 L + ...) into coordinates (B, L, 2) and durations (B, L, L)."""
+        """Compute coordinates (B, L, 2) and durations (B, L, L) from uniforms (B, 4 L + 2 NUM_CLUSTERS)."""
         size, places = len(uniforms), self.num_locations
         coords = uniforms[:, : 2 * places].reshape(size, places, 2).copy()
         height = uniforms[:, 2 * places : 3 * places]

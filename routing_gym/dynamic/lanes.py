@@ -102,7 +102,7 @@ class DayLanes(LaneArrays):
         return map_arrays(lambda x: x if x.strides[0] == 0 and x.ndim == 3 else x.copy(), batch)
 
     def start(self, instance: Day) -> None:
-        """Begin a day in every lane."""
+        """Start a day in every lane."""
         self.instance = self.own(instance)
         self.state = self.problem.initial(self.instance)
         self.shown = observations.features(self.instance, self.problem.with_durations)
@@ -116,7 +116,7 @@ class DayLanes(LaneArrays):
         self.started = True
 
     def restart(self, lanes: Lanes, instance: Day) -> None:
-        """Begin a day in some lanes, on one day for each of them; the other lanes go on."""
+        """Start a day in some lanes, from one day for each of them; the other lanes go on."""
         if len(lanes) == self.batch_size:
             return self.start(instance)
         shared = self.instance.durations.strides[0] == 0

@@ -47,7 +47,7 @@ def nearest(day: Day, chosen: BoolArray, leaving: IntArray) -> IntArray:
 
 
 def nearest_rows(day: Day, rows: npt.NDArray[np.intp], chosen: BoolArray, leaving: IntArray) -> IntArray:
-    """As `nearest`, for some rows of the days. In place and in int32: this loop decides the speed of training."""
+    """Route some rows of the days; see `nearest`. In place and in int32: this loop decides the speed of training."""
     lanes, size = np.arange(len(rows)), day.durations.shape[1]
     stop = Stops.of(day, rows, chosen)
     if day.durations.strides[0] == 0:  # one map for all

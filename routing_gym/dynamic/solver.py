@@ -161,7 +161,7 @@ ROUTERS: dict[str, Router] = {"nearest": nearest, "pyvrp": PyVRPRouter()}
 
 
 def pad(tours: list[Tour]) -> IntArray:
-    """Put tours side by side with zeros behind: int64 (B, T)."""
+    """Stack tours of different lengths, padded with zeros: int64 (B, T)."""
     padded = np.zeros((len(tours), max(map(len, tours), default=0)), dtype=np.int64)
     for row, tour in enumerate(tours):
         padded[row, : len(tour)] = tour

@@ -79,6 +79,11 @@ def test_a_day_node_by_node(make):
     assert info["cost"] == 67.0
 
 
+def test_must_go_action_is_no_node(make):
+    with pytest.raises(TypeError, match='must_go_action\\(\\) needs action="dispatch"'):
+        make(action="route").unwrapped.must_go_action()
+
+
 def test_observations(make):
     env = make()
     observation, _ = env.reset(options={"instance": env.unwrapped.day})
