@@ -26,7 +26,7 @@ import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -54,6 +54,7 @@ from routing_gym.dynamic.routers import nearest
 from routing_gym.dynamic.solver import Limits, PyVRPRouter
 
 Algorithm = Literal["imitation", "fenchel-young", "ppo"]
+NOISE_STREAM = 99  # of random numbers, beside those of `runs`
 Decision = tuple[Requests, Tensor, Tensor]  # what is open, which leave (1) or wait (0), their log-probabilities
 
 
@@ -62,6 +63,7 @@ class Args(RunArgs):
     """Arguments of a run."""
 
     local = ("runs", "resume", "evaluate")
+    device: ClassVar[str] = "cpu"  # the time goes into PyVRP and the days, which know no other
     advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm", "threads")
 
     algorithm: Algorithm = "imitation"
@@ -100,8 +102,6 @@ class Args(RunArgs):
     """Number of steps per epoch, each with new days."""
     seed: int = 1
     """Random seed for the weights, the days and the actions."""
-    device: str = "cpu"
-    """Device for training."""
     threads: int = 0
     """Number of CPU threads; 0 uses all cores."""
     runs: Path = Path("runs")
@@ -165,7 +165,7 @@ class Trainer(loop.Trainer):
     def update(self) -> None:
         started = time.perf_counter()
         day = self.draw(self.args.seed, runs.TRAINING_STREAM, self.step, self.args.days)
-        generator = torch.Generator().manual_seed(int(stream(self.args.seed, 99, self.step).integers(2**63)))
+        generator = torch.Generator().manual_seed(int(stream(self.args.seed, NOISE_STREAM, self.step).integers(2**63)))
         learn = {"imitation": self.imitate, "fenchel-young": self.learn_prizes, "ppo": self.reinforce}
         for key, value in learn[self.args.algorithm](day, generator).items():
             self.sums[key] = self.sums.get(key, 0.0) + value

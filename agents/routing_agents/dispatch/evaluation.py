@@ -22,9 +22,16 @@ from routing_gym.dynamic.static import read_static
 
 
 def make_source(static: str, requests: float) -> DaySource:
-    """Return what days are drawn from: a file's customers, with `requests` candidates an epoch, or generated days."""
+    """Return what days are drawn from: a file's customers, with `requests` candidates an epoch, or generated days.
+
+    Raises:
+        ValueError: The file has no coordinates, which the network reads.
+    """
     if static:
-        return ResampledDays(read_static(static), max_requests=round(requests))
+        source = ResampledDays(read_static(static), max_requests=round(requests))
+        if not source.has_coords:
+            raise ValueError(f"{static}: expected a NODE_COORD_SECTION, whose coordinates the network reads")
+        return source
     return GeneratedDays(requests=requests)
 
 

@@ -27,6 +27,25 @@ SIZES = ModelConfig(embed_dim=8, num_heads=2, num_layers=1, feed_forward_dim=8, 
 TINY = dispatch.Args(
     requests=4.0, days=2, oracle_iterations=20, router_iterations=5, held_out=2, epochs=2, steps_per_epoch=2, threads=1
 )
+LINE = """TYPE : VRPTW
+DIMENSION : 2
+EDGE_WEIGHT_TYPE : EXPLICIT
+EDGE_WEIGHT_FORMAT : FULL_MATRIX
+CAPACITY : 5
+EDGE_WEIGHT_SECTION
+0 10 10 0
+DEMAND_SECTION
+1 0
+2 3
+DEPOT_SECTION
+1 -1
+SERVICE_TIME_SECTION
+1 0
+2 5
+TIME_WINDOW_SECTION
+1 0 20000
+2 40 16000
+"""
 FEW = Limits(seconds=None, iterations=20)
 
 
@@ -121,6 +140,9 @@ def test_wrong_input(tmp_path):
         dispatch.Args(days=0)
     with pytest.raises(CheckpointError, match="no such file"):
         load_policy(tmp_path, FEW)
+    (tmp_path / "line.txt").write_text(LINE)
+    with pytest.raises(ValueError, match="line.txt: expected a NODE_COORD_SECTION"):
+        dispatch.main(replace(TINY, static=str(tmp_path / "line.txt"), runs=tmp_path))
     with pytest.raises(FileNotFoundError, match="nowhere"):
         dispatch.main(replace(TINY, static=str(tmp_path / "nowhere"), runs=tmp_path))
 
