@@ -89,6 +89,11 @@ def _register() -> None:
                 vector_entry_point="routing_gym.envs:RoutingVectorEnv",
                 kwargs={"problem": name} if size is None else {"problem": name, "num_nodes": size},
             )
+    _gymnasium.register(
+        "routing/DVRPTW",
+        entry_point="routing_gym.dynamic:DynamicVRPTWEnv",
+        vector_entry_point="routing_gym.dynamic:DynamicVRPTWVectorEnv",
+    )
 
 
 _register()

@@ -32,6 +32,7 @@ ORDER = (  # folders and modules; each may import from those before it only
     "routing_gym.generators",
     "routing_gym.envs",
     "routing_gym.multi_agent",
+    "routing_gym.dynamic",
     "routing_gym.evaluate",
     "routing_gym",  # the public names
     "routing_gym.wrappers",
@@ -49,6 +50,7 @@ ORDER = (  # folders and modules; each may import from those before it only
     "routing_agents.training",
     "routing_agents.trained",
     "routing_agents.multi_agent",
+    "routing_agents.dispatch",
     "routing_agents",
     "routing_agents.__main__",
     "agents",  # scripts

@@ -157,10 +157,14 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         return info | {f"_{key}": self._episodes.copy(self._everyone) for key in info}
 
     def _fill(self, info: Info, lanes: Lanes) -> Info:
-        """Put the rows of some lanes among zeros, and add `_key`, which marks them."""
+        """Put the rows of some lanes among zeros (objects: among None), and add `_key`, which marks them."""
         xp, index, filled = self._episodes.xp, self._episodes.move(lanes), {}
         for key, rows in info.items():
-            filled[key] = xp.zeros((self.num_envs, *rows.shape[1:]), dtype=rows.dtype, device=rows.device)
+            shape = (self.num_envs, *rows.shape[1:])
+            if rows.dtype == np.object_:
+                filled[key] = np.full(shape, None, dtype=object)
+            else:
+                filled[key] = xp.zeros(shape, dtype=rows.dtype, device=rows.device)
             filled[key][index] = rows
             filled[f"_{key}"] = self._flags(lanes)
         return filled

@@ -1,0 +1,329 @@
+"""Train a policy that decides which orders leave now and which wait: the dynamic VRPTW.
+
+    python agents/dispatch.py                             # imitation of the oracle
+    python agents/dispatch.py --algorithm fenchel-young   # prizes for PyVRP, learned through it
+    python agents/dispatch.py --algorithm ppo             # reinforcement learning, fast router
+    python agents/dispatch.py --static FILE               # days of a file with explicit durations
+    python agents/dispatch.py --resume runs/NAME          # continue a run
+    python agents/dispatch.py --evaluate runs/NAME        # compare a run with other policies
+
+The network scores every open request (attention over requests). `imitation`: a positive score is "leave", and training
+makes what the day's solution in hindsight does likely. `fenchel-young`: the score is a prize, PyVRP decides which
+requests are worth it, and training moves the prizes until its solutions are those of hindsight; Baty, Jungel, Klein,
+Parmentier and Schiffer (2024), "Combinatorial optimization-enriched machine learning to solve the dynamic vehicle
+routing problem with time windows". `ppo`: leave and wait are drawn for each request; Schulman et al. (2017).
+
+Every random number is a function of the seed and the step. Ctrl-C stops after the current step and saves.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read when torch is loaded
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import tyro
+from torch import Tensor, nn
+
+from routing_agents import runs
+from routing_agents.dispatch.evaluation import compare, make_source, picture_of
+from routing_agents.dispatch.network import SMALL, RequestNetwork, Requests, open_requests
+from routing_agents.dispatch.policy import KIND, PRIZE_UNIT, Learned, Lessons, lessons, load_policy, worthwhile
+from routing_agents.header import from_json
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.terminal import command_line
+from routing_agents.training import loop
+from routing_agents.training.loop import RunArgs
+from routing_agents.training.policy_gradient import clipped_losses, gae
+from routing_agents.training.report import Column, make_report
+from routing_gym.dynamic import rules
+from routing_gym.dynamic.days import Day
+from routing_gym.dynamic.observations import observe
+from routing_gym.dynamic.policies import greedy, play
+from routing_gym.dynamic.routers import nearest
+from routing_gym.dynamic.solver import Limits, PyVRPRouter
+
+Algorithm = Literal["imitation", "fenchel-young", "ppo"]
+NOISE_STREAM = 99  # of random numbers, beside those of `runs`
+Decision = tuple[Requests, Tensor, Tensor]  # what is open, which leave (1) or wait (0), their log-probabilities
+
+
+@dataclass(frozen=True)
+class Args(RunArgs):
+    """Arguments of a run."""
+
+    local = ("runs", "resume", "evaluate")
+    device: ClassVar[str] = "cpu"  # the time goes into PyVRP and the days, which know no other
+    advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm", "threads")
+
+    algorithm: Algorithm = "imitation"
+    """Training algorithm: imitation of the oracle, prizes learned with a Fenchel-Young loss, or PPO."""
+    static: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """VRPLIB file with explicit durations and coordinates from which days are sampled. Default: generated days."""
+    requests: float = 12.0
+    """Mean number of requests in an epoch of generated days; with --static, the candidates drawn in an epoch."""
+    days: int = 8
+    """Number of days per step."""
+    oracle_iterations: int = 300
+    """Iterations of PyVRP for a day in hindsight."""
+    router_iterations: int = 100
+    """Iterations of PyVRP in each epoch: as a router in evaluations, and to choose requests by their prizes."""
+    noise: float = 300.0
+    """Standard deviation of the perturbation of prizes (fenchel-young), in seconds."""
+    samples: int = 2
+    """Number of perturbed problems per epoch of a day (fenchel-young)."""
+    clip_coef: float = 0.2
+    """Clipping range (ppo)."""
+    ent_coef: float = 0.01
+    """Weight of the entropy bonus (ppo)."""
+    update_epochs: int = 3
+    """Number of passes over the days of a step (imitation and ppo)."""
+    learning_rate: float = 1e-3
+    """Adam's initial learning rate, which falls linearly to 2 %."""
+    max_grad_norm: float = 1.0
+    """Largest norm of the gradient; a larger one is scaled down."""
+    network: ModelConfig = SMALL
+    """Sizes of the network."""
+    held_out: int = 10
+    """Number of days on which the policy is compared with greedy dispatching after each epoch."""
+    epochs: int = 10
+    """Number of epochs; each ends with an evaluation and a checkpoint."""
+    steps_per_epoch: int = 20
+    """Number of steps per epoch, each with new days."""
+    seed: int = 1
+    """Random seed for the weights, the days and the actions."""
+    threads: int = 0
+    """Number of CPU threads; 0 uses all cores."""
+    runs: Path = Path("runs")
+    """Folder in which run folders are made."""
+    name: str = ""
+    """Name of the run's folder. Default: the algorithm, the seed and the time."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Folder of a run to resume, with the arguments it was started with."""
+    evaluate: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Folder of a run to compare with other policies on held-out days, instead of training."""
+
+    def __post_init__(self) -> None:
+        check_at_least(0, self, "seed", "threads")
+        check_at_least(1, self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
+        check_counts(self, "days", "held_out", "samples")
+        check_positive(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Any:
+        """Convert what `to_json` returned back into arguments."""
+        return from_json(cls, values)
+
+
+class Trainer(loop.Trainer):
+    """The network of one run, and how it learns."""
+
+    script = "dispatch.py"
+    remedy = "a lower --learning-rate"
+    best_is = ("versus_greedy", -1)
+    shown = (
+        Column("epoch", ".0f"),
+        Column("loss", ".4f"),
+        Column("leave", ".3f"),
+        Column("versus_greedy", "+.2f", title="% of greedy", curve="driving duration over greedy's, in %"),
+        Column("instances_per_second", ".1f", title="days/s"),
+    )
+
+    def __init__(self, args: Args) -> None:
+        super().__init__(args)
+        self.source = make_source(args.static, args.requests)
+        self.model = RequestNetwork(args.network, torch.Generator().manual_seed(args.seed)).to(self.device)
+        trained = [weight for name, weight in self.model.named_parameters() if self.trains(name)]
+        self.optimizers = {"adam": torch.optim.Adam(trained, lr=args.learning_rate)}
+        self.router = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations))
+        self.held_out = self.draw(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0, args.held_out)
+        self.greedy_cost = play(self.held_out, greedy, self.router, np.random.default_rng(0))
+        self.sums: dict[str, float] = {}  # over the epoch so far
+
+    def trains(self, name: str) -> bool:
+        """Return whether a weight is trained: values are of use for PPO only."""
+        return self.args.algorithm == "ppo" or not name.startswith("value.")
+
+    @property
+    def title(self) -> str:
+        return f"dispatch-{self.args.algorithm}"
+
+    def draw(self, seed: int, purpose: int, step: int, count: int) -> Day:
+        """Draw days that depend on seed, purpose and step only."""
+        return self.source.draw(stream(seed, purpose, step).spawn(count))
+
+    def update(self) -> None:
+        started = time.perf_counter()
+        day = self.draw(self.args.seed, runs.TRAINING_STREAM, self.step, self.args.days)
+        generator = torch.Generator().manual_seed(int(stream(self.args.seed, NOISE_STREAM, self.step).integers(2**63)))
+        learn = {"imitation": self.imitate, "fenchel-young": self.learn_prizes, "ppo": self.reinforce}
+        for key, value in learn[self.args.algorithm](day, generator).items():
+            self.sums[key] = self.sums.get(key, 0.0) + value
+        self.step += 1
+        self.seconds += time.perf_counter() - started
+
+    def lessons(self, day: Day) -> Lessons:
+        """Return what the oracle does on some days."""
+        return lessons(day, Limits(seconds=None, iterations=self.args.oracle_iterations))
+
+    def imitate(self, day: Day, generator: torch.Generator) -> dict[str, float]:
+        """Make what the oracle does likely: cross-entropy of every decision that was free."""
+        lesson = self.lessons(day)
+        free = lesson.requests.free
+        for _ in range(self.args.update_epochs):
+            scores = self.model(lesson.requests)[0]
+            loss = F.binary_cross_entropy_with_logits(scores[free], lesson.leaves[free])
+            self.descend(loss)
+        return {"loss": loss.item(), "leave": float((scores[free] > 0).float().mean())}
+
+    def learn_prizes(self, day: Day, generator: torch.Generator) -> dict[str, float]:
+        """Make the oracle's choice the best one at the prizes predicted.
+
+        The gradient of the perturbed Fenchel-Young loss with respect to the prizes is the mean choice at perturbed
+        prizes minus the oracle's (Berthet et al. 2020, "Learning with differentiable perturbed optimizers").
+        """
+        lesson, args = self.lessons(day), self.args
+        free, scores = lesson.requests.free, self.model(lesson.requests)[0]
+        limits = Limits(seconds=None, iterations=args.router_iterations)
+        chosen = torch.zeros_like(scores)
+        for _ in range(args.samples):
+            noise = args.noise / PRIZE_UNIT * torch.randn(scores.shape, generator=generator)
+            prizes = (PRIZE_UNIT * (scores.detach() + noise)).round().long()
+            served = worthwhile(lesson.day, lesson.state, lesson.requests.spread(prizes, day.num_slots), limits)
+            chosen += torch.from_numpy(served).gather(1, lesson.requests.slot) / args.samples
+        gradient = (chosen - lesson.leaves) * free
+        self.descend((gradient * scores).sum() / free.sum())
+        wrong = gradient.abs().sum() / free.sum()
+        return {"loss": wrong.item(), "leave": float(chosen[free].mean())}
+
+    def reinforce(self, day: Day, generator: torch.Generator) -> dict[str, float]:
+        """Play days with the fast router, then make passes of PPO; every request is an actor of its own."""
+        with torch.no_grad():
+            steps, rewards, values = self.rollout(day, generator)
+        ends = torch.zeros_like(rewards, dtype=torch.bool)
+        ends[-1] = True
+        advantages = gae(rewards, values, ends, torch.zeros_like(rewards[0]), 1.0, 0.95)
+        free = [requests.free for requests, _, _ in steps]
+        old = torch.cat([log_p[mask] for mask, (_, _, log_p) in zip(free, steps, strict=True)])
+        weights = torch.cat([row[:, None].expand(mask.shape)[mask] for mask, row in zip(free, advantages, strict=True)])
+        for _ in range(self.args.update_epochs):
+            now = [self.model(requests) for requests, _, _ in steps]
+            scores = torch.cat([score[mask] for mask, (score, _) in zip(free, now, strict=True)])
+            leaves = torch.cat([leave[mask] for mask, (_, leave, _) in zip(free, steps, strict=True)])
+            parts = clipped_losses(log_probability(scores, leaves), old, weights, self.args.clip_coef)
+            entropy = (F.softplus(scores) - scores * scores.sigmoid()).mean()
+            error = F.mse_loss(torch.stack([value for _, value in now]), advantages + values)
+            loss = parts["policy_loss"] + 0.5 * error - self.args.ent_coef * entropy
+            self.descend(loss)
+        return {"loss": loss.item(), "leave": float(leaves.mean()), "reward": float(rewards.sum(dim=0).mean())}
+
+    def rollout(self, day: Day, generator: torch.Generator) -> tuple[list[Decision], Tensor, Tensor]:
+        """Play days; return the decisions, and rewards and values (T, B), in units of the depot's closing time."""
+        state, steps, rewards, values = rules.initial(day), [], [], []
+        while not rules.done(day, state).all():
+            requests = open_requests(observe(day, state))
+            scores, value = self.model(requests)
+            leaves = (torch.rand(scores.shape, generator=generator) < scores.sigmoid()).float()
+            steps.append((requests, leaves, log_probability(scores, leaves)))
+            chosen = rules.must_go(day, state) | requests.spread((leaves > 0) & requests.free, day.num_slots)
+            leaving = rules.departure(day, state)
+            cost = rules.route_cost(day, chosen, nearest(day, chosen, leaving), leaving)
+            rewards.append(torch.from_numpy(-cost / day.closing).float())
+            values.append(value)
+            state = rules.dispatch(state, chosen)
+        return steps, torch.stack(rewards), torch.stack(values)
+
+    def descend(self, loss: Tensor) -> None:
+        """Make one step of Adam.
+
+        Raises:
+            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
+        """
+        optimizer = self.optimizers["adam"]
+        optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+        if not norm.isfinite():
+            raise TrainingDivergedError(f"the gradient in step {self.step} is not finite")
+        rate = self.args.learning_rate * (1 - 0.98 * self.step / self.args.total_steps)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+
+    def policy(self) -> Learned:
+        """Return the policy as it stands."""
+        reading = "prizes" if self.args.algorithm == "fenchel-young" else "logits"
+        return Learned(self.model, reading, self.router.limits)
+
+    def end_epoch(self) -> dict[str, float]:
+        means = {key: value / self.args.steps_per_epoch for key, value in self.sums.items()}
+        self.sums = {}
+        cost = play(self.held_out, self.policy(), self.router, np.random.default_rng(0))
+        versus = 100 * float((cost / self.greedy_cost).mean() - 1)
+        return {"epoch": self.epoch, "instances": self.step * self.args.days, **means, "versus_greedy": versus}
+
+    def describe(self) -> dict[str, Any]:
+        config = dataclasses.asdict(self.model.config)
+        return {"network": KIND, "config": config, "reading": self.policy().reading, **super().describe()}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, {"best": self.best, "sums": self.sums}
+
+    def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
+        self.best, self.sums = header["best"], header["sums"]
+
+    def train(self, folder: Path) -> None:
+        args = self.args
+        logged = {**args.to_json(), "batch_size": args.days, "precision": "float32"}
+        report = make_report(folder, logged, self.shown, self.step, args.total_steps)
+        with loop.session(self, folder, report) as session:
+            while session.goes_on():
+                self.update()
+                report.advance()
+                if self.step % args.steps_per_epoch == 0:
+                    session.record(self.end_epoch())
+
+    def picture(self) -> np.ndarray:
+        return picture_of(self.held_out, self.policy(), self.router)
+
+    def results(self, folder: Path) -> list[str]:
+        best = load_policy(folder, self.router.limits)
+        picture_of(self.held_out, best, self.router, folder / "day.png")
+        days = f"{self.args.held_out} held-out days"
+        return [
+            f"Best weights:   {100 - self.best:.2f} % of greedy's driving duration on {days}",
+            f"A day by epoch: {folder / 'day.png'}",
+            f"Evaluate:       {runs.command(self.script)} --evaluate {folder}",
+        ]
+
+
+def log_probability(scores: Tensor, leaves: Tensor) -> Tensor:
+    """Return the log-probability of each request's decision."""
+    return -F.binary_cross_entropy_with_logits(scores, leaves, reduction="none")
+
+
+def main(args: Args) -> Path:
+    """Train, or evaluate, as `args` say; return the folder of the run."""
+    if args.evaluate is None:
+        return loop.run(Trainer, args)
+    router = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations))
+    learned = load_policy(args.evaluate, router.limits)
+    source = make_source(args.static, args.requests)
+    days = source.draw(stream(runs.HELD_OUT_SEED, runs.EVALUATION_STREAM, 0).spawn(args.held_out))
+    compare(days, source, {"learned": learned}, router)
+    picture_of(days, learned, router, args.evaluate / "day.png")
+    print(f"A day by epoch: {args.evaluate / 'day.png'}, animated: {args.evaluate / 'day.gif'}")
+    return args.evaluate
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__, (TrainingDivergedError,))

@@ -1,0 +1,85 @@
+"""Compare policies on the same days with the same router, and draw a day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from routing_agents.terminal import plain_console
+from routing_gym.arrays import select
+from routing_gym.dynamic import policies
+from routing_gym.dynamic.days import Day, DaySource, ResampledDays
+from routing_gym.dynamic.generated import GeneratedDays
+from routing_gym.dynamic.oracle import hindsight_cost, solve_hindsight
+from routing_gym.dynamic.pictures import draw_day, save_animation, to_pixels
+from routing_gym.dynamic.policies import Policy
+from routing_gym.dynamic.routers import Router
+from routing_gym.dynamic.solver import Limits
+from routing_gym.dynamic.static import read_static
+
+
+def make_source(static: str, requests: float) -> DaySource:
+    """Return what days are drawn from: a file's customers, with `requests` candidates an epoch, or generated days.
+
+    Raises:
+        ValueError: The file has no coordinates, which the network reads.
+    """
+    if static:
+        source = ResampledDays(read_static(static), max_requests=round(requests))
+        if not source.has_coords:
+            raise ValueError(f"{static}: expected a NODE_COORD_SECTION, whose coordinates the network reads")
+        return source
+    return GeneratedDays(requests=requests)
+
+
+def simple_policies() -> dict[str, Policy]:
+    """Return the policies that neither learn nor sample."""
+    return {
+        "greedy": policies.greedy,
+        "lazy": policies.lazy,
+        "random": policies.random,
+        "threshold": policies.Threshold(1.0),
+    }
+
+
+def costs(day: Day, chosen: Mapping[str, Policy], router: Router) -> dict[str, Any]:
+    """Play days with each policy: driving durations int64 (B,) by name."""
+    return {name: policies.play(day, policy, router, np.random.default_rng(0)) for name, policy in chosen.items()}
+
+
+def hindsight(day: Day, limits: Limits) -> Any:
+    """Return the driving duration of each day in hindsight: int64 (B,)."""
+    return np.array([hindsight_cost(day, row, solve_hindsight(day, row, limits)) for row in range(len(day.arrival))])
+
+
+def versus(cost: Any, reference: Any) -> tuple[float, float]:
+    """Return the mean of cost over reference in per cent above 100, and half the width of its 95 % interval."""
+    ratio = 100 * (cost / reference - 1)
+    return float(ratio.mean()), float(1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))) if len(ratio) > 1 else 0.0
+
+
+def compare(day: Day, source: DaySource, learned: Mapping[str, Policy], router: Router) -> None:
+    """Print a table of learned policies beside all others."""
+    limits = Limits(seconds=None, iterations=60)
+    everyone = simple_policies() | {"scenario sampling": policies.ScenarioSampling(source, limits)} | dict(learned)
+    found = costs(day, everyone, router)
+    found["hindsight"] = hindsight(day, Limits(seconds=None, iterations=2000))
+    console = plain_console()
+    console.print(f"{'policy':<20}{'duration':>12}{'% of greedy':>20}")
+    for name, cost in found.items():
+        mean, half = versus(cost, found["greedy"])
+        console.print(f"{name:<20}{cost.mean():>12.0f}{mean:>+12.2f} +- {half:.2f}")
+
+
+def picture_of(day: Day, policy: Policy, router: Router, path: Path | None = None) -> Any:
+    """Draw the first day, played by a policy, into pixels (height, width, 3), and a PNG with a GIF beside it."""
+    one = select(day, [0])
+    epochs = list(policies.epochs(one, policy, router, np.random.default_rng(0)))
+    figure = draw_day(one, 0, epochs)
+    if path is not None:
+        figure.savefig(path)
+        save_animation(path.with_suffix(".gif"), one, 0, epochs)
+    return to_pixels(figure)

@@ -1,0 +1,316 @@
+"""The dynamic VRPTW as Gymnasium environments, single and natively batched: a day in which orders arrive."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import logger
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode
+
+from routing_gym.dynamic import rules
+from routing_gym.dynamic.days import Day, DaySource, ResampledDays
+from routing_gym.dynamic.forms import DispatchForm, Form, RouteForm
+from routing_gym.dynamic.generated import GeneratedDays
+from routing_gym.dynamic.lanes import DayLanes
+from routing_gym.dynamic.routers import Router
+from routing_gym.dynamic.rules import DayState
+from routing_gym.dynamic.solver import ROUTERS
+from routing_gym.dynamic.static import StaticInstance, read_static
+from routing_gym.envs.arguments import check_options, check_render_mode
+from routing_gym.envs.episodes import OnIllegal
+from routing_gym.envs.lanes import Lanes
+from routing_gym.envs.single import NO_LANES, Info, Observation
+from routing_gym.envs.vector import LaneVectorEnv
+from routing_gym.problems.checks import check_integer
+
+ActionForm = Literal["dispatch", "route"]
+
+
+def make_form(
+    static: str | Path | StaticInstance | None,
+    action: ActionForm,
+    router: str | Router,
+    observe_durations: bool,
+    settings: dict[str, Any],
+) -> Form:
+    """Make what an environment's arguments describe.
+
+    Raises:
+        TypeError: A setting that does not exist, or something that is no router.
+        ValueError: A value that is not accepted.
+    """
+    kind = GeneratedDays if static is None else ResampledDays
+    names = [field.name for field in dataclasses.fields(kind) if field.name != "static"]
+    unknown = sorted(set(settings) - set(names))
+    if unknown:
+        raise TypeError(
+            f"routing/DVRPTW got an unexpected keyword argument {unknown[0]!r}; settings of "
+            f"{'generated days' if static is None else 'days from a static instance'} are {', '.join(names)}"
+        )
+    source: DaySource
+    if static is None:
+        source = GeneratedDays(**settings)
+    else:
+        instance = read_static(static) if isinstance(static, (str, Path)) else static
+        source = ResampledDays(instance, **settings)
+    if action not in get_args(ActionForm):
+        raise ValueError(f"action must be one of {', '.join(get_args(ActionForm))}; got {action!r}")
+    with_durations = observe_durations or not source.has_coords
+    if action == "route":
+        return RouteForm(source, with_durations)
+    if isinstance(router, str):
+        if router not in ROUTERS:
+            raise ValueError(f"router must be one of {', '.join(ROUTERS)}, or a function; got {router!r}")
+        router = ROUTERS[router]
+    if not callable(router):
+        raise TypeError(f"router: expected a name or a function of days, got {router!r}")
+    return DispatchForm(source, router, with_durations)
+
+
+class DynamicVRPTWEnv(gym.Env[Observation, Any]):
+    """A day in which orders arrive, epoch by epoch: decide what leaves now and what waits.
+
+    `gym.make("routing/DVRPTW", static=path)` samples the days of the EURO Meets NeurIPS 2022 competition from one of
+    its files; the requests of `reset(seed=s)` are those of its `VRPEnvironment` with the same file and seed, bit for
+    bit. Without `static`, each day has a random map (`GeneratedDays`). A request has a customer, a time window for the
+    start of service, a demand and a service time. Vehicles leave at the epoch's start plus the margin; there are as
+    many as it takes. All numbers are integers.
+
+    ## Action space
+
+    `action="dispatch"`: `MultiBinary(N)` over the request slots of the day, in the order of arrival: 1 leaves now. In
+    `action_mask`, 0 is no open request, 1 must leave, 2 may, as `MultiBinary.sample(mask=)` reads it. A router turns
+    what leaves into routes, and the next epoch begins.
+
+    `action="route"`: `Discrete(N + 2)`: 0 drives home, 1 to N is the request to visit next, N + 1 waits for the next
+    epoch, at the depot, once nothing is left that must leave.
+
+    ## Observation space
+
+    A `Dict`. Times are shares of the depot's closing time. Slots without an open request are 0.
+
+    | key | space |
+    |---|---|
+    | `time_window` (N, 2), `service_time` (N,), `depot_durations` (N, 2): there and back | Box(0, max, float32) |
+    | `demand` (N,) | Box(0, 1, float32), share of the capacity |
+    | `coords` (N, 2), `depot` (2,) | Box(0, 1, float32); not where the static instance has no coordinates |
+    | `departure` (1,), `epochs_left` (1,): when vehicles leave; share of the day | Box, float32 |
+    | `durations` (L, L), `customer` (N,) | with `observe_durations`, or without coordinates |
+    | `action_mask` | as above, int8 |
+    | `current`, `time` (1,), `free_capacity` (1,), `position` (2,) | the vehicle, only with `action="route"` |
+
+    ## Rewards
+
+    Minus the duration that the routes take to drive. Waiting and service cost nothing.
+
+    ## Episode end
+
+    `terminated` after the last epoch, in which everything open must leave. An illegal action (a request that must leave
+    is left behind, one that is not open leaves) ends the day: the state stays, `info["illegal_action"]` is True, and
+    the return falls below that of every legal day. With `on_illegal="raise"` it raises InvalidAction.
+
+    ## Info
+
+    `new_requests`: mapping with the arrays `customer` (row of the static file), `time_window`, `demand`,
+    `service_time` of the requests that have arrived in this epoch, in the order drawn. `must_go`: bool (N,).
+    `num_deferred`: requests that the last epoch left waiting. `routes`: of the epoch of the last action, lists of
+    request ids, which count from 1. `epoch`, `cost` (driving duration so far), `illegal_action`, `action_mask`.
+
+    ## Reset options
+
+    `options={"instance": day}`: play this one-row `Day`.
+
+    Args:
+        static: A VRPLIB file with explicit durations, or a `StaticInstance`.
+        action: "dispatch" or "route".
+        router: "nearest", "pyvrp" or a function (see `routing_gym.dynamic.routers`); only for "dispatch".
+        on_illegal: "terminate" or "raise".
+        observe_durations: Show the matrix of driving durations.
+        render_mode: None, "rgb_array" (needs coordinates) or "ansi" (text).
+        **settings: Those of `ResampledDays` with `static`, else those of `GeneratedDays`.
+
+    Raises:
+        InvalidInstance: The static instance is inconsistent.
+        FileError: The file cannot be read.
+        TypeError: An unknown keyword.
+        ValueError: An argument has an invalid value.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 1}  # noqa: RUF012
+
+    def __init__(
+        self,
+        static: str | Path | StaticInstance | None = None,
+        *,
+        action: ActionForm = "dispatch",
+        router: str | Router = "nearest",
+        on_illegal: OnIllegal = "terminate",
+        observe_durations: bool = False,
+        render_mode: str | None = None,
+        **settings: Any,
+    ) -> None:
+        self.form = make_form(static, action, router, observe_durations, settings)
+        self.render_mode = check_render_mode(type(self), render_mode)
+        self.action_space = self.form.action_space
+        self.observation_space = self.form.observation_space()
+        self._lanes = DayLanes(self.form, (), on_illegal)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
+        """Start a day; see `gymnasium.Env.reset` and "Reset options" above.
+
+        Raises:
+            TypeError: The instance is no `Day`.
+            ValueError: An unknown option, or an invalid day.
+        """
+        day = check_options(options, self.form, 1, ["instance"]).get("instance")
+        super().reset(seed=seed)
+        self._lanes.start(self.form.source.draw([self.np_random]) if day is None else day)
+        return self._observe()
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
+        """Dispatch requests, or go to a node.
+
+        Raises:
+            InvalidAction: Of a wrong shape or type, no such request, or illegal with `on_illegal="raise"`.
+            InfeasibleTour: The router returned routes over capacity, late, or not of the requests that leave.
+            ResetNeeded: Before the first reset, or after the end of the day.
+        """
+        if self._lanes.started and self._lanes.finished[0]:
+            raise ResetNeeded("the day has ended; call reset() before step()")
+        reward = self._lanes.step(action, NO_LANES)
+        observation, info = self._observe()
+        return observation, float(reward[0]), bool(self._lanes.finished[0]), False, info
+
+    def _observe(self) -> tuple[Observation, Info]:
+        self._lanes.refresh_mask()
+        observation = {key: value[0] for key, value in self._lanes.observe(copy=True).items()}
+        info = {key: value[0] for key, value in self._lanes.info(copy=True).items()}
+        casts = {"illegal_action": bool, "cost": float, "epoch": int, "num_deferred": int}
+        return observation, info | {key: cast(info[key]) for key, cast in casts.items()}
+
+    def render(self) -> Any:
+        """Show the routes of the last action and what is open: uint8 (400, 400, 3), or text.
+
+        Raises:
+            ImportError: matplotlib is missing ("rgb_array").
+            ResetNeeded: Before the first reset.
+            ValueError: The day has no coordinates ("rgb_array").
+        """
+        if self.render_mode is None:
+            logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
+            return None
+        return self._lanes.render(self.render_mode)[0]
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return which actions are legal, as sb3-contrib asks: (2 N,), 0 and 1 of every slot; "route": (N + 2,)."""
+        self._lanes.require_start("action_masks()")
+        return np.asarray(action_masks(self.form, self._lanes.mask)[0])
+
+    def must_go_action(self) -> npt.NDArray[np.int8]:
+        """Return the action that dispatches the requests that must leave, and nothing else: int8 (N,).
+
+        Raises:
+            TypeError: With `action="route"`.
+        """
+        return np.asarray(must_go_actions(self._lanes)[0])
+
+    @property
+    def day(self) -> Day:
+        """A copy of the whole day, requests that have not arrived included: a `Day` with one row."""
+        self._lanes.require_start("day")
+        day: Day = self._lanes.own(self._lanes.instance)
+        return day
+
+    @property
+    def known_day(self) -> Day:
+        """What has arrived of the day: all that a policy may see."""
+        return rules.known_part(self.day, self.state)
+
+    @property
+    def state(self) -> DayState:
+        """A copy of the state with one row."""
+        self._lanes.require_start("state")
+        state: DayState = self._lanes.own(self._lanes.state)
+        return state
+
+
+class DynamicVRPTWVectorEnv(LaneVectorEnv):
+    """Many days at once; the native form of `DynamicVRPTWEnv`, which see.
+
+    Lane i of `reset(seed=s)` plays the same days as the single environment with `reset(seed=s + i)`. What `reset` and
+    `step` return has the layout of Gymnasium's `SyncVectorEnv`; rewards are float64.
+
+    ## Reset options
+
+    - `{"instance": day}`: play these `num_envs` days, this time.
+    - `{"reset_mask": mask}`: begin a day in the lanes that bool (`num_envs`,) marks, only.
+
+    Args:
+        static: As `DynamicVRPTWEnv`'s.
+        num_envs: Number of lanes.
+        action: "dispatch" or "route".
+        router: As `DynamicVRPTWEnv`'s.
+        on_illegal: "terminate" or "raise".
+        observe_durations: Show the matrix of driving durations.
+        autoreset_mode: "NextStep", "SameStep" or "Disabled", or a `gymnasium.vector.AutoresetMode`.
+        render_mode: None, "rgb_array" or "ansi".
+        **settings: As `DynamicVRPTWEnv`'s.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 1}  # noqa: RUF012
+    _episodes: DayLanes
+
+    def __init__(
+        self,
+        static: str | Path | StaticInstance | None = None,
+        num_envs: int = 1,
+        *,
+        action: ActionForm = "dispatch",
+        router: str | Router = "nearest",
+        on_illegal: OnIllegal = "terminate",
+        observe_durations: bool = False,
+        autoreset_mode: str | AutoresetMode = "NextStep",
+        render_mode: str | None = None,
+        **settings: Any,
+    ) -> None:
+        self.form = make_form(static, action, router, observe_durations, settings)
+        lanes = DayLanes(self.form, (check_integer("num_envs", num_envs, 1),), on_illegal)
+        space = self.form.observation_space()
+        super().__init__(lanes, space, self.form.action_space, autoreset_mode, True, None, render_mode)
+
+    def _draw(self, lanes: Lanes) -> Day:
+        return self.form.source.draw([self._generators[lane] for lane in lanes])
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return which actions are legal: bool (B, 2 N), or (B, N + 2) with "route"."""
+        self._episodes.require_start("action_masks()")
+        return action_masks(self.form, self._episodes.mask)
+
+    def must_go_action(self) -> npt.NDArray[np.int8]:
+        """Return the actions that dispatch the requests that must leave, and nothing else: int8 (B, N).
+
+        Raises:
+            TypeError: With `action="route"`.
+        """
+        return must_go_actions(self._episodes)
+
+
+def must_go_actions(lanes: DayLanes) -> npt.NDArray[np.int8]:
+    """Return the actions that dispatch the requests that must leave, and nothing else: int8 (B, N)."""
+    lanes.require_start("must_go_action()")
+    if not isinstance(lanes.problem, DispatchForm):
+        raise TypeError('must_go_action() needs action="dispatch"; with "route", visit what info["must_go"] marks')
+    return rules.must_go(lanes.instance, lanes.state).astype(np.int8)
+
+
+def action_masks(form: Form, mask: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Return which values of each action are legal, as sb3-contrib asks for them: bool (B, ...)."""
+    if isinstance(form, RouteForm):
+        return np.asarray(mask, dtype=np.bool_)
+    return np.asarray(np.stack([mask != 1, mask != 0], axis=-1).reshape(len(mask), -1))

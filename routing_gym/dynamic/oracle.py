@@ -1,0 +1,87 @@
+"""The day in hindsight: what it would have cost to know all requests in advance.
+
+As the hindsight problem of the EURO Meets NeurIPS 2022 competition: a VRPTW of all requests of the day with release
+times. A vehicle leaves once all requests of its route are released, so the routes can be driven epoch by epoch, each in
+the epoch in which its last request arrives. The cost of optimal routes is a lower bound on that of every policy.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from routing_gym.arrays import select
+from routing_gym.dynamic.days import NEVER, BoolArray, Day, IntArray
+from routing_gym.dynamic.rules import route_cost
+from routing_gym.dynamic.solver import Limits, Tour, solve
+
+
+def release_times(day: Day) -> IntArray:
+    """Return when a vehicle with a request can leave at the earliest: int64 (B, N); 0 in slots without a request."""
+    exists = day.arrival < NEVER
+    return np.where(exists, np.where(exists, day.arrival, 0) * day.epoch_duration[:, None] + day.margin[:, None], 0)
+
+
+def hindsight_problem(day: Day, row: int = 0) -> dict[str, Any]:
+    """Return one row's hindsight problem under the names that the competition gives it; row 0 is the depot.
+
+    Returns:
+        `is_depot`, `customer_idx`, `request_idx`, `demands`, `service_times`, `release_times` (R + 1,), `time_windows`
+        (R + 1, 2), `duration_matrix` (R + 1, R + 1), `capacity`, and `coords` where the day has coordinates.
+    """
+    slots = np.flatnonzero(day.arrival[row] < NEVER)
+
+    def with_depot(values: IntArray, depot: Any = 0) -> IntArray:
+        return np.concatenate([np.array([depot], dtype=values.dtype), values[row, slots]])
+
+    customer = with_depot(day.customer)
+    problem: dict[str, Any] = {
+        "is_depot": np.arange(len(slots) + 1) == 0,
+        "customer_idx": customer,
+        "request_idx": np.concatenate([[0], slots + 1]),
+        "demands": with_depot(day.demand),
+        "capacity": int(day.capacity[row]),
+        "time_windows": with_depot(day.time_window, [0, int(day.closing[row])]),
+        "service_times": with_depot(day.service_time),
+        "duration_matrix": day.durations[row][np.ix_(customer, customer)],
+        "release_times": with_depot(release_times(day)),
+    }
+    return problem if day.coords is None else problem | {"coords": day.coords[row, customer]}
+
+
+def solve_hindsight(day: Day, row: int, limits: Limits) -> Tour:
+    """Return routes of the whole day in hindsight, found by PyVRP: ids of requests, 0 between routes."""
+    slots = np.flatnonzero(day.arrival[row] < NEVER)
+    first = int(day.first_epoch[row] * day.epoch_duration[row] + day.margin[row])
+    return solve(day, row, slots, first, limits, release=release_times(day)[row, slots])
+
+
+def dispatch_epochs(day: Day, row: int, tour: Tour) -> IntArray:
+    """Return the epoch in which each request leaves: that in which the last request of its route arrives, int64 (N,).
+
+    `NEVER` in slots that the tour does not visit.
+    """
+    epochs = np.full(day.num_slots, NEVER, dtype=np.int64)
+    for is_route, ids in groupby(tour, bool):
+        if is_route:
+            route = np.array(list(ids)) - 1
+            epochs[route] = day.arrival[row, route].max()
+    return epochs
+
+
+def hindsight_cost(day: Day, row: int, tour: Tour) -> int:
+    """Check routes in hindsight and return their driving duration.
+
+    Raises:
+        InfeasibleTour: A route breaks a rule, or a request is not served exactly once.
+    """
+    epochs, one, cost = dispatch_epochs(day, row, tour), select(day, [row]), 0
+    for epoch in np.unique(epochs[day.arrival[row] < NEVER]).tolist():
+        chosen: BoolArray = (epochs == epoch)[None]
+        part = [stop for stop in tour if not stop or chosen[0, stop - 1]]
+        cost += int(
+            route_cost(one, chosen, np.array([part], dtype=np.int64), epoch * one.epoch_duration + one.margin)[0]
+        )
+    return cost

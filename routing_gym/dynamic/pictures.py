@@ -1,0 +1,143 @@
+"""Pictures of a day: a map for each epoch, with the routes that leave in colour, and in grey what waits.
+
+Depot: a square. Requests that leave: filled circles in the colour of their route; those that must leave have a dark
+ring. Requests that wait: hollow grey circles. Pictures need matplotlib.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.dynamic import rules
+from routing_gym.dynamic.days import Day
+from routing_gym.dynamic.policies import Epoch
+from routing_gym.files import write_atomically
+from routing_gym.optional import require
+from routing_gym.render.figure import COLOURS, DARK, GREY, PIXELS_PER_INCH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INCHES_PER_EPOCH, INCHES_OF_TITLE, SIDE = 2.6, 0.3, 4.0  # SIDE: of a picture of one epoch
+
+
+def draw_map(
+    axes: Axes,
+    day: Day,
+    row: int,
+    routes: Sequence[Sequence[int]],
+    waits: npt.NDArray[np.bool_],
+    urgent: npt.NDArray[np.bool_],
+    title: str,
+) -> None:
+    """Draw one row's map.
+
+    Args:
+        axes: Where to draw.
+        day: B days.
+        row: Which of them.
+        routes: Ids of requests.
+        waits: bool (N,), requests that are drawn in grey.
+        urgent: bool (N,), requests with a dark ring.
+        title: Above the map.
+
+    Raises:
+        ValueError: The day has no coordinates.
+    """
+    if day.coords is None:
+        raise ValueError("the day has no coordinates to draw: give the static instance `coords`")
+    (x, y), customer = day.coords[row].T, day.customer[row]
+    rings = [DARK if ring else GREY for ring in urgent[waits]]
+    axes.scatter(x[customer[waits]], y[customer[waits]], s=22, facecolors="none", edgecolors=rings or GREY, zorder=2)
+    for number, route in enumerate(routes):
+        slots = np.array(route) - 1
+        colour = COLOURS[number % len(COLOURS)]
+        stops = np.concatenate([[0], customer[slots], [0]])
+        axes.plot(x[stops], y[stops], color=colour, lw=1.2, ls="-" if number < len(COLOURS) else "--", zorder=1)
+        edges = [DARK if ring else colour for ring in urgent[slots]]
+        axes.scatter(x[customer[slots]], y[customer[slots]], s=24, color=colour, edgecolors=edges, zorder=3)
+    axes.plot(x[0], y[0], "s", ms=6, color=DARK, zorder=4)
+    axes.set_title(title, fontsize=8)
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xticks=[], yticks=[])
+
+
+def draw_epoch(axes: Axes, day: Day, row: int, epoch: Epoch) -> None:
+    """Draw one row's epoch; see `draw_map`."""
+    waits = rules.open_requests(day, epoch.state)[row] & ~epoch.chosen[row]
+    routes = [list(ids) for is_route, ids in groupby(epoch.tours[row].tolist(), bool) if is_route]
+    title = f"Epoch {epoch.state.epoch[row]}: {epoch.chosen[row].sum()} leave, {waits.sum()} wait"
+    draw_map(axes, day, row, routes, waits, rules.must_go(day, epoch.state)[row], title)
+
+
+def draw_day(day: Day, row: int, epochs: Sequence[Epoch], columns: int = 3) -> Figure:
+    """Draw the epochs of one row side by side, `columns` in a line.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        ValueError: The day has no coordinates.
+    """
+    lines = -(-len(epochs) // columns)
+    figure = new_figure(INCHES_PER_EPOCH * columns, (INCHES_PER_EPOCH + INCHES_OF_TITLE) * lines)
+    for place, epoch in enumerate(epochs):
+        draw_epoch(figure.add_subplot(lines, columns, place + 1), day, row, epoch)
+    return figure
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make a figure of a size in inches, unknown to pyplot.
+
+    Raises:
+        ImportError: matplotlib is missing.
+    """
+    figure_class = require("matplotlib.figure", "render").Figure
+    figure: Figure = figure_class(figsize=(width, height), dpi=PIXELS_PER_INCH, layout="constrained")
+    return figure
+
+
+def to_pixels(figure: Figure) -> npt.NDArray[np.uint8]:
+    """Return the pixels of a figure: uint8 (height, width, 3)."""
+    require("matplotlib.backends.backend_agg", "render").FigureCanvasAgg(figure).draw()
+    canvas: Any = figure.canvas
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def save_animation(
+    path: str | os.PathLike[str], day: Day, row: int, epochs: Sequence[Epoch], seconds: float = 1.5
+) -> None:
+    """Write a GIF of one row's day: in each epoch first what is open, then what leaves.
+
+    Args:
+        path: Where to.
+        day: B days.
+        row: Which of them.
+        epochs: What `policies.epochs` yielded.
+        seconds: How long each picture is shown.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        ValueError: The day has no coordinates.
+    """
+    require("matplotlib", "render")
+    image = require("PIL.Image", "render")
+    frames = []
+    for epoch in epochs:
+        before = replace(epoch, chosen=np.zeros_like(epoch.chosen), tours=np.zeros_like(epoch.tours))
+        for part in (before, epoch):
+            figure = new_figure(SIDE, SIDE + INCHES_OF_TITLE)
+            draw_epoch(figure.add_subplot(), day, row, part)
+            frames.append(image.fromarray(to_pixels(figure)).quantize(64))
+    data = io.BytesIO()
+    frames[0].save(
+        data, format="GIF", save_all=True, append_images=frames[1:], duration=int(1000 * seconds), loop=0, optimize=True
+    )
+    write_atomically(Path(path), data.getvalue())

@@ -1,0 +1,203 @@
+"""Policies that learn nothing: which of the open requests leave in this epoch.
+
+Each is a function of days, states and a random generator, and returns bool (B, N), with all requests that must leave.
+The days hold what has arrived, no more (`rules.known_part`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import select
+from routing_gym.dynamic import rules
+from routing_gym.dynamic.days import BoolArray, Day, DaySource, IntArray
+from routing_gym.dynamic.oracle import release_times
+from routing_gym.dynamic.routers import Router
+from routing_gym.dynamic.rules import DayState
+from routing_gym.dynamic.solver import Limits, solve
+from routing_gym.problems.checks import check_integer
+
+SCENARIO_LIMITS = Limits(seconds=0.1)
+Policy = Callable[[Day, DayState, np.random.Generator], BoolArray]
+
+
+def greedy(day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
+    """Dispatch every open request."""
+    return rules.open_requests(day, state)
+
+
+def lazy(day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
+    """Dispatch what must leave."""
+    return rules.must_go(day, state)
+
+
+def random(day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
+    """Dispatch what must leave, and each other open request with probability 1/2."""
+    drawn = rng.random(day.arrival.shape) < 0.5
+    return rules.must_go(day, state) | (rules.open_requests(day, state) & drawn)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Rolling threshold: dispatch what must leave within the next epochs.
+
+    Attributes:
+        epochs: How many; 0 is `lazy`.
+    """
+
+    epochs: float = 1.0
+
+    def __call__(self, day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
+        ahead = np.round((1.0 + self.epochs) * day.epoch_duration).astype(np.int64)
+        soon = (rules.departure(day, state) + ahead)[:, None] > state.latest_departure
+        return rules.must_go(day, state) | (rules.open_requests(day, state) & soon)
+
+
+@dataclass(frozen=True)
+class ScenarioSampling:
+    """Iterative conditional dispatch: dispatch what most of the sampled futures would.
+
+    Each scenario is the open requests and a sample of those to come, solved with release times by PyVRP. A request
+    whose route holds no request to come would leave now. In each iteration, requests that leave in at least `dispatch`
+    of the scenarios are settled: they are not routed with requests to come any more. Those that leave in at most
+    `postpone` wait: they are released with the next epoch. What is still open in the end waits.
+
+    Lan, van Doorn, Wouda, Rijal and Bhulai (2024), "An iterative sample scenario approach for the dynamic dispatch
+    waves problem". Deviation: PyVRP forbids settled requests next to ones to come, not anywhere on their routes.
+
+    Attributes:
+        source: What futures are sampled from.
+        limits: Of PyVRP, in each scenario.
+        scenarios: Scenarios in an iteration.
+        iterations: Iterations in an epoch.
+        epochs_ahead: How many epochs of requests to come a scenario holds.
+        dispatch: Share of scenarios from which a request is settled to leave.
+        postpone: Share of scenarios up to which a request is settled to wait.
+    """
+
+    source: DaySource
+    limits: Limits = SCENARIO_LIMITS
+    scenarios: int = 8
+    iterations: int = 2
+    epochs_ahead: int = 2
+    dispatch: float = 0.6
+    postpone: float = 0.2
+
+    def __post_init__(self) -> None:
+        for field in ("scenarios", "iterations", "epochs_ahead"):
+            object.__setattr__(self, field, check_integer(field, getattr(self, field), 1))
+        if not 0 <= self.postpone < self.dispatch <= 1:
+            raise ValueError(
+                f"expected 0 <= postpone < dispatch <= 1, got postpone={self.postpone}, dispatch={self.dispatch}"
+            )
+
+    def __call__(self, day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
+        open_now = rules.open_requests(day, state)
+        chosen = rules.must_go(day, state)
+        for row in range(len(chosen)):
+            if (open_now[row] & ~chosen[row]).any():
+                chosen[row] = self._choose(select(day, [row]), select(state, [row]), rng)
+        return chosen
+
+    def _choose(self, day: Day, state: DayState, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Choose for one day: bool (N,)."""
+        is_open, settled = rules.open_requests(day, state)[0], rules.must_go(day, state)[0]
+        waits = np.zeros_like(settled)
+        for _ in range(self.iterations):
+            leaves = np.zeros(len(is_open))
+            for _ in range(self.scenarios):
+                leaves += self._leaves(day, state, is_open, settled, waits, rng)
+            share = leaves / self.scenarios
+            settled |= is_open & ~waits & (share >= self.dispatch)
+            waits |= is_open & ~settled & (share <= self.postpone)
+            if not (is_open & ~settled & ~waits).any():
+                break
+        return np.asarray(settled)
+
+    def _leaves(
+        self,
+        day: Day,
+        state: DayState,
+        is_open: npt.NDArray[np.bool_],
+        settled: npt.NDArray[np.bool_],
+        waits: npt.NDArray[np.bool_],
+        rng: np.random.Generator,
+    ) -> npt.NDArray[np.bool_]:
+        """Solve one scenario; mark the open requests that leave now, bool (N,)."""
+        epoch, now = int(state.epoch[0]), int(rules.departure(day, state)[0])
+        drawn = self.source.redraw(day, [rng])
+        coming = np.flatnonzero((drawn.arrival[0] > epoch) & (drawn.arrival[0] <= epoch + self.epochs_ahead))
+        opened = np.flatnonzero(is_open)
+        scenario = join(day, opened, drawn, coming)
+        release = np.where(scenario.arrival[0] > epoch, release_times(scenario)[0], now)
+        release[: len(opened)][waits[opened]] = now + int(day.epoch_duration[0])
+        later = np.arange(len(release)) >= len(opened)
+        later[: len(opened)] = waits[opened]
+        fixed = np.zeros(len(release), dtype=np.bool_)
+        fixed[: len(opened)] = settled[opened]
+        tour = solve(
+            scenario,
+            0,
+            np.arange(len(release)),
+            now,
+            replace(self.limits, seed=int(rng.integers(2**31))),
+            release=release,
+            forbidden=(fixed[:, None] & later) | (later[:, None] & fixed),
+        )
+        leaves = np.zeros(len(is_open), dtype=np.bool_)
+        for is_route, ids in groupby(tour, bool):
+            route = np.array(list(ids)) - 1
+            if is_route and not later[route].any():
+                leaves[opened[route]] = True
+        return leaves
+
+
+def join(day: Day, slots: IntArray, other: Day, more: IntArray) -> Day:
+    """Return a day with some requests of one day and some of another, on the map of the first."""
+    names = ("arrival", "customer", "time_window", "demand", "service_time")
+    parts = {
+        name: np.concatenate([getattr(day, name)[:, slots], getattr(other, name)[:, more]], axis=1) for name in names
+    }
+    return replace(day, **parts)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of B days that are played."""
+
+    state: DayState  # before anything left
+    chosen: BoolArray  # bool (B, N), what left
+    tours: IntArray  # int64 (B, T), ids of requests, 0 for the depot
+    cost: IntArray  # int64 (B,), driving duration
+
+
+def epochs(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> Iterator[Epoch]:
+    """Play whole days with a policy, epoch by epoch.
+
+    Raises:
+        ValueError: The policy left a request behind that must leave, or chose one that is not open.
+        InfeasibleTour: The router returned routes that break a rule.
+    """
+    state = rules.initial(day)
+    while not (over := rules.done(day, state)).all():
+        chosen = policy(rules.known_part(day, state), state, rng) & ~over[:, None]
+        must, is_open = rules.must_go(day, state), rules.open_requests(day, state)
+        wrong = (must & ~chosen) | (chosen & ~is_open)
+        if wrong.any():
+            row, slot = map(int, np.argwhere(wrong)[0])
+            reason = "must leave and was left behind" if must[row, slot] else "is not open and was dispatched"
+            raise ValueError(f"row {row}, epoch {state.epoch[row]}: request {slot + 1} {reason}")
+        leaving = rules.departure(day, state)
+        tours = router(day, chosen, leaving)
+        yield Epoch(state, chosen, tours, rules.route_cost(day, chosen, tours, leaving))
+        state = replace(rules.dispatch(state, chosen), epoch=state.epoch + ~over)
+
+
+def play(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> IntArray:
+    """Play whole days as `epochs` does; return the driving duration of each, int64 (B,)."""
+    return np.asarray(sum(epoch.cost for epoch in epochs(day, policy, router, rng)))

@@ -1,0 +1,186 @@
+"""Routes by PyVRP (Wouda, Lan and Kool, 2024; MIT licence): of all requests, of those worth a prize, in hindsight.
+
+One formulation serves all: a VRPTW on durations whose requests may have a release time, before which no vehicle with
+them leaves, and may be optional, for a prize.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.dynamic.days import BoolArray, Day, IntArray
+from routing_gym.dynamic.routers import Router, nearest
+from routing_gym.optional import require
+from routing_gym.problems.checks import check_integer
+
+Tour = list[int]  # ids of requests, 0 for the depot
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long PyVRP searches: whichever limit comes first.
+
+    Attributes:
+        seconds: Time limit; None: no limit.
+        iterations: Most iterations, for results that do not depend on the machine; None: no limit.
+        seed: Random seed.
+    """
+
+    seconds: float | None = 1.0
+    iterations: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and self.iterations is None:
+            raise ValueError("seconds and iterations are None: set at least one, or the search never ends")
+        if self.seconds is not None and not self.seconds > 0:
+            raise ValueError(f"seconds must be positive, got {self.seconds!r}")
+        if self.iterations is not None:
+            object.__setattr__(self, "iterations", check_integer("iterations", self.iterations, 1))
+
+    def stop(self) -> Any:
+        """Return PyVRP's stopping criterion."""
+        stops = require("pyvrp.stop", "solvers")
+        limits = []
+        if self.seconds is not None:
+            limits.append(stops.MaxRuntime(self.seconds))
+        if self.iterations is not None:
+            limits.append(stops.MaxIterations(self.iterations))
+        return stops.MultipleCriteria(limits)
+
+
+def solve(
+    day: Day,
+    row: int,
+    slots: IntArray,
+    leaving: int,
+    limits: Limits,
+    *,
+    release: IntArray | None = None,
+    prize: IntArray | None = None,
+    required: BoolArray | None = None,
+    forbidden: BoolArray | None = None,
+) -> Tour:
+    """Solve one row's routing problem.
+
+    Args:
+        day: B days.
+        row: Which of them.
+        slots: int64 (K,), the request slots to route.
+        leaving: Earliest time at which vehicles leave.
+        limits: When to stop.
+        release: int64 (K,), when a vehicle with the request may leave; None: at once.
+        prize: int64 (K,), driving time that serving an optional request is worth; None: all are required.
+        required: bool (K,), which requests are required; only with `prize`.
+        forbidden: bool (K, K), pairs of requests that may not follow each other.
+
+    Returns:
+        Ids of the requests served, with 0 between routes.
+
+    Raises:
+        ImportError: PyVRP is missing.
+        RuntimeError: No feasible routes were found within the limits.
+    """
+    if not len(slots):
+        return []
+    pyvrp = require("pyvrp", "solvers")
+    nodes = np.concatenate([[0], day.customer[row, slots]])
+    durations = day.durations[row][np.ix_(nodes, nodes)].astype(np.int64)
+    distances = durations
+    if forbidden is not None:
+        distances = durations.copy()
+        distances[1:, 1:][forbidden] += 10 * int(day.closing[row])
+    given: dict[str, npt.NDArray[Any]] = {
+        "service_duration": day.service_time[row, slots],
+        "tw_early": day.time_window[row, slots, 0],
+        "tw_late": day.time_window[row, slots, 1],
+    }
+    if release is not None:
+        given["release_time"] = release
+    if prize is not None:
+        required = np.zeros(len(slots), dtype=np.bool_) if required is None else required
+        given |= {"prize": np.where(required, 0, prize), "required": required}
+    columns = {key: values.tolist() for key, values in given.items()}
+    clients = [
+        pyvrp.Client(place + 1, delivery=[demand], **{key: values[place] for key, values in columns.items()})
+        for place, demand in enumerate(day.demand[row, slots].tolist())
+    ]
+    vehicles = pyvrp.VehicleType(
+        num_available=len(slots),
+        capacity=[int(day.capacity[row])],
+        tw_early=int(leaving),
+        tw_late=int(day.closing[row]),
+    )
+    data = pyvrp.ProblemData(
+        locations=[pyvrp.Location(0.0, 0.0) for _ in nodes],  # only durations count
+        clients=clients,
+        depots=[pyvrp.Depot(0)],
+        vehicle_types=[vehicles],
+        distance_matrices=[distances],
+        duration_matrices=[durations],
+    )
+    alone = [[place] for place, client in enumerate(clients) if client.required]  # feasible, so that a result always is
+    start = pyvrp.Solution(data, alone)
+    result = pyvrp.solve(
+        data, limits.stop(), seed=limits.seed, collect_stats=False, display=False, initial_solution=start
+    )
+    if not result.is_feasible():
+        raise RuntimeError(f"PyVRP found no feasible routes for {len(slots)} requests; raise the time limit")
+    ids = (slots + 1).tolist()
+    tour: Tour = []
+    for route in result.best.routes():
+        tour += [*(ids[stop.idx] for stop in route if stop.is_client()), 0]
+    return tour
+
+
+@dataclass(frozen=True)
+class PyVRPRouter:
+    """Epoch router by PyVRP, which spends all of its limits on every epoch in which more than one request leaves.
+
+    Attributes:
+        limits: When to stop in each epoch.
+    """
+
+    limits: Limits = Limits()
+
+    def __call__(self, day: Day, chosen: BoolArray, leaving: IntArray) -> IntArray:
+        tours = [
+            solve(day, row, np.flatnonzero(chosen[row]), int(leaving[row]), self.limits)
+            if chosen[row].sum() > 1
+            else (np.flatnonzero(chosen[row]) + 1).tolist()
+            for row in range(len(chosen))
+        ]
+        return pad(tours)
+
+
+ROUTERS: dict[str, Router] = {"nearest": nearest, "pyvrp": PyVRPRouter()}
+
+
+def pad(tours: list[Tour]) -> IntArray:
+    """Stack tours of different lengths, padded with zeros: int64 (B, T)."""
+    padded = np.zeros((len(tours), max(map(len, tours), default=0)), dtype=np.int64)
+    for row, tour in enumerate(tours):
+        padded[row, : len(tour)] = tour
+    return padded
+
+
+def prize_collecting(
+    day: Day, row: int, is_open: BoolArray, required: BoolArray, leaving: int, prize: IntArray, limits: Limits
+) -> Tour:
+    """Solve the prize-collecting VRPTW of an epoch: which optional requests are worth their prize, and the routes.
+
+    Args:
+        day: B days.
+        row: Which of them.
+        is_open: bool (N,), the requests to choose from.
+        required: bool (N,), those that must leave.
+        leaving: When vehicles leave.
+        prize: int64 (N,), driving time that it is worth to serve a request now.
+        limits: When to stop.
+    """
+    slots = np.flatnonzero(is_open & (required | (prize > 0)))  # at a negative prize none is worth the way
+    return solve(day, row, slots, leaving, limits, prize=prize[slots], required=required[slots])

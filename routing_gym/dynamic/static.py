@@ -1,0 +1,170 @@
+"""Static instances that days of requests are sampled from, and their files.
+
+VRPLIB files of TYPE VRPTW with an EXPLICIT duration matrix, like those of the EURO Meets NeurIPS 2022 Vehicle Routing
+Competition. Everything is an integer, times are in one unit (seconds in the competition).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.data.tsplib.document import Document, Grammar, Value, max_file_bytes, parse
+from routing_gym.data.tsplib.matrix import MAX_MATRIX_NODES, read_matrix
+from routing_gym.data.tsplib.reader import read_demand
+from routing_gym.data.tsplib.vehicle_routing import read_windows
+from routing_gym.files import InvalidFile, UnsupportedFile, found
+from routing_gym.problem import InvalidInstance
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_TIME = 10**8  # sums of a route's times stay far within int32, in which the fast router computes
+SUPPORTED = "supported are files of TYPE VRPTW with EDGE_WEIGHT_TYPE EXPLICIT"
+GRAMMAR = Grammar(
+    values=(
+        *("NAME", "TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE"),
+        *("CAPACITY", "VEHICLES", "SERVICE_TIME"),
+    ),
+    sections=(
+        *("EDGE_WEIGHT_SECTION", "NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"),
+        *("SERVICE_TIME_SECTION", "TIME_WINDOW_SECTION"),
+    ),
+    unsupported={"DISTANCE": "a maximum route duration"},
+    supported=SUPPORTED,
+)
+
+
+@dataclass(frozen=True)
+class StaticInstance:
+    """One VRPTW instance with n customers; row 0 of every array is the depot.
+
+    Attributes:
+        durations: int64 (n + 1, n + 1), driving from row to column; need not be symmetric. The diagonal is ignored.
+        time_window: int64 (n + 1, 2), earliest and latest start of service; the depot's: 0 and the latest return.
+        demand: int64 (n + 1,), 0 at the depot.
+        service_time: int64 (n + 1,), 0 at the depot.
+        capacity: Capacity of every vehicle, in the unit of the demands.
+        coords: float64 (n + 1, 2), or None where only durations are known.
+        name: Name for messages and pictures.
+
+    Raises:
+        InvalidInstance: A wrong shape, type or value, or a customer that no vehicle can serve in time.
+    """
+
+    durations: IntArray
+    time_window: IntArray
+    demand: IntArray
+    service_time: IntArray
+    capacity: int
+    coords: npt.NDArray[np.float64] | None = None
+    name: str = "static"
+
+    def __post_init__(self) -> None:
+        size = len(self.durations) if np.ndim(self.durations) else 0
+        if size < 2:
+            raise InvalidInstance(f"{self.name}: durations: expected a matrix of a depot and at least one customer")
+        shapes = {"durations": (size, size), "time_window": (size, 2), "demand": (size,), "service_time": (size,)}
+        for field, shape in shapes.items():
+            object.__setattr__(self, field, self._checked(field, shape, MAX_TIME))
+        capacity = self.capacity
+        if isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)) or not 1 <= capacity <= MAX_TIME:
+            raise InvalidInstance(f"{self.name}: capacity: found {capacity!r}, expected an integer of at least 1")
+        durations = self.durations.copy()
+        np.fill_diagonal(durations, 0)
+        object.__setattr__(self, "durations", durations)
+        if self.coords is not None:
+            coords = np.asarray(self.coords, dtype=np.float64)
+            if coords.shape != (size, 2) or not np.isfinite(coords).all():
+                raise InvalidInstance(f"{self.name}: coords: expected finite numbers of shape {(size, 2)}")
+            object.__setattr__(self, "coords", coords)
+        self._check_values()
+
+    def _checked(self, field: str, shape: tuple[int, ...], most: int) -> IntArray:
+        """Return one array as int64 after checking its shape, type and range."""
+        values = np.asarray(getattr(self, field))
+        if values.shape != shape:
+            raise InvalidInstance(
+                f"{self.name}: {field}: found shape {values.shape}, expected {shape}, the depot and all customers"
+            )
+        if not np.issubdtype(values.dtype, np.integer):
+            raise InvalidInstance(f"{self.name}: {field}: found {values.dtype}, expected integers; choose a finer unit")
+        bad = (values < 0) | (values > most)
+        if bad.any():
+            place = tuple(map(int, np.argwhere(bad)[0]))
+            raise InvalidInstance(f"{self.name}: {field}{list(place)} is {values[place]}, expected 0 to {most}")
+        return values.astype(np.int64)
+
+    def _check_values(self) -> None:
+        """Check that a vehicle can serve each customer alone."""
+        (opens, closes), demand = self.time_window[0], self.demand
+        if opens or demand[0] or self.service_time[0]:
+            raise InvalidInstance(
+                f"{self.name}: the depot opens at {opens} with demand {demand[0]} and service time "
+                f"{self.service_time[0]}; expected 0 for all three"
+            )
+        earliest, latest = self.time_window.T
+        start = np.maximum(self.durations[0], earliest)
+        back = start + self.service_time + self.durations[:, 0]
+        for bad, reason in (
+            (earliest > latest, "its time window closes before it opens"),
+            (demand > self.capacity, f"its demand exceeds the capacity {self.capacity}"),
+            (start > latest, "a vehicle that leaves the depot when it opens reaches it too late"),
+            (back > closes, f"a vehicle that serves it first is back after the depot closes at {closes}"),
+        ):
+            if bad[1:].any():
+                customer = 1 + int(bad[1:].argmax())
+                raise InvalidInstance(f"{self.name}: customer {customer} is unreachable: {reason}")
+
+
+def read_static(path: str | Path) -> StaticInstance:
+    """Read a VRPLIB file of TYPE VRPTW with an explicit duration matrix. The depot must be its first node.
+
+    Raises:
+        InvalidFile: The file is truncated, corrupt or contradictory, has no time windows, or a customer is unreachable.
+        UnsupportedFile: The file uses something that is not supported.
+        OSError: The file cannot be opened.
+    """
+    path = Path(path)
+    document = parse(path, max_file_bytes(MAX_MATRIX_NODES) + 13 * MAX_MATRIX_NODES**2, GRAMMAR)
+    for keyword, expected in (("TYPE", ("VRPTW", "CVRPTW")), ("EDGE_WEIGHT_TYPE", ("EXPLICIT",))):
+        text, line = document.value(keyword)
+        if text not in expected:
+            raise UnsupportedFile(path, line, f"{keyword} {found(text)} is not supported; {SUPPORTED}")
+    dimension = document.integer("DIMENSION", 2)
+    check_depot(document)
+    ids = np.arange(1, dimension + 1)
+    durations = read_matrix(document, dimension, symmetric=False)
+    demand, capacity = read_demand(document, ids)
+    windows = read_windows(document, ids)
+    try:
+        return StaticInstance(
+            durations=durations,
+            time_window=windows[:, :2],
+            demand=demand,
+            service_time=windows[:, 2],
+            capacity=capacity,
+            coords=read_coords(document, dimension),
+            name=document.values.get("NAME", Value(path.stem, 0)).text,
+        )
+    except InvalidInstance as error:
+        raise InvalidFile(path, None, str(error)) from error
+
+
+def check_depot(document: Document) -> None:
+    """Check that node 1 is the one depot: row 0 of every array."""
+    depots = document.integers("DEPOT_SECTION")
+    if [node for node, _ in depots] != [1]:
+        nodes = ", ".join(str(node) for node, _ in depots) or "none"
+        line = document.section("DEPOT_SECTION").line
+        raise UnsupportedFile(document.path, line, f"DEPOT_SECTION: found {nodes}, expected one depot, node 1")
+
+
+def read_coords(document: Document, dimension: int) -> npt.NDArray[np.float64] | None:
+    """Return the coordinates, float64 (dimension, 2), or None where the file has none."""
+    if "NODE_COORD_SECTION" not in document.sections:
+        return None
+    rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
+    return np.array([[document.parse_coordinate(text, line) for text in texts] for texts, line in rows])
