@@ -49,6 +49,7 @@ from routing_agents.policies.pointer import saved
 from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.tasks import TASKS
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed, loop
@@ -68,8 +69,6 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
-
-Policy = AttentionModel | PointerPolicy
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ class Reinforce(nn.Module):
         baseline: What its tours are compared with.
     """
 
-    def __init__(self, model: Policy, baseline: Baseline) -> None:
+    def __init__(self, model: PolicyNetwork, baseline: Baseline) -> None:
         super().__init__()
         self.model = model
         self.baseline = baseline
@@ -237,7 +236,7 @@ class Reinforce(nn.Module):
         return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
 
 
-def make_model(args: Args, problem: AnyProblem) -> Policy:
+def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
     """Build the network that `args` names.
 
     Raises:
@@ -253,7 +252,7 @@ def make_model(args: Args, problem: AnyProblem) -> Policy:
     return PointerPolicy(args.pointer, generator)
 
 
-def make_baseline(args: Args, problem: AnyProblem, model: Policy) -> Baseline:
+def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Baseline:
     """Build the baseline that `args` names."""
     if args.baseline == "rollout":
         return RolloutBaseline(problem, model, args.seed, args.baseline_size)
@@ -265,7 +264,7 @@ def make_baseline(args: Args, problem: AnyProblem, model: Policy) -> Baseline:
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-class Trainer(loop.Trainer):
+class ReinforceTrainer(loop.Trainer):
     """One run: model, optimisers, baseline, and how far it has come.
 
     Args:
@@ -452,7 +451,7 @@ class Trainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(Trainer, args)
+    return run(ReinforceTrainer, args)
 
 
 def train_in_processes(args: Args) -> None:

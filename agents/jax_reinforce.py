@@ -35,7 +35,7 @@ with explain_missing("jax_reinforce.py", "agents,jax", script=True):
 
 from routing_gym.arrays import to_backend
 from routing_gym.files import printable
-from routing_gym.integrations.jax import Played, generate, rollout
+from routing_gym.integrations.jax import Episodes, generate, rollout
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
@@ -201,7 +201,7 @@ def log_probabilities(weights: Weights, encoding: dict[str, Any], seen: dict[str
 
 def decode(
     problem: AnyProblem, weights: Weights, encoding: dict[str, Any], instance: Any, tours: int, key: Any, sample: bool
-) -> Played:
+) -> Episodes:
     """Play `tours` episodes of each of B instances; row b * tours + k is tour k of instance b."""
     repeated = jax.tree.map(lambda x: jnp.repeat(x, tours, axis=0), instance)
 
@@ -263,7 +263,7 @@ def make_update(problem: AnyProblem, args: Args, optimizer: optax.GradientTransf
 def make_greedy(problem: AnyProblem) -> Any:
     """Return greedy decoding, compiled: weights, stats, instances -> tours."""
 
-    def greedy(weights: Weights, stats: Weights, instance: Any) -> Played:
+    def greedy(weights: Weights, stats: Weights, instance: Any) -> Episodes:
         encoding, _ = encode(weights, stats, problem.observe_static(instance), train=False)
         return decode(problem, weights, encoding, instance, 1, jax.random.key(0), sample=False)
 

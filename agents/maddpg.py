@@ -129,7 +129,7 @@ class Buffer:
         return self.seen[now], self.actions[now], rewards, self.seen[slot, game, later], goes_on
 
 
-class Trainer(GameTrainer):
+class MaddpgTrainer(GameTrainer):
     """Policies and action values of one run, and how they learn."""
 
     script = "maddpg.py"
@@ -219,7 +219,7 @@ class Trainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(Trainer, args)
+    return run(MaddpgTrainer, args)
 
 
 if __name__ == "__main__":

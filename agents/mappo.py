@@ -95,7 +95,7 @@ class Rollout:
     explained_variance: float
 
 
-class Trainer(GameTrainer):
+class MappoTrainer(GameTrainer):
     """Policies and values of one run, and how they learn."""
 
     script = "mappo.py"
@@ -209,7 +209,7 @@ class Trainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(Trainer, args)
+    return run(MappoTrainer, args)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class Args(RunArgs):
         return from_json(cls, {**values, "model": {**BEFORE_NORMALIZATION, **values["model"]}})
 
 
-class Trainer(loop.Trainer):
+class PointerTrainer(loop.Trainer):
     """One run: examples, network, optimisers, and how far it has come.
 
     Args:
@@ -305,7 +305,7 @@ class Trainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(Trainer, args)
+    return run(PointerTrainer, args)
 
 
 if __name__ == "__main__":

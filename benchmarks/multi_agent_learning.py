@@ -141,8 +141,9 @@ def train(script: Any, given: Any) -> Path:
 def restore(folder: Path) -> GameTrainer:
     """Return a run as it was at its end."""
     tensors, header = checkpoint.load(folder / LAST)
-    script = {"mappo.py": mappo, "maddpg.py": maddpg}[header["script"]]
-    trainer: GameTrainer = script.Trainer(script.Args.from_json(header["args"]))
+    known = {"mappo.py": (mappo.MappoTrainer, mappo.Args), "maddpg.py": (maddpg.MaddpgTrainer, maddpg.Args)}
+    trainer_type, args_type = known[header["script"]]
+    trainer: GameTrainer = trainer_type(args_type.from_json(header["args"]))
     trainer.model.load_state_dict(checkpoint.group(tensors, "model"))
     return trainer
 

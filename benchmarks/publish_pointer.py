@@ -2,7 +2,7 @@
 
     python benchmarks/publish_pointer.py runs/NAME      # NAME.safetensors and NAME.json
 
-They go to agents/routing_agents/weights/pointer, the log and the learning curve of the run to
+They go to agents/routing_agents/weights/pointer, the log of the run to
 benchmarks/results/training. Weights that answer worse after rounding to half precision are refused.
 """
 
@@ -42,7 +42,7 @@ class Args:
     out: Path = PUBLISHED
     """Folder of the weights and their cards."""
     logs: Path = ROOT / "benchmarks" / "results" / "training"
-    """Folder of the logs and learning curves."""
+    """Folder of the logs."""
 
 
 def metrics(path: Path, args: Args) -> dict[str, float]:
@@ -59,7 +59,7 @@ def command(values: dict[str, Any]) -> list[str]:
 
 
 def main(args: Args) -> Path:
-    """Write weights, card, log and curve; return the path of the weights.
+    """Write weights, card and log; return the path of the weights.
 
     Raises:
         ValueError: Half precision costs quality.
@@ -92,7 +92,7 @@ def main(args: Args) -> Path:
         "arguments": header["args"],
         "published_on": describe_machine(),
     }
-    install(candidate, path, card, args.run, args.logs / f"pointer-{args.run.name}")
+    install(candidate, path, card, args.run, args.logs / f"pointer-{args.run.name}.jsonl")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {name} {after[name]:.4f} (float32: {before[name]:.4f})")
     return path
 

@@ -3,7 +3,7 @@
     python benchmarks/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
 
 They go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem and
-size. The log and the learning curve of the run go to benchmarks/results/training. Weights that decode worse after
+size. The log of the run goes to benchmarks/results/training. Weights that decode worse after
 rounding to half precision, or worse than the weights that are there, are refused.
 """
 
@@ -51,7 +51,7 @@ class Args:
     out: Path = WEIGHTS
     """Folder of the weights and their cards."""
     logs: Path = ROOT / "benchmarks" / "results" / "training"
-    """Folder of the logs and learning curves."""
+    """Folder of the logs."""
 
 
 def commands(runs: list[dict[str, Any]], command: Callable[[dict[str, Any]], list[str]]) -> list[str]:
@@ -114,7 +114,7 @@ def greedy_cost(path: Path, size: int) -> float:
 
 
 def check_ended(run: Path) -> None:
-    """Raise FileNotFoundError where a run has not left its log and learning curve."""
+    """Raise FileNotFoundError if a run has not ended, which draws its learning curve."""
     for file in ("metrics.jsonl", "curve.png"):
         if not (run / file).exists():
             raise FileNotFoundError(f"{run} has no {file}: the run has not ended")
@@ -126,15 +126,14 @@ def halve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def install(candidate: Path, path: Path, card: dict[str, Any], run: Path, log: Path) -> None:
-    """Put the weights in place, with their card; and the run's log and curve, as `log` with their suffixes."""
+    """Put the weights in place, with their card, and the run's log."""
     candidate.replace(path)
     write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
-    for file in ("metrics.jsonl", "curve.png"):
-        shutil.copy(run / file, log.with_name(log.name + Path(file).suffix))
+    shutil.copy(run / "metrics.jsonl", log)
 
 
 def main(args: Args) -> Path:
-    """Write weights, card, log and curve; return the path of the weights.
+    """Write weights, card and log; return the path of the weights.
 
     Raises:
         ValueError: Half precision moves the costs, the weights that are there are better, nothing is known of how
@@ -177,7 +176,7 @@ def main(args: Args) -> Path:
         "arguments": header["args"],
         "published_on": describe_machine(),
     }
-    install(candidate, path, card, args.run, args.logs / f"{name}-step-{len(runs)}")
+    install(candidate, path, card, args.run, args.logs / f"{name}-step-{len(runs)}.jsonl")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, mean greedy cost {after:.4f} (float32: {before:.4f})")
     return path
 

@@ -222,7 +222,7 @@ def origin(header: dict[str, Any]) -> str:
 
 def last_run(header: dict[str, Any]) -> dict[str, Any]:
     """Return what the checkpoint of a run says of its arguments, metrics and seconds."""
-    last = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
+    last: dict[str, Any] = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
     size = last.get("args", {}).get("batch_size")
     if "step" in header and type(size) is int:  # the latest weights of a run, not the best, have no metrics
         last.setdefault("metrics", {"instances": header["step"] * size})

@@ -102,7 +102,7 @@ def converted(hint: Any, value: Any, name: str) -> Any:
         ValueError: It is of another.
     """
     origin, options = get_origin(hint), get_args(hint)
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return from_json(hint, value, name)
     if origin in (Union, UnionType):  # with None, in all our arguments
         inner = next(option for option in options if option is not NoneType)

@@ -43,10 +43,11 @@ def command_line(
         stopped: What to print after Ctrl-C.
     """
     script = Path(cli.program()).stem
+    expected: tuple[type[Exception], ...] = (*EXPECTED, ProcessLostError, *also)
     try:
         with named_memory_errors():
             main(parse(args_type, description or ""))
-    except (*EXPECTED, ProcessLostError, *also) as error:
+    except expected as error:
         first = os.environ.get("RANK", "0") == "0" or isinstance(error, ProcessLostError)
         message = printable(f"{script}: {cli.as_subcommands(str(error))}")
         sys.exit(message if first else 1)  # the other processes have met with the same

@@ -30,7 +30,7 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
         held_out=batch_size,
         device=job["device"],
     )
-    trainer = am_reinforce.Trainer(settings)
+    trainer = am_reinforce.ReinforceTrainer(settings)
     trainer.baseline.end_epoch(trainer.model)  # ends the warm-up of the rollout baseline
 
     def decode() -> Any:

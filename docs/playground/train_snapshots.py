@@ -70,7 +70,7 @@ def restored(model: AttentionModel, stored: dict[str, Tensor]) -> AttentionModel
     return rounded.eval()
 
 
-def keep(trainer: am_reinforce.Trainer, folder: Path, reference: float | None) -> None:
+def keep(trainer: am_reinforce.ReinforceTrainer, folder: Path, reference: float | None) -> None:
     """Write the weights as they are now, with what their greedy tours of the held-out instances cost."""
     stored = quantise(trainer.model.state_dict())
     model = restored(trainer.model, stored)
@@ -90,7 +90,7 @@ def keep(trainer: am_reinforce.Trainer, folder: Path, reference: float | None) -
 def main(args: Args) -> None:
     """Train, and keep the snapshots."""
     args.out.mkdir(parents=True, exist_ok=True)
-    trainer = am_reinforce.Trainer(
+    trainer = am_reinforce.ReinforceTrainer(
         am_reinforce.Args(
             epochs=1,
             steps_per_epoch=args.stops[-1],

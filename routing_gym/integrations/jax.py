@@ -53,7 +53,7 @@ class TimeStep:
 
 
 @dataclass(frozen=True)
-class Played:
+class Episodes:
     """B complete episodes; finished rows repeat their one legal action up to the horizon T."""
 
     instance: Any  # B instances
@@ -62,7 +62,7 @@ class Played:
     observations: dict[str, Array] | None  # (B, T, ...), what changed and "action_mask" as bool, if recorded
 
 
-add_batch_types(EnvState, TimeStep, Played)
+add_batch_types(EnvState, TimeStep, Episodes)
 use_jax()
 
 
@@ -262,7 +262,7 @@ def rollout(
     batch_size: int = 1,
     instance: Any = None,
     record: bool = False,
-) -> Played:
+) -> Episodes:
     """Play whole episodes of B instances in one `jax.lax.scan`; compile it with `jit`, or call it inside.
 
     Args:
@@ -301,7 +301,7 @@ def rollout(
 
     _, (actions, costs, seen) = jax.lax.scan(step, start, jax.random.split(key, problem.horizon))
     by_row = None if seen is None else {name: jnp.moveaxis(x, 0, 1) for name, x in seen.items()}
-    return Played(instance, actions.T, costs.sum(axis=0), by_row)
+    return Episodes(instance, actions.T, costs.sum(axis=0), by_row)
 
 
 def check_instance(problem: AnyProblem, instance: Any) -> None:

@@ -45,7 +45,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FlatLayout:
     """Two entries: the observation, which still holds the mask as an input for networks, and the mask for choosing.
 
     Attributes:
@@ -98,7 +98,7 @@ class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):
 
     def __init__(self, env: gym.Env[Observation, Any], *, flat: bool = True) -> None:
         super().__init__(env)
-        self.layout = Layout(self.library, env.observation_space, flat)
+        self.layout = FlatLayout(self.library, env.observation_space, flat)
         self.observation_space = self.layout.single_space()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from routing_gym.integrations.masked import Layout, Library, MaskedEnv
+from routing_gym.integrations.masked import FlatLayout, Library, MaskedEnv
 from routing_gym.integrations.vector_env import make_vector_env
 
 RLLIB = Library(
@@ -60,7 +60,7 @@ class RLlibVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
         super().__init__(env)
         made: Any = env.unwrapped
         make_vector_env("RLlibVectorEnv", RLLIB.name, made, None, {}, RLLIB.needs)  # checks it
-        self.layout = Layout(RLLIB, env.single_observation_space, flat)
+        self.layout = FlatLayout(RLLIB, env.single_observation_space, flat)
         self.single_observation_space = self.layout.single_space()
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
 

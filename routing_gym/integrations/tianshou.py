@@ -11,7 +11,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
 from routing_gym.envs.vector import RoutingVectorEnv
-from routing_gym.integrations.masked import Layout, Library, MaskedEnv, Observation
+from routing_gym.integrations.masked import FlatLayout, Library, MaskedEnv, Observation
 from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
 from routing_gym.optional import explain_missing
 
@@ -73,7 +73,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         self.vector_env = make_vector_env("TianshouVectorEnv", TIANSHOU.name, env, num_envs, settings, TIANSHOU.needs)
         self.env_num = self.vector_env.num_envs
         self.is_async = self.is_closed = False
-        self.layout = Layout(TIANSHOU, self.vector_env.single_observation_space, flat)
+        self.layout = FlatLayout(TIANSHOU, self.vector_env.single_observation_space, flat)
         self._ended = np.zeros(self.env_num, dtype=np.bool_)
         self._left_out = np.zeros(self.env_num, dtype=np.bool_)  # of a step since their last reset
 

@@ -131,7 +131,7 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
     from matplotlib import pyplot
     from matplotlib.backends.registry import backend_registry
 
-    _, gui_framework = backend_registry.resolve_backend(matplotlib.get_backend())  # type: ignore[no-untyped-call]
+    _, gui_framework = backend_registry.resolve_backend(matplotlib.get_backend())
     if gui_framework is None:
         return
     figure = pyplot.figure(WINDOW, INCHES, clear=True)

@@ -41,7 +41,7 @@ def check_backend(problem: AnyProblem, instance: Any, played: Any, backend: str,
     Args:
         problem: The rules.
         instance: B instances, on NumPy.
-        played: What NumPy has played on them, a `routing_gym.testing.problem.Played`.
+        played: What NumPy has played on them, a `routing_gym.testing.problem.PlayedBatch`.
         backend: "torch" or "jax".
         device: Of the backend.
     """

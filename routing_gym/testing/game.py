@@ -61,7 +61,7 @@ def check_game(game: AnyGame, *, batch_size: int = 16, seed: int = 0, device: st
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedGame:
     """Whole games of B rows."""
 
     states: list[Any]  # T + 1 states
@@ -76,11 +76,11 @@ def see(game: AnyGame, instance: Any, state: Any) -> dict[str, Any]:
     return {**game.observe(instance, state), **masks}
 
 
-def play(game: AnyGame, instance: Any, rng: np.random.Generator) -> Played:
+def play(game: AnyGame, instance: Any, rng: np.random.Generator) -> PlayedGame:
     """Play random games, checking every step."""
     state = call(game, "initial", instance)
     num_rows = len(game.remaining(instance, state))
-    played = Played([state], [see(game, instance, state)], [], [])
+    played = PlayedGame([state], [see(game, instance, state)], [], [])
     for tick in range(game.num_ticks + 1):
         where = f"tick {tick}"
         check_seen(game, instance, state, where)
@@ -158,7 +158,7 @@ def check_illegal(
     expect(apart is None, game, where, f"an illegal action differs from 0: {apart}")
 
 
-def check_replay(game: AnyGame, instance: Any, played: Played) -> None:
+def check_replay(game: AnyGame, instance: Any, played: PlayedGame) -> None:
     """Check the gains of whole games, and of their beginnings, against the independent scorer."""
     for length in sorted({1, game.num_ticks // 2 or 1, game.num_ticks}):
         expected = call(game, "replay", instance, np.stack(played.actions[:length], axis=1))
@@ -167,7 +167,7 @@ def check_replay(game: AnyGame, instance: Any, played: Played) -> None:
         expect(apart is None, game, f"replay of {length} ticks", f"differs from the gains of step: {apart}")
 
 
-def check_rewards(game: AnyGame, played: Played) -> None:
+def check_rewards(game: AnyGame, played: PlayedGame) -> None:
     """Check that cooperation moves rewards between agents, and makes none."""
     gains = sum(played.gains, np.zeros_like(played.gains[0]))
     for cooperation in (0.0, 0.5, 1.0):
@@ -179,7 +179,7 @@ def check_rewards(game: AnyGame, played: Played) -> None:
         expect(apart is None, game, f"rewards, cooperation {cooperation}", f"not (1 - c) own + c mean: {apart}")
 
 
-def check_exchangeable(game: AnyGame, instance: Any, played: Played, order: npt.NDArray[np.int64]) -> None:
+def check_exchangeable(game: AnyGame, instance: Any, played: PlayedGame, order: npt.NDArray[np.int64]) -> None:
     """Check that permuted agents with permuted actions see and gain the same, permuted."""
     permuted = call(game, "permute", instance, order)
     state = game.initial(permuted)
@@ -193,7 +193,7 @@ def check_exchangeable(game: AnyGame, instance: Any, played: Played, order: npt.
             expect(apart is None, game, where, f"the agents are not exchangeable in what they gain: {apart}")
 
 
-def check_rows_are_independent(game: AnyGame, instance: Any, played: Played) -> None:
+def check_rows_are_independent(game: AnyGame, instance: Any, played: PlayedGame) -> None:
     """Check that rows at different ticks, reordered and alone, give what they gave in lockstep."""
     ticks = sorted({0, game.num_ticks // 2, game.num_ticks - 1})
     num_rows = len(played.gains[0])
@@ -211,7 +211,7 @@ def check_rows_are_independent(game: AnyGame, instance: Any, played: Played) -> 
         expect(apart is None, game, where, f"step depends on the other rows or their order: {apart}")
 
 
-def check_backends_agree(game: AnyGame, instance: Any, played: Played, device: str | None) -> None:
+def check_backends_agree(game: AnyGame, instance: Any, played: PlayedGame, device: str | None) -> None:
     """Replay the games with torch, and compare all that is seen and gained."""
     move = converter("torch", device)
     moved = to_backend(instance, "torch", device)

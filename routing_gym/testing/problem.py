@@ -75,7 +75,7 @@ def check_problem(
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedBatch:
     """Episodes of B rows, all played to the end, and one step beyond."""
 
     states: list[Any]  # T + 1 states
@@ -106,7 +106,7 @@ def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) ->
     return instance
 
 
-def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played:
+def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> PlayedBatch:
     """Play random legal episodes, checking masks, costs, ends and observations at every step."""
     space = problem.observation_space()
     unknown = sorted(set(problem.length_observations) - set(space))
@@ -140,7 +140,7 @@ def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played
         states.append(state)
         actions.append(action)
         costs.append(cost.astype(np.float64))
-    return Played(states, masks, done, np.stack(actions, axis=1), np.stack(costs, axis=1))
+    return PlayedBatch(states, masks, done, np.stack(actions, axis=1), np.stack(costs, axis=1))
 
 
 def check_mask(problem: AnyProblem, mask: Array, finished: Array, step: int) -> None:
@@ -176,7 +176,7 @@ def check_absorbing(problem: AnyProblem, instance: Any, old: Any, new: Any, fini
         expect(where is None, problem, f"step {step}", f"changed finished rows (numbers {rows}): {where}")
 
 
-def check_objective(problem: AnyProblem, instance: Any, played: Played) -> None:
+def check_objective(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
     """Check `objective` and `cost_bound` against the steps, and that incomplete tours are refused."""
     bound = to_numpy(call(problem, "cost_bound", instance))
     for row, length in enumerate(played.lengths):
@@ -198,7 +198,7 @@ def check_objective(problem: AnyProblem, instance: Any, played: Played) -> None:
             expect(False, problem, "objective", f"row {row}: accepted {tour[0]} without its last action")
 
 
-def check_rows_are_independent(problem: AnyProblem, instance: Any, played: Played) -> None:
+def check_rows_are_independent(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
     """Check that rows at different steps, reordered and alone, give what they gave in lockstep."""
     num_rows, num_steps = played.actions.shape
     steps = sorted({0, num_steps // 3, num_steps // 2, num_steps - 1})
@@ -239,7 +239,7 @@ def check_rewards(problem: AnyProblem, seed: int) -> None:
         expect(not early, problem, "sparse rewards", f"not 0 before the end, at steps {early}")
 
 
-def check_progress(problem: AnyProblem, instance: Any, played: Played) -> None:
+def check_progress(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
     """Check that `progress` is a share that never falls, and grows in some row."""
     shares = [call(problem, "progress", instance, state) for state in played.states]
     for step, share in enumerate(shares):

@@ -24,7 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import am_reinforce
 import pointer_network
 import routing_agents
-from am_reinforce import Args, Trainer, TrainingDivergedError
+from am_reinforce import Args, ReinforceTrainer, TrainingDivergedError
 from helpers import (
     AGENTS,
     BENCHMARKS,
@@ -85,7 +85,7 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
     if baseline == "symmetries":
         tiny, baseline = replace(tiny, symmetries=True), "shared"
     folders = check_resumption(
-        monkeypatch, am_reinforce, Trainer, replace(tiny, baseline=baseline, precision=precision), steps
+        monkeypatch, am_reinforce, ReinforceTrainer, replace(tiny, baseline=baseline, precision=precision), steps
     )
     curves = [EventAccumulator(str(folder / "tensorboard")).Reload() for folder in folders]
     assert [[point.step for point in curve.Scalars("eval/greedy_cost")] for curve in curves] == [[24, 48, 72, 96]] * 2
@@ -106,11 +106,11 @@ def test_training_lowers_the_cost_of_every_problem(tiny, name):
 
 def test_rollout_baseline_is_replaced_only_by_a_better_policy(tiny):
     """The t-test of a policy against itself finds no difference; against a trained one it does."""
-    trainer = Trainer(replace(tiny, baseline="rollout"))
+    trainer = ReinforceTrainer(replace(tiny, baseline="rollout"))
     baseline = trainer.baseline
     assert isinstance(baseline, RolloutBaseline)
     assert baseline.end_epoch(trainer.model) == {"baseline_p_value": 1.0, "baseline_replaced": 0.0}
-    shared = Trainer(replace(tiny, baseline="shared", steps_per_epoch=40, batch_size=32))
+    shared = ReinforceTrainer(replace(tiny, baseline="shared", steps_per_epoch=40, batch_size=32))
     for _ in range(60):
         shared.update()
     before = baseline.frozen_cost.mean()
@@ -146,18 +146,18 @@ def loss_of_a_step(trainer):
 def test_symmetries_seen_alike_change_nothing(tiny, monkeypatch, name):
     """If all symmetries showed the same, the tours, the loss and its gradient would be the shared baseline's."""
     tiny = replace(tiny, env_id=f"routing/{name}-10", baseline="shared", precision="float32")
-    usual, gradient = loss_of_a_step(Trainer(tiny))
-    other, _ = loss_of_a_step(Trainer(replace(tiny, symmetries=True)))
+    usual, gradient = loss_of_a_step(ReinforceTrainer(tiny))
+    other, _ = loss_of_a_step(ReinforceTrainer(replace(tiny, symmetries=True)))
     assert abs(other - usual) > 1e-4
     monkeypatch.setattr("routing_agents.policies.attention.decoding.symmetry", lambda coords, index: coords)
-    loss, same_gradient = loss_of_a_step(Trainer(replace(tiny, symmetries=True)))
+    loss, same_gradient = loss_of_a_step(ReinforceTrainer(replace(tiny, symmetries=True)))
     assert loss == pytest.approx(usual, rel=1e-4)
     torch.testing.assert_close(same_gradient, gradient, rtol=1e-3, atol=1e-5)
 
 
 def test_tour_k_is_sampled_under_symmetry_k(tiny, monkeypatch):
     """Two instances, four tours: the network sees each instance as it is, mirrored at either axis, and turned round."""
-    trainer = Trainer(replace(tiny, baseline="shared", symmetries=True, batch_size=2))
+    trainer = ReinforceTrainer(replace(tiny, baseline="shared", symmetries=True, batch_size=2))
     instance, choose = trainer.draw(trainer.problem)
     encode, seen = trainer.model.encode, []
     monkeypatch.setattr(trainer.model, "encode", lambda observation: seen.append(observation) or encode(observation))
@@ -186,14 +186,13 @@ def test_symmetries_belong_to_the_shared_baseline(changes):
         Args(symmetries=True, **changes)
 
 
-@pytest.mark.parametrize(("number", "processes"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
-def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path, number, processes):
-    """Ctrl-C on the real process: exit status 0, a checkpoint, and the command that resumes."""
+def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path):
+    """SIGTERM to the real process and the one that it starts: exit status 0, a checkpoint, and the resume command."""
     command = [sys.executable, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "100000", "--runs", tmp_path]
-    command += ["--processes", str(processes)]
+    command += ["--processes", "2"]
     with start(command) as process:
         wait_for_epoch(process, 2)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
     assert process.returncode == 0, rest
     assert f"--resume {tmp_path / 'run'}" in rest
@@ -222,12 +221,12 @@ def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
     before = (folder / "last.safetensors").read_bytes()
     diverging = replace(tiny, learning_rate=1e30, name="diverging")
     with pytest.raises(TrainingDivergedError, match="gradient of step 1 is not finite"):
-        Trainer(diverging).train(folder)
+        ReinforceTrainer(diverging).train(folder)
     assert (folder / "last.safetensors").read_bytes() == before
     with pytest.raises(TrainingDivergedError, match=r"batch is in .*diverged-0.npz. .* lower --learning-rate"):
         am_reinforce.main(diverging)
     _, batch = load_npz(tiny.runs / "diverging" / "diverged-0.npz")
-    trainer = Trainer(diverging)
+    trainer = ReinforceTrainer(diverging)
     trainer.step = 1
     assert np.array_equal(batch.coords, trainer.draw(trainer.problem)[0].coords)
 
@@ -235,7 +234,7 @@ def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
 def test_log_cut_short_by_a_kill(tiny, monkeypatch):
     """Half a line at the end of the log is dropped; the resumed run writes that epoch anew."""
     with monkeypatch.context() as patch:
-        stop_after(patch, Trainer, 6)
+        stop_after(patch, ReinforceTrainer, 6)
         folder = am_reinforce.main(tiny)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 3, "inst')
@@ -285,23 +284,25 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
     small = replace(tiny, epochs=1, baseline="none")
     tsp = am_reinforce.main(replace(small, name="tsp"))
     cvrp = am_reinforce.main(replace(small, env_id="routing/CVRP-10", name="cvrp"))
-    same = Trainer(replace(tiny, env_id="routing/TSP", env_kwargs={"num_nodes": "12"}, init_from=tsp))
+    same = ReinforceTrainer(replace(tiny, env_id="routing/TSP", env_kwargs={"num_nodes": "12"}, init_from=tsp))
     assert same.started_from.endswith("of TSP with 10 nodes; new: none")
     weights = checkpoint.group(checkpoint.load(tsp / "best.safetensors")[0], "model")
     assert all(torch.equal(value, weights[name]) for name, value in same.model.state_dict().items())
     (origin,) = same.history
     assert origin["args"]["env_id"] == tiny.env_id
     assert origin["seconds"] > 0
-    (latest,) = Trainer(replace(tiny, init_from=tsp / "last.safetensors")).history
+    (latest,) = ReinforceTrainer(replace(tiny, init_from=tsp / "last.safetensors")).history
     assert latest["metrics"] == {"instances": 3 * 8}  # steps of so many
     am_reinforce.main(replace(small, env_id="routing/SDVRP-10", init_from=cvrp / "best.safetensors", name="sdvrp"))
     assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
     with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
-        Trainer(replace(tiny, init_from=tsp, attention=ModelConfig(embed_dim=32)))
+        ReinforceTrainer(replace(tiny, init_from=tsp, attention=ModelConfig(embed_dim=32)))
     sdvrp = tiny.runs / "sdvrp"
-    fewer = Trainer(replace(tiny, env_id="routing/CVRP-10", init_from=sdvrp))
+    fewer = ReinforceTrainer(replace(tiny, env_id="routing/CVRP-10", init_from=sdvrp))
     assert fewer.started_from.endswith("new: none; left out: project_step.weight")
-    changed = Trainer(replace(tiny, init_from=tsp, attention=replace(tiny.attention, normalization="instance")))
+    changed = ReinforceTrainer(
+        replace(tiny, init_from=tsp, attention=replace(tiny.attention, normalization="instance"))
+    )
     assert "new: none; left out: layers.0.attention_norm.norm.num_batches_tracked" in changed.started_from
 
 
@@ -310,7 +311,7 @@ def test_warm_start_refuses_a_header_without_sizes(tiny):
     path.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.save(path, {"model.x": torch.zeros(1)}, {"problem": "TSP", "model": "attention"})
     with pytest.raises(checkpoint.CheckpointError, match="model in its header is 'attention'; expected an object"):
-        Trainer(replace(tiny, init_from=path))
+        ReinforceTrainer(replace(tiny, init_from=path))
 
 
 def test_a_pointer_network_goes_on_from_solved_examples(tiny, tmp_path):
@@ -320,17 +321,17 @@ def test_a_pointer_network_goes_on_from_solved_examples(tiny, tmp_path):
     )
     learnt = pointer_network.main(replace(args, examples=tmp_path / "examples", runs=tmp_path, threads=1))
     args = replace(tiny, model="pointer", init_from=learnt, env_id="routing/TSP-10")
-    assert Trainer(args).started_from.endswith("of the task tsp; new: none")
+    assert ReinforceTrainer(args).started_from.endswith("of the task tsp; new: none")
     model = routing_agents.load(am_reinforce.main(args))
     assert model.problem.num_nodes == 10
     assert sorted(model.solve([[0, 0], [3, 0], [3, 4]]).tour) == [0, 1, 2]
     with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'encoder'.* asked for is .*'embed_dim'"):
-        Trainer(replace(tiny, init_from=learnt))
+        ReinforceTrainer(replace(tiny, init_from=learnt))
 
 
 def test_range_of_sizes(tiny):
     """Batches of 5 to 8 nodes, each size drawn; the problem's own rules, such as capacities, follow the size."""
-    trainer = Trainer(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8)))
+    trainer = ReinforceTrainer(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8)))
     drawn = []
     for trainer.step in range(40):
         problem = trainer.batch_problem()
@@ -338,7 +339,7 @@ def test_range_of_sizes(tiny):
         drawn.append(problem.num_nodes)
     assert set(drawn) == {5, 6, 7, 8}
     kwargs = {"num_nodes": "10", "capacity": "12"}  # the first is not for batches
-    trainer = Trainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
+    trainer = ReinforceTrainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
     assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
     assert load_model(folder)[1].num_nodes == 10
@@ -346,7 +347,7 @@ def test_range_of_sizes(tiny):
 
 def test_one_model_for_a_family(tiny):
     """Batches of VRPTW and CVRP, each drawn; the model solves both, and no others. What CVRP lacks are zeros to it."""
-    trainer = Trainer(args := replace(tiny, env_id="routing/VRPTW-10", variants=True))
+    trainer = ReinforceTrainer(args := replace(tiny, env_id="routing/VRPTW-10", variants=True))
     drawn = {trainer.batch_problem() for trainer.step in range(20)}
     assert drawn == {make_problem("CVRP", 10), make_problem("VRPTW", 10)}
     model = routing_agents.load(am_reinforce.main(replace(args, epochs=1)))
@@ -368,10 +369,10 @@ def test_one_model_for_a_family(tiny):
 
 def test_variants_are_of_the_vrp_family(tiny):
     with pytest.raises(ValueError, match="--variants takes a problem of the VRP family, .*; got routing/TSP-10"):
-        Trainer(replace(tiny, variants=True))
+        ReinforceTrainer(replace(tiny, variants=True))
     limited = replace(tiny, env_id="routing/VRPL-10", env_kwargs={"max_length": "2.9"})
     with pytest.raises(ValueError, match="--variants: all have num_nodes and capacity; leave out max_length"):
-        Trainer(replace(limited, variants=True))
+        ReinforceTrainer(replace(limited, variants=True))
 
 
 def test_profile(tiny):
@@ -574,7 +575,7 @@ def test_checkpoints_of_before_name_their_tours_otherwise(run):
     }
     del header["args"]["pointer"]
     checkpoint.save(path, tensors, header)
-    assert Trainer.resume(Args(resume=path.parent)).args.num_tours == 4
+    assert ReinforceTrainer.resume(Args(resume=path.parent)).args.num_tours == 4
 
 
 def test_resume_takes_a_run(tmp_path):
@@ -588,7 +589,9 @@ def test_shared_baseline_needs_two_tours(tiny):
 
 
 def test_problem_settings_from_the_command_line(tiny):
-    trainer = Trainer(replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"}))
+    trainer = ReinforceTrainer(
+        replace(tiny, env_id="routing/OP-10", env_kwargs={"prize": "uniform", "max_length": "1.5"})
+    )
     assert trainer.problem == PROBLEMS["OP"](10, prize="uniform", max_length=1.5)
 
 
@@ -642,7 +645,7 @@ def test_weights_that_are_no_numbers(tiny, run, tmp_path, value):
     tensors, header = checkpoint.load(path)
     name = next(name for name in tensors if name.endswith("contract.bias"))
     checkpoint.save(path, {**tensors, name: value}, header)
-    for read in (load_model, lambda path: Trainer(replace(tiny, init_from=path))):
+    for read in (load_model, lambda path: ReinforceTrainer(replace(tiny, init_from=path))):
         with pytest.raises(
             checkpoint.CheckpointError, match=r"contract.bias (is not finite|holds (C64|F8_E5M2); expected)"
         ):
@@ -686,7 +689,7 @@ def test_headers_of_strangers(tiny, tmp_path, header, message):
     """Whoever reads it: the model, a warm start, a resumed run."""
     path = tmp_path / "last.safetensors"
     save_file({"model.x": torch.zeros(1)}, path, metadata={"format": checkpoint.FORMAT, "header": header})
-    readers = (load_model, lambda path: Trainer(replace(tiny, init_from=path)))
+    readers = (load_model, lambda path: ReinforceTrainer(replace(tiny, init_from=path)))
     for read in (*readers, lambda path: am_reinforce.main(Args(resume=path.parent))):
         with pytest.raises(checkpoint.CheckpointError, match=message):
             read(path)

@@ -16,7 +16,7 @@ import publish_pointer
 import routing_agents
 import solve
 from helpers import SQUARE, check_resumption, logged
-from pointer_network import Args, Trainer
+from pointer_network import Args, PointerTrainer
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError
 from routing_agents.policies.pointer import labels
@@ -49,7 +49,7 @@ def tiny(tmp_path, monkeypatch):
 def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, encoder, optimizer, steps):
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
     args = replace(tiny, optimizer=optimizer, model=replace(tiny.model, encoder=encoder))
-    check_resumption(monkeypatch, pointer_network, Trainer, args, steps, examples=args.examples)
+    check_resumption(monkeypatch, pointer_network, PointerTrainer, args, steps, examples=args.examples)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_every_task_is_learnt(tiny, task, sizes, order, answer):
 def test_warm_start_keeps_what_fits(tiny):
     """Weights that know hulls begin to learn triangulations; an LSTM's are no transformer's."""
     hulls = pointer_network.main(replace(tiny, task="convex-hull", sizes=(5, 5), epochs=1))
-    trainer = Trainer(replace(tiny, task="delaunay", sizes=(6, 6), init_from=hulls))
+    trainer = PointerTrainer(replace(tiny, task="delaunay", sizes=(6, 6), init_from=hulls))
     assert trainer.started_from.endswith("of the task convex-hull; new: none")
     known = load_network(hulls)[0].state_dict()
     assert all(torch.equal(value, known[name]) for name, value in trainer.model.state_dict().items())
     assert trainer.history[0]["metrics"]["instances"] == 24
     with pytest.raises(CheckpointError, match=r"a network of .*'transformer'.* asked for is .*'lstm'"):
-        Trainer(replace(tiny, init_from=hulls, model=replace(tiny.model, encoder="lstm")))
+        PointerTrainer(replace(tiny, init_from=hulls, model=replace(tiny.model, encoder="lstm")))
 
 
 def test_a_gradient_that_is_no_number(tiny, monkeypatch):

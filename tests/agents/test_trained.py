@@ -87,7 +87,7 @@ def test_publish_find_and_solve(run, tmp_path, monkeypatch, capsys):
     costs = {"greedy": path, "greedy_in_float32": run / "best.safetensors"}
     assert card["paper_test_set"] == {"instances": 50, **{k: greedy_cost(file, 50) for k, file in costs.items()}}
     assert str(tmp_path) not in json.dumps([card, header])
-    assert sorted(file.name for file in logs.iterdir()) == ["tsp-20-step-2.jsonl", "tsp-20-step-2.png"]
+    assert sorted(file.name for file in logs.iterdir()) == ["tsp-20-step-2.jsonl"]
 
     monkeypatch.setattr(trained.find_weights, "__defaults__", (out,))
     (tmp_path / "square.tsp").write_text(SQUARE)

@@ -120,7 +120,7 @@ def test_learners_are_run_once_and_compared(tmp_path, monkeypatch):
         groups=("policies",), agents=(3,), mixings=("attention-own", "concatenation"), held_out=8, **where
     )
     script, given = learning.settings("policies", 3, "attention-own", 1, args)
-    trainer = mappo.Trainer(given)
+    trainer = mappo.MappoTrainer(given)
     mappo_folder = args.folder / given.name
     mappo_folder.mkdir(parents=True)
     trainer.save(mappo_folder / "last.safetensors")  # as if killed at once

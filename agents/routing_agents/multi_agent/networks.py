@@ -62,6 +62,16 @@ class NetworkConfig:
                 f"got {self.num_heads} * {self.value_dim}"
             )
 
+    @property
+    def joins_own(self) -> bool:
+        """Whether x^i itself is appended to c^i."""
+        return self.mixing in ("attention-own", "mean")
+
+    @property
+    def mixed_width(self) -> int:
+        """The size of c^i."""
+        return self.width * (2 if self.joins_own else 1)
+
 
 class SelfAttention(nn.Module):
     """The layer of section 16.1: l heads, whose 3 l matrices do not depend on the number m of inputs.
@@ -142,12 +152,11 @@ class OwnLayer(nn.Module):
 
 
 class MixingLayer(nn.Module):
-    """(x^1 .. x^m) -> (c^1 .. c^m), in the way that the configuration names; `out_width` is the size of c^i."""
+    """(x^1 .. x^m) -> (c^1 .. c^m), in the way that the configuration names."""
 
     def __init__(self, config: NetworkConfig, num_agents: int) -> None:
         super().__init__()
-        self.joins_own = config.mixing in ("attention-own", "mean")
-        self.out_width = config.width * (2 if self.joins_own else 1)
+        self.joins_own = config.joins_own
         if config.mixing in ("attention", "attention-own"):
             self.mix: nn.Module = SelfAttention(config.width, config.num_heads, config.query_dim, config.value_dim)
         elif config.mixing == "mean":
@@ -228,7 +237,7 @@ class AgentNetwork(nn.Module):
         self.output, self.action_size = output, action_size
         self.extractor = Extractor(layout, action_size, config.token_width, config.width)
         self.mixing = nn.ModuleList(MixingLayer(config, num_agents) for _ in range(config.num_layers))
-        mixed = self.mixing[0].out_width
+        mixed = config.mixed_width
         self.between = nn.ModuleList(nn.Linear(mixed, config.width) for _ in range(config.num_layers - 1))
         size = {"value": 1, "choice": 1 + config.token_width, "vector": 2 + config.token_width}[output]
         self.heads = Heads(mixed, config.hidden, size, 1 if config.share_heads else num_agents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ def greedy(policy: AgentNetwork) -> Player:
 
 def heuristic(choose: Heuristic) -> Player:
     """Play a heuristic, which knows the whole state."""
-    return lambda env, observation: choose(env.game, env.instance, env.state)
+    return lambda env, observation: choose(cast(CompetitiveOP, env.game), env.instance, env.state)
 
 
 def seated(one: Player, others: Player) -> Player:
@@ -80,7 +80,7 @@ def compare(
         over what the others collect in the same seat.
     """
     reference = collected(game, instance, rivals, device)
-    one = seats(*reference.shape, device=str(reference.device))
+    one = seats(len(reference), game.num_agents, device)
     among = collected(game, instance, seated(learner, rivals), device)[one].mean() / reference[one].mean()
     self_play = collected(game, instance, learner, device).mean() / reference.mean()
     return {"self_play": float(self_play), "among": float(among)}

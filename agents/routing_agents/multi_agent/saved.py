@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from routing_agents import checkpoint
-from routing_agents.header import CheckpointError, from_json
+from routing_agents.header import CheckpointError, converted, from_json
 from routing_agents.multi_agent.extractor import Layout
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
 from routing_gym.multi_agent import CompetitiveOP
@@ -40,8 +40,8 @@ def load_network(path: Path, name: str, device: str) -> tuple[AgentNetwork, Comp
             raise CheckpointError("holds no state values; train them with agents/mappo.py")
         game = from_json(CompetitiveOP, header["game"], "game")
         given, output = (header["model"], header["output"]) if name == "policy" else (header["args"]["critic"], "value")
-        if output not in get_args(Output):
-            raise ValueError(f"output {output!r}")
-        return AgentNetwork(Layout.of(game), from_json(NetworkConfig, given), game.num_agents, output), game
+        return AgentNetwork(
+            Layout.of(game), from_json(NetworkConfig, given), game.num_agents, converted(Output, output, "output")
+        ), game
 
     return checkpoint.load_network(path, device, "game and network", make, f"model.{name}")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from routing_agents.policies.attention.decoding import decode, greedy_choice, sampling_choice
-from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym.arrays import to_backend, to_numpy
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.base import FloatArray, IntArray
@@ -52,11 +52,11 @@ class Neighbourhoods(ABC):
     repairs_with: ClassVar[str]  # the problem that parts are instances of
     trained_size: ClassVar[int]  # the size for which `find_weights` finds its policy
     trained_with: ClassVar[str]  # options of am_reinforce.py for it
-    effort: ClassVar[Effort]
+    default_effort: ClassVar[Effort]
 
     def __init__(
         self,
-        network: AttentionModel,
+        network: PolicyNetwork,
         instance: Any,
         actions: IntArray,
         seed: int,
@@ -65,7 +65,7 @@ class Neighbourhoods(ABC):
     ) -> None:
         self.network, self.instance = network, instance
         self.coords = instance.coords[0].astype(np.float64)
-        self.effort = effort or type(self).effort
+        self.effort = effort or self.default_effort
         self.legs = legs or self.instance_legs
         self.rng = np.random.default_rng(seed)
         self.device = str(next(network.parameters()).device)

@@ -23,7 +23,7 @@ class RouteSearch(Neighbourhoods):
     repairs_with: ClassVar[str] = "CVRP"
     trained_size: ClassVar[int] = 100  # from 20 on, and with capacities of all kinds
     trained_with: ClassVar[str] = "--sizes 20 120 --generator x --nearness"
-    effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
+    default_effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
 
     def take_up(self, actions: IntArray) -> None:
         self.demand, self.capacity = self.instance.demand[0], self.instance.capacity

@@ -33,7 +33,7 @@ class WindowSearch(Neighbourhoods):
     repairs_with: ClassVar[str] = "TSPFE"
     trained_size: ClassVar[int] = 30
     trained_with: ClassVar[str] = "--sizes 10 40 --generator windows --force-starts"
-    effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
+    default_effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
 
     def take_up(self, actions: IntArray) -> None:
         most = min(self.effort.size, len(self.coords))
@@ -90,7 +90,7 @@ class WindowSearch(Neighbourhoods):
         cost = legs.sum(axis=2)
         best = cost.argmin(axis=1)
         gain = self.fallen_length(windows) - cost[np.arange(num_windows), best]
-        for window in np.flatnonzero(gain > MIN_GAIN):
+        for window in np.flatnonzero(gain > MIN_GAIN).tolist():
             self.accept(windows, window, tours[window, best[window]])
 
     def fallen_length(self, windows: Windows) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, evaluation_mode, num_symmetries, solve
-from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.search.large_neighbourhood import Improved, Report, improve, neighbourhoods_of
 from routing_agents.search.neighbourhood import Legs
 from routing_gym import render
@@ -82,7 +82,7 @@ class TrainedModel:
         variants: Whether it also solves the problems that lack some of the problem's attributes.
     """
 
-    network: AttentionModel
+    network: PolicyNetwork
     problem: AnyProblem
     path: Path
     variants: bool = False

@@ -12,6 +12,7 @@ import torch
 from routing_agents.header import CheckpointError
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, better_of
 from routing_agents.policies.pointer.decoding import predict
+from routing_agents.policies.pointer.model import PointerNetwork
 from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.saved import load_network
 from routing_agents.policies.pointer.sequences import Order
@@ -28,6 +29,7 @@ from routing_gym.rollout import Rollout
 class TrainedPointer(TrainedModel):
     """A pointer network for the TSP; `order` is that in which it sees the cities."""
 
+    network: PointerNetwork  # type: ignore[assignment]  # solved by beam search, not decoded like a policy network
     order: Order = "sorted"
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:

@@ -22,7 +22,8 @@ from routing_agents import checkpoint
 from routing_agents.optimizers import optimizer_tensors
 from routing_agents.policies.attention.decoding import num_symmetries, solve
 from routing_agents.policies.attention.memory import MOST_TOURS
-from routing_agents.policies.attention.model import AttentionModel, CostCritic
+from routing_agents.policies.attention.model import CostCritic
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import EVALUATION_STREAM, stream
 from routing_agents.training import distributed
 from routing_gym.arrays import to_backend
@@ -46,7 +47,7 @@ class Baseline(ABC):
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         """Return what the sampled costs (B, K) are compared with; broadcasts to (B, K)."""
 
-    def end_epoch(self, model: AttentionModel) -> dict[str, float]:
+    def end_epoch(self, model: PolicyNetwork) -> dict[str, float]:
         """Take note of the model after an epoch; return numbers worth logging."""
         return {}
 
@@ -108,7 +109,7 @@ class RolloutBaseline(Baseline):
     """
 
     def __init__(
-        self, problem: AnyProblem, model: AttentionModel, seed: int, size: int = 10_000, alpha: float = 0.05
+        self, problem: AnyProblem, model: PolicyNetwork, seed: int, size: int = 10_000, alpha: float = 0.05
     ) -> None:
         self.problem, self.seed, self.size, self.alpha = problem, seed, size, alpha
         self.warm_up: ExponentialBaseline | None = ExponentialBaseline()
@@ -121,7 +122,7 @@ class RolloutBaseline(Baseline):
         # The step itself takes more memory than this: no need to ask at every step how much is free.
         return solve(self.frozen, problem, instance, batch_size=MOST_TOURS).cost[:, None]
 
-    def freeze(self, model: AttentionModel, cost: Tensor | None = None) -> None:
+    def freeze(self, model: PolicyNetwork, cost: Tensor | None = None) -> None:
         """Copy the model and draw new evaluation instances."""
         self.frozen = copy.deepcopy(model).eval().requires_grad_(False)
         self.redraws += 1
@@ -133,10 +134,10 @@ class RolloutBaseline(Baseline):
         device = next(self.frozen.parameters()).device
         self.instance = to_backend(self.problem.generate(rng, self.size), "torch", str(device))
 
-    def evaluate(self, model: AttentionModel) -> Tensor:
+    def evaluate(self, model: PolicyNetwork) -> Tensor:
         return distributed.greedy_cost(model, self.problem, self.instance)
 
-    def end_epoch(self, model: AttentionModel) -> dict[str, float]:
+    def end_epoch(self, model: PolicyNetwork) -> dict[str, float]:
         self.warm_up = None
         cost = self.evaluate(model)
         test = stats.ttest_rel(cost.double().cpu(), self.frozen_cost.double().cpu(), alternative="less")

@@ -20,8 +20,9 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main as torchrun
 
 from routing_agents import checkpoint, runs
+from routing_agents.header import CheckpointError
 from routing_agents.policies.attention.decoding import solve
-from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
@@ -57,9 +58,7 @@ def choose_processes(args: Any) -> int:
         path = args.resume / runs.LAST
         processes = checkpoint.load(path)[1].get("processes", 1) if path.is_file() else 1
         if type(processes) is not int or not 1 <= processes <= runs.MOST_THREADS:
-            raise checkpoint.CheckpointError(
-                f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}"
-            )
+            raise CheckpointError(f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}")
         return processes
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     several = runs.choose_device(args.device) == "cpu" and cores > 1 and args.batch_size % 2 == 0
@@ -176,7 +175,7 @@ def by_first(function: Callable[[], T]) -> T:
     return result
 
 
-def greedy_cost(model: AttentionModel, problem: AnyProblem, instance: Any) -> Tensor:
+def greedy_cost(model: PolicyNetwork, problem: AnyProblem, instance: Any) -> Tensor:
     """Return the greedy cost (B,) of every instance; each process decodes its share of them."""
     if not dist.is_initialized():
         return solve(model, problem, instance).cost

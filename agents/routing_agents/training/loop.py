@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from routing_agents import checkpoint, runs
+from routing_agents.header import CheckpointError
 from routing_agents.runs import TrainingDivergedError
 from routing_agents.training import distributed
 from routing_agents.training.report import Report, SilentReport
@@ -24,7 +25,10 @@ from routing_gym.data import save_npz
 
 
 class RunArgs:
-    """What the arguments of every training run can do; they have `epochs` and `steps_per_epoch`."""
+    """Base class for the dataclass of arguments of a training script."""
+
+    epochs: int
+    steps_per_epoch: int
 
     local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which no checkpoint holds
     beside_resume: ClassVar[tuple[str, ...]] = ()  # may be given together with `--resume`
@@ -35,7 +39,7 @@ class RunArgs:
 
     def to_json(self) -> dict[str, Any]:
         """Turn the arguments into what JSON can hold, without those of this machine."""
-        return {key: value for key, value in dataclasses.asdict(self).items() if key not in self.local}
+        return {key: value for key, value in dataclasses.asdict(cast(Any, self)).items() if key not in self.local}
 
 
 class Trainer(ABC):
@@ -146,13 +150,13 @@ class Trainer(ABC):
         trainer = cls(dataclasses.replace(first, **{name: getattr(args, name) for name in args.beside_resume}))
         if not 0 <= header["step"] <= trainer.args.total_steps:
             found = f"{path}: step is {header['step']}; expected 0 to {trainer.args.total_steps}"
-            raise checkpoint.CheckpointError(f"{found}, the steps of the whole run")
+            raise CheckpointError(f"{found}, the steps of the whole run")
         try:
             checkpoint.restore_training(trainer.model, trainer.optimizers, tensors, header["step"], path)
             trainer.step, trainer.seconds = header["step"], header["seconds"]
             trainer.restore(tensors, header, path)
         except KeyError as error:
-            raise checkpoint.CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
+            raise CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
         return trainer
 
 

@@ -323,6 +323,6 @@ def distance_matrix(instance: Any) -> FloatArray:
     return np.asarray(euclidean(coords[:, :, None], coords[:, None]).astype(np.float64))
 
 
-def join_trips(trips: Sequence[Sequence[int]]) -> list[int]:
+def join_trips(trips: Sequence[Sequence[int] | IntArray]) -> list[int]:
     """Write trips as actions: each ends with a return to the depot; no trip at all stays there."""
     return [node for trip in trips if len(trip) for node in (*trip, 0)] or [0]

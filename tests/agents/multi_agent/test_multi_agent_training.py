@@ -35,6 +35,7 @@ TINY = {
     mappo: mappo.Args(**COMMON, num_minibatches=2, update_epochs=1),
     maddpg: maddpg.Args(**COMMON, buffer=3, updates=2, batch_size=16),
 }
+TRAINERS = {mappo: mappo.MappoTrainer, maddpg: maddpg.MaddpgTrainer}
 BOTH = pytest.mark.parametrize("script", [mappo, maddpg], ids=["mappo", "maddpg"])
 
 
@@ -58,7 +59,7 @@ def test_mappo_learns(tmp_path):
 
 def test_what_heuristics_play_is_not_learnt(tmp_path):
     """They play `rival_aware`; other advantages, returns and probabilities of theirs change no loss."""
-    trainer = mappo.Trainer(replace(TINY[mappo], runs=tmp_path, heuristics=0.6))
+    trainer = mappo.MappoTrainer(replace(TINY[mappo], runs=tmp_path, heuristics=0.6))
     instance, generator = trainer.draw(0)
     rollout = trainer.play(instance, generator)
     assert 0 < rollout.learns.float().mean() < 1
@@ -80,7 +81,7 @@ def test_a_best_response_begins_with_what_it_responds_to(tmp_path):
     args = replace(TINY[mappo], runs=tmp_path, epochs=1)
     hosts = mappo.main(replace(args, name="hosts"))
     answer = replace(args, respond_to=str(hosts / LAST), name="answer")
-    trainer = mappo.Trainer(answer)
+    trainer = mappo.MappoTrainer(answer)
     theirs = checkpoint.group(checkpoint.load(hosts / LAST)[0], "model")
     theirs |= {name.replace("policy.", "rival."): weight for name, weight in theirs.items()}
     assert all(torch.equal(weight, theirs[name]) for name, weight in trainer.model.state_dict().items())
@@ -96,9 +97,9 @@ def test_a_best_response_begins_with_what_it_responds_to(tmp_path):
     with pytest.raises(
         ValueError, match=r"--respond-to .*hosts: its game is CompetitiveOP\(num_agents=3.*, and this run"
     ):
-        mappo.Trainer(replace(answer, respond_to=str(hosts), num_agents=4))
+        mappo.MappoTrainer(replace(answer, respond_to=str(hosts), num_agents=4))
     with pytest.raises(ValueError, match=r"--respond-to .*hosts: its critic is NetworkConfig\(.*, and this run"):
-        mappo.Trainer(replace(answer, respond_to=str(hosts), critic=replace(CRITIC, mixing="mean")))
+        mappo.MappoTrainer(replace(answer, respond_to=str(hosts), critic=replace(CRITIC, mixing="mean")))
 
 
 def test_a_best_response_goes_on_against_the_rival_that_it_began_with(tmp_path, monkeypatch):
@@ -108,7 +109,7 @@ def test_a_best_response_goes_on_against_the_rival_that_it_began_with(tmp_path, 
     answer = replace(args, respond_to=str(hosts / LAST))
     whole = mappo.main(replace(answer, name="whole"))
     with monkeypatch.context() as patch:
-        stop_after(patch, mappo.Trainer, 1)
+        stop_after(patch, mappo.MappoTrainer, 1)
         parts = mappo.main(replace(answer, name="parts"))
     shutil.copy(others / LAST, hosts / LAST)
     mappo.main(mappo.Args(resume=parts))
@@ -122,7 +123,7 @@ def test_steering_learns_from_its_own_value_alone(tmp_path, monkeypatch, central
 
     Were the others' values followed too, they would pull to (0, 1).
     """
-    trainer = maddpg.Trainer(replace(TINY[maddpg], runs=tmp_path, central_policy=central))
+    trainer = maddpg.MaddpgTrainer(replace(TINY[maddpg], runs=tmp_path, central_policy=central))
     right, up = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
 
     class Known(torch.nn.Module):
@@ -150,7 +151,7 @@ def test_steering_learns_from_its_own_value_alone(tmp_path, monkeypatch, central
 
 def test_the_buffer_gives_back_what_was_played(tmp_path):
     """The observations that follow are those of the next tick, and rewards those of the game played again."""
-    trainer = maddpg.Trainer(replace(TINY[maddpg], runs=tmp_path))
+    trainer = maddpg.MaddpgTrainer(replace(TINY[maddpg], runs=tmp_path))
     instance, generator = trainer.draw(0)
     gain = trainer.play(instance, 0, generator)
     buffer, game = trainer.buffer, trainer.game
@@ -321,7 +322,7 @@ def test_resume_needs_the_actions_of_the_buffer(tmp_path, trained_once):
 
 @BOTH
 def test_divergence_is_said_before_the_weights_are_lost(tmp_path, script):
-    trainer = script.Trainer(replace(TINY[script], runs=tmp_path))
+    trainer = TRAINERS[script](replace(TINY[script], runs=tmp_path))
     before = trainer.policy.heads.out_weight.clone()
     with torch.no_grad():
         trainer.model["critic"].heads.out_bias.fill_(torch.nan)

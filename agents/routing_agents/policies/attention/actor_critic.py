@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.policies.attention.features import FEATURES
-from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.policies.attention.value import ValueHead
 from routing_gym.arrays import to_backend
 from routing_gym.problem import AnyProblem

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
-from routing_agents.policies.attention.model import AttentionModel, Encoding
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.problem import AnyProblem
@@ -47,7 +47,7 @@ def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Cho
 
 
 def make_policy(
-    model: AttentionModel, encoding: Encoding, choose: Choice, num_tours: int = 1, first_actions: Tensor | None = None
+    model: PolicyNetwork, encoding: Any, choose: Choice, num_tours: int = 1, first_actions: Tensor | None = None
 ) -> Policy:
     """Make a policy for `rollout` on instances repeated `num_tours` times, row by row.
 
@@ -74,10 +74,10 @@ def make_policy(
 
 @torch.no_grad()
 def decode(
-    model: AttentionModel,
+    model: PolicyNetwork,
     problem: AnyProblem,
     instance: Any,
-    encoding: Encoding,
+    encoding: Any,
     choose: Choice,
     num_tours: int = 1,
     force_starts: bool = False,
@@ -120,7 +120,7 @@ def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str 
     return torch.arange(num_tours, device=device) + int(problem.has_depot)
 
 
-def log_probability(model: AttentionModel, encoding: Encoding, played: Rollout, skip: int = 0) -> Tensor:
+def log_probability(model: PolicyNetwork, encoding: Any, played: Rollout, skip: int = 0) -> Tensor:
     """Score recorded tours in one parallel pass over all their steps.
 
     Args:
@@ -184,7 +184,7 @@ GREEDY = Decoding()
 
 @torch.no_grad()
 def solve(
-    model: AttentionModel,
+    model: PolicyNetwork,
     problem: AnyProblem,
     instance: Any,
     decoding: Decoding = GREEDY,
@@ -259,7 +259,7 @@ def symmetric_views(problem: AnyProblem, instance: Any, num_views: int) -> tuple
 
 
 @contextmanager
-def evaluation_mode(model: AttentionModel) -> Iterator[None]:
+def evaluation_mode(model: PolicyNetwork) -> Iterator[None]:
     """Put a model into evaluation mode for a while, and back into that of before, however the while ends."""
     was_training = model.training
     model.eval()
@@ -270,7 +270,7 @@ def evaluation_mode(model: AttentionModel) -> Iterator[None]:
 
 
 def best_tours(
-    model: AttentionModel,
+    model: PolicyNetwork,
     problem: AnyProblem,
     instance: Any,
     decoding: Decoding,

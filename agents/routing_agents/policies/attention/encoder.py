@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -70,6 +71,7 @@ class Normalization(nn.Module):
     def __init__(self, kind: str, embed_dim: int) -> None:
         super().__init__()
         self.kind = kind
+        self.norm: nn.Module
         if kind == "batch":
             self.norm = nn.BatchNorm1d(embed_dim)
         elif kind == "instance":
@@ -92,7 +94,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         d = config.embed_dim
         self.num_heads = config.num_heads
-        self.bfloat16 = False  # see `Encoder.multiply_in`
+        self.in_bfloat16 = False  # see `Encoder.multiply_in`
         self.project_qkv = nn.Linear(d, 3 * d, bias=False)
         self.project_out = nn.Linear(d, d, bias=False)
         self.attention_norm = Normalization(config.normalization, d)
@@ -102,14 +104,14 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, shift: Tensor | None = None) -> Tensor:
         """Embed nodes (B, A, d) in the light of each other; `shift` (B, H, A, A) adds to the scores of attention."""
-        with products(x, self.bfloat16):
+        with products(x, self.in_bfloat16):
             projected = self.project_qkv(x)
         query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
         attended = merge_heads(attend(query, key, value, shift))
-        with products(x, self.bfloat16):
+        with products(x, self.in_bfloat16):
             attended = self.project_out(attended)
         x = self.attention_norm(x + attended)
-        with products(x, self.bfloat16):
+        with products(x, self.in_bfloat16):
             transformed = self.contract(F.relu(self.expand(x)))
         return self.feed_forward_norm(x + transformed)
 
@@ -126,7 +128,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.features = features
         self.config = config
-        self.bfloat16 = False  # see `multiply_in`
+        self.in_bfloat16 = False  # see `multiply_in`
         self.embed_node = nn.Linear(features.node_inputs, config.embed_dim)
         if features.depot:
             self.embed_depot = nn.Linear(2, config.embed_dim)
@@ -157,12 +159,14 @@ class Encoder(nn.Module):
         """
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
-        for module in (self, *self.layers):
-            module.bfloat16 = dtype == torch.bfloat16
+        self.in_bfloat16 = dtype == torch.bfloat16
+        for layer in self.layers:
+            cast(EncoderLayer, layer).in_bfloat16 = self.in_bfloat16
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
-        coords = observation["coords"] if self.features.coords else node_codes(observation[self.features.per_edge])
+        matrix = self.features.per_edge
+        coords = node_codes(observation[matrix]) if matrix and not self.features.coords else observation["coords"]
         absent = {key: coords.new_zeros(coords.shape[:2]) for key in self.features.optional if key not in observation}
         seen = observation | absent
         columns = [coords, *(seen[key][..., None] for key in self.features.per_node)]

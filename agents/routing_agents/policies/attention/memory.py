@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
@@ -63,7 +63,7 @@ class Footprint:
         return (budget - WORKSPACE) // (self.peak(1, num_tours) - WORKSPACE)
 
 
-def footprint(model: AttentionModel, problem: AnyProblem, instance: Any) -> Footprint:
+def footprint(model: PolicyNetwork, problem: AnyProblem, instance: Any) -> Footprint:
     """Add up the tensors that are alive at the same time while instances are decoded.
 
     Args:
@@ -91,7 +91,7 @@ def num_bytes(batch: Any) -> int:
 
 
 def chunk_size(
-    model: AttentionModel,
+    model: PolicyNetwork,
     problem: AnyProblem,
     instance: Any,
     num_tours: int,

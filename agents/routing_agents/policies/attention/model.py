@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +30,7 @@ from routing_agents.policies.attention.encoder import (
 )
 from routing_agents.policies.attention.features import Features
 from routing_agents.policies.attention.matrices import successions
+from routing_agents.policies.protocol import PolicyNetwork
 
 SHORTEST = 1e-4  # shorter ways count as this long in `nearness`, which has no logarithm of 0
 RAREST = 1e-9  # smaller chances count as this
@@ -46,17 +48,20 @@ class Encoding:
     logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
     places: tuple[Tensor, ...] = ()  # what nearness is of: coordinates (B, A, 2), or `successions` (B, A, A)
 
-    def map(self, function) -> Encoding:
+    def map(self, function: Callable[[Tensor], Tensor]) -> Encoding:
         """Apply a function to every tensor."""
-        changed = (getattr(self, field.name) for field in fields(self))
-        return Encoding(*(tuple(map(function, x)) if isinstance(x, tuple) else function(x) for x in changed))
+        values = vars(self).items()
+        changed: dict[str, Any] = {
+            name: tuple(map(function, x)) if isinstance(x, tuple) else function(x) for name, x in values
+        }
+        return Encoding(**changed)
 
     def detach(self) -> Encoding:
         """Cut the graph: the same numbers, without gradients."""
         return self.map(Tensor.detach)
 
 
-class AttentionModel(Encoder):
+class AttentionModel(Encoder, PolicyNetwork):
     """Encoder and decoder of Kool et al. (2019), section 3.
 
     Args:
@@ -97,7 +102,7 @@ class AttentionModel(Encoder):
         key_weight, value_weight, logit_weight = self.project_nodes.weight.chunk(3)
         context_weights = self.project_context.weight[:, : len(self.features.context_nodes) * d].split(d, dim=1)
         logit_weight = self.fold(logit_weight)
-        with products(x, self.bfloat16):
+        with products(x, self.in_bfloat16):
             projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
         keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
         if not self.features.depot:  # node A stands for the placeholder
@@ -188,16 +193,11 @@ class AttentionModel(Encoder):
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """Return what scores the actions of one step after the other, without gradients.
+        """As `PolicyNetwork.stepwise_logits`: the same numbers as `logits`, since this decoder has no memory.
 
-        It computes what `logits` does: this decoder has no memory. For a few queries at a time, products with keys
-        that lie so that they need not be transposed take two thirds of the time of torch's attention on a CPU. Where
-        these are so small that torch would multiply them in a loop, zeros make them larger, a sixth of that time.
-
-        Args:
-            encoding: B instances.
-            num_tours: Tours of each instance.
-            skip: Leading steps, at most one, that were forced and so are not asked for.
+        For few queries, products with keys that are stored transposed take two thirds of the time of torch's
+        attention on a CPU. torch multiplies very small matrices in a loop; padded with zeros they take a sixth
+        of that time.
         """
         if self.features.per_step:
             return partial(self.logits, encoding)
@@ -217,26 +217,13 @@ class AttentionModel(Encoder):
         return logits
 
     def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
-        """Score the actions of all steps of K tours per instance in one pass, but for the first `skip` steps.
-
-        Args:
-            encoding: B instances.
-            observation: As that of `logits`, (B, K, T, ...) each.
-            skip: Leading steps that nobody asks for.
-
-        Returns:
-            float32 (B, K, T - skip, A).
-        """
+        """As `PolicyNetwork.tour_logits`, in one pass over all steps."""
         queries = {key: value[:, :, skip:] for key, value in observation.items()}
         shape = queries["action_mask"].shape
         return self.logits(encoding, {key: value.flatten(1, 2) for key, value in queries.items()}).view(shape)
 
     def num_floats(self) -> tuple[int, int, int, int]:
-        """Count what is held at the same time while decoding, for `memory.footprint`.
-
-        Returns:
-            Numbers per node while encoding; per node of an encoded instance; and per node and once for each tour.
-        """
+        """As `PolicyNetwork.num_floats`."""
         d = self.config.embed_dim
         # In a layer: its input, the same after attention, queries, keys and values, what was attended to, and
         # twice the hidden units, before and after the ReLU. After it: embeddings and projections, these twice.

@@ -13,7 +13,7 @@ B = observations, A = nodes, d = embedding size, U = different instances among t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.policies.attention.features import FEATURES, Features
-from routing_agents.policies.attention.model import AttentionModel, Encoding, ModelConfig
+from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.policies.attention.value import ValueHead
 from routing_gym.optional import explain_missing
 
@@ -192,7 +193,7 @@ class LaneRolloutBuffer(MaskableDictRolloutBuffer):
     A lane is the `n_steps` of one environment; make `batch_size` a multiple of them.
     """
 
-    def get(self, batch_size: int | None = None) -> Iterator[MaskableDictRolloutBufferSamples]:
+    def get(self, batch_size: int | None = None) -> Generator[MaskableDictRolloutBufferSamples, None, None]:
         if not self.generator_ready:
             names = ("actions", "values", "log_probs", "advantages", "returns", "action_masks")
             self.observations = {key: self.swap_and_flatten(value) for key, value in self.observations.items()}

@@ -50,7 +50,7 @@ def beam_search(
         score, flat = (score[..., None] + log_p).flatten(1).topk(width, dim=1)
         beam, previous = flat // (n + 1), flat % (n + 1)
         rows = (beam + torch.arange(batch_size, device=device)[:, None] * width).flatten()
-        state = tuple(part[:, rows] for part in state)
+        state = (state[0][:, rows], state[1][:, rows])
         answers = torch.cat([answers.flatten(0, 1)[rows].view(batch_size, width, -1), previous[..., None]], dim=2)
         ended = ended.flatten()[rows].view(batch_size, width) | (previous == END)
         used = used.flatten(0, 1)[rows].view(batch_size, width, -1)

@@ -10,6 +10,7 @@ input its beginning. B = instances, n = points, T = steps, d = units.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -56,7 +57,12 @@ class PointerConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self.num_layers, {"units": self.units, "num_heads": self.num_heads})
-        choices = {"encoder": ENCODERS, "answer": ANSWERS, "initial": INITIAL, "normalization": NORMALIZATIONS}
+        choices: dict[str, Collection[str]] = {
+            "encoder": ENCODERS,
+            "answer": ANSWERS,
+            "initial": INITIAL,
+            "normalization": NORMALIZATIONS,
+        }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
@@ -65,7 +71,7 @@ class PointerConfig:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class PointerEncoding:
     """What the decoder needs of B encoded instances."""
 
     inputs: Tensor  # (B, n + 1, d), of the decoder: where the answer begins, then the points
@@ -74,16 +80,16 @@ class Encoding:
     last: tuple[Tensor, Tensor]  # (1, B, d) each: the decoder's first state
     absent: Tensor  # bool (B, n + 1), True where an instance has no such choice
 
-    def repeat(self, times: int) -> Encoding:
+    def repeat(self, times: int) -> PointerEncoding:
         """Repeat the decoder's first state, so that it writes several answers to each instance."""
         hidden, cell = (state.repeat_interleave(times, dim=1) for state in self.last)
         return replace(self, last=(hidden, cell))
 
-    def detach(self) -> Encoding:
+    def detach(self) -> PointerEncoding:
         """Cut the graph: the same numbers, without gradients."""
         hidden, cell = self.last
         inputs, states, keys = self.inputs.detach(), self.states.detach(), self.keys.detach()
-        return Encoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
+        return PointerEncoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
 
 
 class LSTMEncoder(nn.Module):
@@ -91,15 +97,15 @@ class LSTMEncoder(nn.Module):
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__()
-        self.bfloat16 = False  # see `PointerNetwork.multiply_in`
+        self.in_bfloat16 = False  # see `PointerNetwork.multiply_in`
         self.embed = nn.Linear(2, config.units)
         self.lstm = nn.LSTM(config.units, config.units, batch_first=True)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Return the decoder's inputs and the encoder's states (B, n, d), and the last state (1, B, d), (1, B, d)."""
-        with products(points, self.bfloat16):
+        with products(points, self.in_bfloat16):
             embedded = self.embed(points)
-        states, last = run_lstm(self.lstm, embedded, None, self.bfloat16)
+        states, last = run_lstm(self.lstm, embedded, None, self.in_bfloat16)
         return embedded, states, last
 
 
@@ -138,7 +144,7 @@ class Attention(nn.Module):
 class PointerAnswer(nn.Module):
     """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, where answers vary, the end."""
 
-    def __init__(self, config: PointerConfig, fixed_size: int | None) -> None:
+    def __init__(self, config: PointerConfig, _: int = 0) -> None:
         super().__init__()
         self.attention = Attention(config.units)
         self.end = nn.Parameter(torch.empty(config.units))
@@ -148,7 +154,7 @@ class PointerAnswer(nn.Module):
         keys = self.attention.project_key(states)
         return torch.cat([self.end.to(keys.dtype).expand(len(keys), 1, -1), keys], dim=1)
 
-    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def forward(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Return u (B, T, n + 1)."""
         return self.attention(encoding.keys, decoded)
 
@@ -164,7 +170,7 @@ class DictionaryAnswer(nn.Module):
         """Return none: nothing of the input is looked at."""
         return states[:, :0]
 
-    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def forward(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
         return self.dictionary(decoded)
 
@@ -184,14 +190,18 @@ class AttentionAnswer(nn.Module):
         """Return W1 e of the points: (B, n, d)."""
         return self.attention.project_key(states)
 
-    def forward(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def forward(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Return logits (B, T, n + 1)."""
         weights = self.attention(encoding.keys, decoded).softmax(dim=-1)
         return self.dictionary(torch.cat([decoded, weights @ encoding.states.to(weights.dtype)], dim=-1))
 
 
-ENCODERS = {"lstm": LSTMEncoder, "transformer": TransformerEncoder}
-ANSWERS = {"pointer": PointerAnswer, "attention": AttentionAnswer, "sequence": DictionaryAnswer}
+ENCODERS: dict[str, type[LSTMEncoder | TransformerEncoder]] = {"lstm": LSTMEncoder, "transformer": TransformerEncoder}
+ANSWERS: dict[str, type[PointerAnswer | AttentionAnswer | DictionaryAnswer]] = {
+    "pointer": PointerAnswer,
+    "attention": AttentionAnswer,
+    "sequence": DictionaryAnswer,
+}
 
 
 class PointerNetwork(nn.Module):
@@ -226,11 +236,11 @@ class PointerNetwork(nn.Module):
                 f"answer {config.answer!r} has a dictionary with one word per point, so all instances need one "
                 'size; for mixed sizes take answer "pointer"'
             )
-        self.bfloat16 = False  # see `multiply_in`
+        self.in_bfloat16 = False  # see `multiply_in`
         self.encoder = ENCODERS[config.encoder](config)
         self.begin = nn.Parameter(torch.empty(config.units))  # the decoder's first input
         self.decoder = nn.LSTM(config.units, config.units, batch_first=True)
-        self.answer = ANSWERS[config.answer](config, fixed_size)
+        self.answer = ANSWERS[config.answer](config, fixed_size or 0)
         self.initialise(generator)
 
     @torch.no_grad()
@@ -252,13 +262,13 @@ class PointerNetwork(nn.Module):
         """
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
-        self.bfloat16 = dtype == torch.bfloat16
+        self.in_bfloat16 = dtype == torch.bfloat16
         if isinstance(self.encoder, TransformerEncoder):
             self.encoder.encoder.multiply_in(dtype)
         else:
-            self.encoder.bfloat16 = self.bfloat16
+            self.encoder.in_bfloat16 = self.in_bfloat16
 
-    def encode(self, points: Tensor, lengths: Tensor | None = None) -> Encoding:
+    def encode(self, points: Tensor, lengths: Tensor | None = None) -> PointerEncoding:
         """Encode instances; padded ones come out as they would alone.
 
         Args:
@@ -276,10 +286,10 @@ class PointerNetwork(nn.Module):
         if lengths is not None:
             absent[:, 1:] = torch.arange(n, device=points.device) >= lengths[:, None]
         inputs, states, last = self.encoder(points) if lengths is None else self.encode_padded(points, lengths)
-        with products(points, self.bfloat16):
+        with products(points, self.in_bfloat16):
             keys = self.answer.keys(states)
         begin = self.begin.to(inputs.dtype).expand(batch_size, 1, -1)
-        return Encoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
+        return PointerEncoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
 
     def encode_padded(self, points: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Encode the instances of each size together, without the padding."""
@@ -295,7 +305,7 @@ class PointerNetwork(nn.Module):
         last = torch.cat(hidden, dim=1)[:, back], torch.cat(cell, dim=1)[:, back]
         return torch.cat(inputs)[back], torch.cat(states)[back], last
 
-    def decode(self, encoding: Encoding, previous: Tensor) -> Tensor:
+    def decode(self, encoding: PointerEncoding, previous: Tensor) -> Tensor:
         """Logits of all steps of given answers, in one call.
 
         Args:
@@ -309,11 +319,11 @@ class PointerNetwork(nn.Module):
 
     def advance(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run the decoder over inputs (B, T, d): its states d_i (B, T, d), and the last one to go on from."""
-        return run_lstm(self.decoder, inputs, state, self.bfloat16)
+        return run_lstm(self.decoder, inputs, state, self.in_bfloat16)
 
-    def choose(self, encoding: Encoding, decoded: Tensor) -> Tensor:
+    def choose(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Turn decoder states (B, T, d) into logits float32 (B, T, n + 1)."""
-        with products(decoded, self.bfloat16):
+        with products(decoded, self.in_bfloat16):
             logits = self.answer(encoding, decoded)
         return logits.float().masked_fill(encoding.absent[:, None], -torch.inf)
 

@@ -13,8 +13,6 @@ from matplotlib.figure import Figure
 from routing_agents.policies.pointer.sequences import PADDING, Answers, Points
 from routing_agents.policies.pointer.tasks import Task
 
-LINE = {"color": "tab:blue", "linewidth": 1.2}
-
 
 def draw(task: Task, points: Points, right: Answers, predicted: Answers) -> FigureCanvasAgg:
     """Draw some instances (B, n, 2), one above the other."""
@@ -40,7 +38,7 @@ def draw_answer(axis: Axes, task: Task, points: Points, answer: Answers | None) 
         return
     pieces = [indices] if not task.triangles else [indices[i : i + 3] for i in range(0, len(indices) - 2, 3)]
     for piece in pieces:
-        axis.plot(*points[np.append(piece, piece[0])].T, **LINE)
+        axis.plot(*points[np.append(piece, piece[0])].T, color="tab:blue", linewidth=1.2)
 
 
 def to_array(canvas: FigureCanvasAgg) -> npt.NDArray[np.uint8]:

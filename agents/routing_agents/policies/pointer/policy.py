@@ -13,11 +13,12 @@ from torch import Tensor
 
 from routing_agents.policies.attention.encoder import take_nodes
 from routing_agents.policies.attention.features import FEATURES
-from routing_agents.policies.pointer.model import Encoding, PointerConfig, PointerNetwork
+from routing_agents.policies.pointer.model import PointerConfig, PointerEncoding, PointerNetwork
+from routing_agents.policies.protocol import PolicyNetwork
 
 
-class PointerPolicy(PointerNetwork):
-    """The network that `agents/pointer_network.py` trains, asked as `AttentionModel` is: by observations.
+class PointerPolicy(PointerNetwork, PolicyNetwork):
+    """The network that `agents/pointer_network.py` trains, with the interface of a policy: it reads observations.
 
     It sees the cities in the order of x, and its decoder remembers the tour so far. Every city but the visited ones
     may come first. What Bello et al. add to the network, glimpses and clipped logits, is left out, so that the same
@@ -33,14 +34,14 @@ class PointerPolicy(PointerNetwork):
 
     problem = "TSP"  # whose tours it answers with
     features = FEATURES[problem]
-    floats_per_edge = 0  # as `AttentionModel.floats_per_edge`
+    floats_per_edge = 0  # as `PolicyNetwork.floats_per_edge`
 
     def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
         if config.answer != "pointer":
             raise ValueError(f"a policy points at cities, so its answer must be 'pointer'; got {config.answer!r}")
         super().__init__(config, "every", generator=generator)
 
-    def encode(self, observation: dict[str, Tensor]) -> Encoding:
+    def encode(self, observation: dict[str, Tensor]) -> PointerEncoding:  # type: ignore[override]  # of points there
         """Encode B instances from their static observation, city by city in the order of x.
 
         The encoding numbers the cities as the observation does.
@@ -57,20 +58,20 @@ class PointerPolicy(PointerNetwork):
             keys=take_nodes(encoding.keys, back_from_1),
         )
 
-    def inputs(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+    def inputs(self, encoding: PointerEncoding, observation: dict[str, Tensor]) -> Tensor:
         """Return the decoder's inputs at observations (B, ..., A): where the answer begins, or the current city."""
         not_started = observation["action_mask"].all(dim=-1)
         previous = (observation["current_node"] + 1).masked_fill(not_started, 0)
         return take_nodes(encoding.inputs, previous.flatten(1))
 
-    def score(self, encoding: Encoding, decoded: Tensor, mask: Tensor) -> Tensor:
+    def score(self, encoding: PointerEncoding, decoded: Tensor, mask: Tensor) -> Tensor:
         """Turn decoder states (B, Q, d) into logits float32 (B, Q, A), -inf where the mask (B, Q, A) is False."""
         return self.choose(encoding, decoded)[..., 1:].masked_fill(~mask, -torch.inf)
 
     def stepwise_logits(
-        self, encoding: Encoding, num_tours: int, skip: int = 0
+        self, encoding: PointerEncoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """As `AttentionModel.stepwise_logits`; this one remembers the tour so far."""
+        """As `PolicyNetwork.stepwise_logits`; this one remembers the tour so far."""
         state = encoding.repeat(num_tours).last
         if skip:
             begin = encoding.inputs[:, :1].expand(-1, num_tours, -1)
@@ -84,8 +85,8 @@ class PointerPolicy(PointerNetwork):
 
         return logits
 
-    def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
-        """As `AttentionModel.tour_logits`: the decoder runs over all K tours at once, step by step."""
+    def tour_logits(self, encoding: PointerEncoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
+        """As `PolicyNetwork.tour_logits`: the decoder runs over all K tours at once, step by step."""
         mask = observation["action_mask"]
         inputs = self.inputs(encoding, observation).unflatten(1, mask.shape[1:3])  # (B, K, T, d)
         decoded, _ = self.advance(inputs.flatten(0, 1), encoding.repeat(mask.shape[1]).last)
@@ -93,7 +94,7 @@ class PointerPolicy(PointerNetwork):
         return self.score(encoding, decoded, mask[:, :, skip:].flatten(1, 2)).view_as(mask[:, :, skip:])
 
     def num_floats(self) -> tuple[int, int, int, int]:
-        """As `AttentionModel.num_floats`."""
+        """As `PolicyNetwork.num_floats`."""
         d = self.config.units
         # In a layer of the transformer, see there; an LSTM holds inputs, gates and states. Encoded: inputs, states and
         # keys. A tour: additive attention before and after the tanh, city by city; inputs, gates and states.

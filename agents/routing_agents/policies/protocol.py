@@ -1,0 +1,64 @@
+"""What decoding, search and training require of a network that chooses actions.
+
+B = instances, K = tours per instance, T = steps, A = actions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from routing_agents.policies.attention.features import Features
+
+
+class PolicyNetwork(nn.Module, ABC):
+    """A network that encodes an instance once and scores the actions of every step from that encoding.
+
+    Attributes:
+        features: The observations that it reads.
+    """
+
+    features: Features
+
+    @property
+    @abstractmethod
+    def floats_per_edge(self) -> int:
+        """Numbers held per pair of nodes while encoding, for `memory.footprint`."""
+
+    @abstractmethod
+    def encode(self, observation: dict[str, Tensor]) -> Any:
+        """Encode B instances from their static observation."""
+
+    @abstractmethod
+    def stepwise_logits(self, encoding: Any, num_tours: int, skip: int = 0) -> Callable[[dict[str, Tensor]], Tensor]:
+        """Return a function that scores the actions of each step in turn, without gradients.
+
+        Args:
+            encoding: B instances.
+            num_tours: Tours of each instance.
+            skip: Leading steps, at most one, that are forced and therefore not scored.
+        """
+
+    @abstractmethod
+    def tour_logits(self, encoding: Any, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
+        """Score the actions of all steps of K tours per instance, except for the first `skip` steps.
+
+        Args:
+            encoding: B instances.
+            observation: The dynamic observation at every step, (B, K, T, ...) each.
+            skip: Leading steps that are not scored.
+
+        Returns:
+            float32 (B, K, T - skip, A), -inf where an action is illegal.
+        """
+
+    @abstractmethod
+    def num_floats(self) -> tuple[int, int, int, int]:
+        """Count the numbers held at the same time while decoding, for `memory.footprint`.
+
+        Returns:
+            Numbers per node while encoding; per node of an encoded instance; and per node and once for each tour.
+        """
