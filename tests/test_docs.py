@@ -195,7 +195,7 @@ def test_every_page_is_in_the_table_of_contents():
 
 def words_without_tables(text):
     """Count the words of a page outside of tables."""
-    return sum(len(line.split()) for line in text.splitlines() if not line.lstrip().startswith("|"))
+    return sum(len(line.split()) for line in text.splitlines() if not line.lstrip().startswith(("|", "<!--")))
 
 
 def longest(page):
