@@ -77,7 +77,7 @@ class OPState:
 
 
 def length_limit(instance: OPInstance) -> Array:
-    """How long a tour may be, for masks and solvers, which add float32 legs in float64: float64 (B,).
+    """Return the length limit for masks and solvers, which add float32 edges in float64: float64 (B,).
 
     `objective` allows half the tolerance more: torch and NumPy round some legs differently.
     """

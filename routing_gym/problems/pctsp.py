@@ -71,7 +71,7 @@ class PCTSPInstance:
 
 @dataclass(frozen=True)
 class SPCTSPInstance(PCTSPInstance):
-    """As `PCTSPInstance`, with the prizes that show only when collected."""
+    """Like `PCTSPInstance`, with the prizes that show only when collected."""
 
     real_prize: Array  # float32 (B, A), 0 at the depot
 
@@ -220,7 +220,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         return [{"prize": (float(to_numpy(self.collectable(instance))[0, nodes].sum()), None)} for nodes in routes]
 
     def cost_bound(self, instance: PCTSPInstance) -> Array:
-        """As the TSP, but for a customer either two legs or the penalty, whichever is more."""
+        """Like the TSP, but for a customer either two legs or the penalty, whichever is more."""
         xp = array_namespace(instance.penalty)
         legs = 2 * reach(instance)
         return xp.sum(xp.maximum(legs, instance.penalty), axis=1)

@@ -106,7 +106,7 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
         return spaces.Dict({**super().observation_space().spaces, "remaining_demand": remaining})
 
     def cost_bound(self, instance: CVRPInstance) -> Array:
-        """As CVRP, and a trip for each visit that empties the vehicle: total demand / capacity of them at most."""
+        """Like CVRP, and a trip for each visit that empties the vehicle: total demand / capacity of them at most."""
         total = array_namespace(instance.demand).sum(instance.demand, axis=1)
         return self.dearest_visits(instance, total // instance.capacity)
 

@@ -47,7 +47,7 @@ class TSPState:
 
 @dataclass(frozen=True)
 class ClosedTour(Problem[InstanceT, TSPState]):
-    """What the problems share whose solutions are closed tours of `num_nodes` cities; actions are cities 0 to n-1.
+    """Base class of problems whose solutions are closed tours of `num_nodes` cities; actions are cities 0 to n-1.
 
     Raises:
         ValueError: Fewer than two cities.

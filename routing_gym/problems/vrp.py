@@ -72,7 +72,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class VRPInstance(CVRPInstance):
-    """As CVRP's; None what the problem does not have. Times are in the unit of lengths: speed is 1."""
+    """Like CVRP's; fields without use are None. Times are in the unit of lengths: speed is 1."""
 
     backhaul: Array = None  # bool (B, A), whether `demand` is to be fetched; False at the depot
     max_length: Array = None  # float32 (B,), of a route
@@ -83,7 +83,7 @@ class VRPInstance(CVRPInstance):
 
 @dataclass(frozen=True)
 class VRPState(CVRPState):
-    """As CVRP's, but `load` starts from 0 again at the first backhaul of a route; None what the problem does not have.
+    """Like CVRP's, but `load` restarts from 0 at the first backhaul of a route; fields without use are None.
 
     The last two never change: they are kept so that a mask costs one row of distances.
     """
@@ -379,7 +379,7 @@ PRESETS: dict[str, dict[str, Any]] = {  # the settings behind each id
 
 
 def draw_windows(coords: Array, uniforms: Array) -> dict[str, Array]:
-    """Turn uniforms (B, 2n) into windows that contain a time at which the customer can be served alone, and service."""
+    """Convert uniforms (B, 2n) to service times and to time windows in which the customer can be served alone."""
     xp, num_customers = array_namespace(uniforms), coords.shape[1] - 1
     away = euclidean(coords[:, :1], coords[:, 1:])
     service = xp.clip(CLOSING - 2 * away, None, SERVICE)
