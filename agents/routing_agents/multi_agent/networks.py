@@ -120,7 +120,7 @@ class Mean(nn.Module):
 
 
 class Concatenation(nn.Module):
-    """Concatenation, which attention replaces (figure 16.7): a layer over x^1 .. x^m side by side, (B, m, d) to (B, m, d).
+    """Concatenation, which attention replaces (figure 16.7): a layer over all x^j, (B, m, d) to (B, m, d).
 
     Args:
         width: d.
