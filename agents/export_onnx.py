@@ -77,7 +77,7 @@ def flatten(encoding: Encoding) -> tuple[Tensor, ...]:
 
 
 def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
-    """Do the inverse of `flatten`."""
+    """Invert `flatten`."""
     fixed_query, keys, values, logit_keys, *others = tensors
     queries = len(model.features.context_nodes)
     return Encoding(fixed_query, tuple(others[:queries]), keys, values, logit_keys, tuple(others[queries:]))

@@ -205,12 +205,12 @@ class MaddpgTrainer(GameTrainer):
         return {"value_loss": value_loss.item(), "q": q.item()}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """As for any game, and the actions in the buffer; all else in it follows from them."""
+        """Like for any game, and the actions in the buffer; all else in it follows from them."""
         tensors, progress = super().state()
         return {**tensors, "more.actions": self.buffer.actions}, progress
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        """Take them up, and play the games of the buffer again."""
+        """Restore them, and play the games of the buffer again."""
         super().restore(tensors, header, path)
         actions = checkpoint.fitting("more.actions", self.buffer.actions, tensors, path)
         for step in range(max(0, self.step - self.args.buffer), self.step):

@@ -125,7 +125,7 @@ class MappoTrainer(GameTrainer):
         self.envs = GameVectorEnv(game, args.games, autoreset_mode="Disabled", backend="torch", device=self.device)
 
     def begin_with(self, path: Path) -> AgentNetwork:
-        """Take up the weights of another run, and return its policy.
+        """Load the weights of another run, and return its policy.
 
         Raises:
             ValueError: It played another game, or its networks are of another kind.

@@ -159,7 +159,7 @@ class Args(RunArgs):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Args:
-        """Turn what `to_json` returned back into arguments.
+        """Convert the result of `to_json` back to arguments.
 
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.

@@ -294,7 +294,7 @@ def make_envs(args: Args, device: str) -> RoutingVectorEnv:
 
 
 class Log:
-    """What a run leaves in its folder: TensorBoard's scalars, metrics.jsonl, and the best model so far.
+    """Files of a run: TensorBoard's scalars, metrics.jsonl, and the best model so far.
 
     Args:
         args: The run's arguments.

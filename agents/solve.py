@@ -120,7 +120,7 @@ class Args:
 
 @dataclass(frozen=True, eq=False)
 class Instances:
-    """What an .npz file holds."""
+    """Contents of an .npz file."""
 
     name: str
     problem: AnyProblem
@@ -129,7 +129,7 @@ class Instances:
 
 @dataclass(frozen=True)
 class Solved:
-    """What came of one file."""
+    """Result of one file."""
 
     name: str
     problem: AnyProblem

@@ -19,7 +19,7 @@ import multi_agent_tables
 import speed_tables
 from pointer_tables import PAPER as PAPER_POINTER
 from pointer_tables import PAPER_LABELS
-from quality_tables import PAPER, markdown, tables, value_cell
+from quality_tables import PAPER, markdown, tables, two_digits, value_cell
 from routing_gym.files import write_atomically
 from speed_tables import JUMANJI, OURS, RL4CO
 
@@ -38,12 +38,12 @@ def problem_lines(figures: Figures) -> str:
 
 def gap_by_size(figures: Figures) -> str:
     """Gaps by problem and number of nodes, one column for each of the weights: greedy, and best of 8."""
-    lines, heads = [], ["weights for 50", "the same, nearness 2", "weights for 100"]
+    lines, heads = [], ["weights for 50", "nearness 2", "weights for 100"]
     for row in figures["rows"]:
-        gaps = [f"{gap:.1%}" for gap in row["gaps"].values()]
-        cells = map(", ".join, zip(gaps[::2], gaps[1::2], strict=True))
-        lines.append((row["problem"], f"{row['size']:,}", str(row["instances"]), *cells))
-    return markdown(("", "nodes", "instances", *heads), lines)
+        gaps = (f"{100 * gap:.1f}" for gap in row["gaps"].values())
+        lines.append((row["problem"], f"{row['size']:,}", str(row["instances"]), *gaps))
+    ways = (f"{head}: {way}" for head in heads for way in ("greedy", "best of 8"))
+    return markdown(("gap, %", "nodes", "instances", *ways), lines)
 
 
 def sb3_curves(figures: Figures) -> str:
@@ -167,12 +167,12 @@ def search_on_files(figures: Figures) -> str:
         for name in ("greedy", "best of many", "improved", "2-opt+or-opt", "fast-tsp", "pyvrp", "hygese"):
             found = [part[name] for row in rows for part in (row["ours"], row["solvers"]) if name in part]
             gap, seconds = (sum(way[key] for way in found) / len(rows) for key in ("gap", "seconds"))
-            means.append(f"{gap:.2%}, {seconds:.2g} s" if found else "-")
+            means += [f"{100 * gap:.2f}", two_digits(seconds)] if found else ["-", "-"]
         lines.append((f"{problem}, {least} to {most} nodes", str(len(rows)), *means))
     if shown < len(figures):
         raise ValueError(f"search_on_files.json: {len(figures) - shown} files are of no size that the table has")
-    solvers = ("2-opt, Or-opt", "fast-tsp", "PyVRP", "hygese")
-    return markdown(("", "files", "greedy", "best of many", "and search", *solvers), lines)
+    ways = ("greedy", "best of many", "and search", "2-opt, Or-opt", "fast-tsp", "PyVRP", "hygese")
+    return markdown(("mean gap, %", "files", *(head for way in ways for head in (way, "time, s"))), lines)
 
 
 WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures
@@ -180,7 +180,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "short-speed": (speed_tables.short_speed, ("env_throughput", "env_peers", "train_throughput")),
     **{
         f"quality-{part}": (partial(quality, part), ("solution_quality",))
-        for part in ("ours", "others", "original", "files")
+        for part in ("ours", "gaps", "times", "others", "original", "files")
     },
     "search-on-files": (search_on_files, ("search_on_files",)),
     "env-throughput": (speed_tables.env_throughput, ("env_throughput",)),

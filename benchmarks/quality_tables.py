@@ -38,35 +38,47 @@ POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
 
 
 def value_cell(figures: dict[str, Any] | None) -> str:
-    """Show a mean, prizes positive."""
+    """Return a mean as text, prizes positive."""
     return "-" if figures is None else f"{abs(figures['mean'][0]):.3f}"
 
 
-def cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None = None) -> str:
-    """Show a mean, prizes positive: its 95 % half-width if estimated, its gap to the reference, the time it took."""
+def mean_cell(figures: dict[str, Any] | None) -> str:
+    """Return a mean as text, prizes positive; with its 95 % half-width if it is estimated."""
     if figures is None:
         return "-"
-    value, low, high = figures["mean"]
-    text = value_cell(figures)
-    if figures["instances"] < figures["settings"]["size"]:
-        text += f" ± {(high - low) / 2:.3f}"
-    if reference is not None:
-        gap = (value - reference["mean"][0]) / abs(reference["mean"][0])
-        text += f" ({gap:.2%})"
-    seconds = figures["seconds_per_instance"]
-    return f"{text}, {seconds:.2g} s" if seconds >= 0.1 else f"{text}, {1000 * seconds:.2g} ms"
+    _, low, high = figures["mean"]
+    estimated = figures["instances"] < figures["settings"]["size"]
+    return value_cell(figures) + (f" ± {(high - low) / 2:.3f}" if estimated else "")
 
 
-def solver_cell(row: dict[str, Any]) -> str:
-    """Show the solver's mean, its time and its name."""
+def gap_cell(figures: dict[str, Any] | None, reference: dict[str, Any] | None) -> str:
+    """Return the gap to the reference in per cent as text."""
+    if figures is None or reference is None:
+        return "-"
+    value, best = figures["mean"][0], reference["mean"][0]
+    return f"{100 * (value - best) / abs(best):.2f}"
+
+
+def time_cell(figures: dict[str, Any] | None) -> str:
+    """Return the time per instance in milliseconds as text, with two digits."""
+    return "-" if figures is None else two_digits(1000 * figures["seconds_per_instance"])
+
+
+def two_digits(value: float) -> str:
+    """Round to two significant digits, without an exponent."""
+    return f"{float(f'{value:.2g}'):,.10g}"
+
+
+def solver_name(row: dict[str, Any]) -> str:
+    """Return the name of the reference solver."""
     reference = row.get("reference")
-    return "-" if reference is None else f"{cell(reference)}, {reference['settings']['solver'].split()[0]}"
+    return "-" if reference is None else reference["settings"]["solver"].split()[0]
 
 
-def file_cell(figures: dict[str, Any]) -> str:
-    """Show a cost in the file's integers, its gap to the best known and the seconds it took."""
-    gap = "" if figures["gap"] is None else f" ({figures['gap']:.1%})"
-    return f"{figures['cost']}{gap}, {figures['seconds']:.2g} s"
+def file_cells(figures: dict[str, Any]) -> tuple[str, str, str]:
+    """Return a cost in the integers of the file, its gap in per cent, and its seconds."""
+    gap = "-" if figures["gap"] is None else f"{100 * figures['gap']:.1f}"
+    return str(figures["cost"]), gap, two_digits(figures["seconds"])
 
 
 def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -74,38 +86,59 @@ def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows))
 
 
-def tables(results: dict[str, Any]) -> dict[str, str]:
-    """Return the tables: of our weights and the solvers, of the original weights, and of instance files."""
-    ours, originals = [], []
+METHODS = ("greedy", "multi-start", "symmetries", "sampling")
+HEADS = ("greedy", "multi-start", "x 8", "samples")
+
+
+def paper_tables(results: dict[str, Any]) -> dict[str, str]:
+    """Return the tables of our weights on the paper's instances: costs, gaps, times; and of the original weights."""
+    costs, gaps, times, originals = [], [], [], []
     for name, published in PAPER.items():
         if name not in results:
             continue
         row, known = results[name], tuple("-" if value is None else f"{value:.2f}" for value in published)
-        columns = ("greedy", "multi-start", "symmetries", "sampling")
-        cells = (cell(row.get(key), row.get("reference")) for key in columns)
-        ours.append((name, *cells, solver_cell(row), *known, POMO.get(name, "-")))
+        reference, ours = row.get("reference"), [row.get(key) for key in METHODS]
+        costs.append((name, *map(mean_cell, ours), mean_cell(reference), *known, POMO.get(name, "-")))
+        gaps.append((name, *(gap_cell(one, reference) for one in ours)))
+        times.append((name, *map(time_cell, ours), time_cell(reference), solver_name(row)))
         if "original greedy" in row:
-            pairs = zip(("original greedy", "original sampling"), known[:2], strict=True)
-            originals.append((name, *(text for key, paper in pairs for text in (cell(row.get(key)), paper))))
-    others = [
-        (name, *(cell(row.get(key), row.get("reference")) for key in ("greedy", "best of 128")), solver_cell(row))
-        for name, row in ((name, results[name]) for name in OTHERS if name in results)
-    ]
+            originals.append(
+                (
+                    name,
+                    *(mean_cell(row.get("original greedy")), known[0], time_cell(row.get("original greedy"))),
+                    *(mean_cell(row.get("original sampling")), known[1], time_cell(row.get("original sampling"))),
+                )
+            )
+    paper = ("paper: greedy", "paper: 1,280 samples", "best known", "POMO x 8")
+    ways = ("greedy", "paper", "time, ms", "1,280 samples", "paper", "time, ms")
+    return {
+        "ours": markdown(("mean cost", *HEADS, "solver", *paper), costs),
+        "gaps": markdown(("gap, %", *HEADS), gaps),
+        "times": markdown(("time per instance, ms", *HEADS, "solver", "name of the solver"), times),
+        "original": markdown(("mean cost", *ways), originals),
+    }
+
+
+def tables(results: dict[str, Any]) -> dict[str, str]:
+    """Return the tables: of our weights and the solvers, of the original weights, and of instance files."""
+    others = []
+    for name in (name for name in OTHERS if name in results):
+        row, cells = results[name], []
+        for key in ("greedy", "best of 128"):
+            cells += [mean_cell(row.get(key)), gap_cell(row.get(key), row.get("reference")), time_cell(row.get(key))]
+        reference = row.get("reference")
+        others.append((name, *cells, mean_cell(reference), time_cell(reference), solver_name(row)))
     files = [
         (
-            name,
-            row["problem"],
-            "-" if row["best known"] is None else str(row["best known"]),
-            row["weights"],
-            file_cell(row["greedy"]),
-            file_cell(row["starts"]),
+            *(name, row["problem"], "-" if row["best known"] is None else str(row["best known"]), row["weights"]),
+            *(*file_cells(row["greedy"]), *file_cells(row["starts"])),
         )
         for name, row in results.get("files", {}).items()
     ]
-    paper = ("paper: greedy", "1,280 samples", "best known")
+    ways = ("greedy", "gap, %", "time, ms", "best of 128", "gap, %", "time, ms", "solver", "time, ms", "name")
+    file_ways = ("greedy", "gap, %", "time, s", "best of many", "gap, %", "time, s")
     return {
-        "ours": markdown(("", "greedy", "multi-start", "x 8", "samples", "solver", *paper, "POMO x 8"), ours),
-        "others": markdown(("", "greedy", "best of 128", "solver"), others),
-        "original": markdown(("", "greedy", "paper", "1,280 samples", "paper"), originals),
-        "files": markdown(("", "", "best known", "weights", "greedy", "best of many"), files),
+        **paper_tables(results),
+        "others": markdown(("mean cost", *ways), others),
+        "files": markdown(("file", "problem", "best known", "weights", *file_ways), files),
     }

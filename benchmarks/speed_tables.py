@@ -25,9 +25,10 @@ def env_throughput(figures: Figures) -> str:
         cells = [rate(sync["steps_per_second"]) if sync else "-"]
         for backend, copy in (("numpy", True), ("numpy", False), ("torch", True)):
             ours = rows[problem, lanes, "native", backend, copy]["steps_per_second"]
-            cells.append(f"{rate(ours)} ({times(ours / sync['steps_per_second'])})" if sync else rate(ours))
+            cells += [rate(ours), times(ours / sync["steps_per_second"]) if sync else "-"]
         lines.append((problem, f"{lanes:,}", *cells))
-    return markdown(("", "lanes", "SyncVectorEnv", "NumPy", "NumPy, `copy=False`", "torch (CPU)"), lines)
+    ways = ("NumPy", "ratio", "NumPy, `copy=False`", "ratio", "torch (CPU)", "ratio")
+    return markdown(("steps/s", "lanes", "SyncVectorEnv", *ways), lines)
 
 
 def times(ratio: float) -> str:
@@ -54,21 +55,22 @@ def env_peers(figures: Figures) -> str:
         cells = [
             text
             for ours, own, best in (peers[RL4CO], peers[JUMANJI])
-            for text in (rate(ours), *(f"{rate(theirs)} ({ours / theirs:.1f} x)" for theirs in (own, best)))
+            for text in (rate(ours), *(cell for theirs in (own, best) for cell in (rate(theirs), times(ours / theirs))))
         ]
         lines.append((problem, f"{lanes:,}", *cells))
-    ours, jumanji = ("ours, `rollout`", "rl4co, own", "rl4co, best"), ("Jumanji, own", "Jumanji, best")
-    return markdown(("", "lanes", *ours, "ours, vector env", *jumanji), lines)
+    ours = ("ours, `rollout`", "rl4co, own", "ratio", "rl4co, best", "ratio")
+    jumanji = ("ours, vector env", "Jumanji, own", "ratio", "Jumanji, best", "ratio")
+    return markdown(("steps/s", "lanes", *ours, *jumanji), lines)
 
 
 def rl4co_peers(figures: Figures) -> str:
-    """Ours and rl4co's loops for the problems that Jumanji has not."""
+    """Ours and rl4co's loops for the problems that Jumanji lacks."""
     lines = []
     for (problem, lanes), peers in peer_rates(figures).items():
         ours, own, best = peers[RL4CO]
-        theirs = (f"{rate(value)} ({ours / value:.1f} x)" for value in (own, best))
+        theirs = (cell for value in (own, best) for cell in (rate(value), times(ours / value)))
         lines.append((problem, f"{lanes:,}", rate(ours), *theirs))
-    return markdown(("", "lanes", "ours, `rollout`", "rl4co, own", "rl4co, best"), lines)
+    return markdown(("steps/s", "lanes", "ours, `rollout`", "rl4co, own", "ratio", "rl4co, best", "ratio"), lines)
 
 
 def jax_peers(figures: Figures) -> str:
@@ -81,12 +83,12 @@ def jax_peers(figures: Figures) -> str:
         for kind in ("scan", "call per step", "transitions alone, scan"):
             ways = [[r for r in here if r["library"] == name and r["way"].startswith(kind)] for name in (JAX, JUMANJI)]
             ours, theirs = (max(way, key=lambda row: row["steps_per_second"]) for way in ways)
-            ratio = ours["steps_per_second"] / theirs["steps_per_second"]
-            cells += [rate(ours["steps_per_second"]), f"{rate(theirs['steps_per_second'])} ({ratio:.1f} x)"]
+            speeds = ours["steps_per_second"], theirs["steps_per_second"]
+            cells += [*map(rate, speeds), times(speeds[0] / speeds[1])]
             compiling += [f"{row['seconds_to_compile']:.1f}" for row in (ours, theirs)]
         lines.append((problem, f"{lanes:,}", *cells, *compiling[:2]))
-    loops, calls, alone = ("loop", "Jumanji's"), ("called", "Jumanji's"), ("transition", "Jumanji's")
-    return markdown(("", "lanes", *loops, *calls, *alone, "compiling, s", "Jumanji's"), lines)
+    heads = (head for way in ("loop", "called", "transition") for head in (way, "Jumanji's", "ratio"))
+    return markdown(("steps/s", "lanes", *heads, "compilation, s", "Jumanji's, s"), lines)
 
 
 def speeds(figures: Figures, task: str, problem: str, cores: int) -> tuple[float, float, float]:
@@ -110,10 +112,10 @@ def train_throughput(figures: Figures) -> str:
             threads, processes, peers = speeds(figures, task, problem, 2)
             single = (f"{one:,.0f}", f"{peer:,.0f}", f"{one / peer:.1f} x")
             double = (f"{processes:,.0f}", f"{threads:,.0f}", f"{peers:,.0f}")
-            ratio = f"{processes / peers:.1f} x ({threads / peers:.1f} x)"
-            lines.append((f"{problem}, {label}", *single, *double, ratio))
-    header = ("instances/s", "1 core", "rl4co", "", "2 cores: 2 processes", "2 threads", "rl4co", "")
-    return markdown(header, lines)
+            ratios = (f"{processes / peers:.1f} x", f"{threads / peers:.1f} x")
+            lines.append((f"{problem}, {label}", *single, *double, *ratios))
+    cores = ("2 cores: 2 processes", "2 threads", "rl4co", "ratio, processes", "ratio, threads")
+    return markdown(("instances/s", "1 core", "rl4co", "ratio", *cores), lines)
 
 
 def time_to_quality(figures: Figures) -> str:
@@ -124,8 +126,8 @@ def time_to_quality(figures: Figures) -> str:
         reached = (
             "-" if row["seconds_to"][target] is None else f"{row['seconds_to'][target]:.0f}" for target in targets
         )
-        lines.append((row["label"], *reached, f"{row['final_gap']:.2%} after {row['seconds']:.0f} s"))
-    return markdown(("seconds to a greedy gap of", *targets, "at the end"), lines)
+        lines.append((row["label"], *reached, f"{100 * row['final_gap']:.2f}", f"{row['seconds']:.0f}"))
+    return markdown(("seconds to a greedy gap of", *targets, "final gap, %", "after, s"), lines)
 
 
 def large_instances(figures: Figures) -> str:
@@ -156,16 +158,16 @@ def short_speed(env: Figures, peers: Figures, training: Figures) -> str:
     """Our speed and that of others, for the README."""
     rows = {(row["problem"], row["lanes"], row["kind"], row["backend"], row["copy"]): row for row in env["rows"]}
     sync, native = (rows["TSP-50", 1024, kind, "numpy", True]["steps_per_second"] for kind in ("sync", "native"))
-    lines = [("environment steps/s, 1,024 lanes", rate(native), f"SyncVectorEnv: {rate(sync)}", times(native / sync))]
+    lines = [("environment steps/s, 1,024 lanes", rate(native), "SyncVectorEnv", rate(sync), times(native / sync))]
     for lanes in (1024, 64):
         for peer, label in ((RL4CO, "rl4co"), (JUMANJI, "Jumanji")):
             ours, _, best = peer_rates(peers)["TSP-50", lanes][peer]
             what = f"steps/s of a whole loop, {lanes:,} lanes"
-            lines.append((what, rate(ours), f"{label}: {rate(best)}", times(ours / best)))
+            lines.append((what, rate(ours), label, rate(best), times(ours / best)))
     for task, what in (
         ("rollout", "training, instances/s, 2 cores"),
         ("greedy", "greedy decoding, instances/s, 2 cores"),
     ):
         _, ours, theirs = speeds(training, task, "TSP-50", 2)
-        lines.append((what, f"{ours:,.0f}", f"rl4co: {theirs:,.0f}", times(ours / theirs)))
-    return markdown(("TSP-50", "ours", "", ""), lines)
+        lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs)))
+    return markdown(("TSP-50", "ours", "compared with", "theirs", "ratio"), lines)

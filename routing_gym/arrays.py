@@ -49,7 +49,7 @@ def is_narrow(xp: Any) -> bool:
 
 
 def gather(x: Array, index: Array) -> Array:
-    """Pick one entry per row: ``x[b, index[b]]``.
+    """Select one entry per row: ``x[b, index[b]]``.
 
     Written as `take` on the flattened array: three times as fast as ``x[arange(B), index]`` in NumPy.
 
@@ -238,7 +238,7 @@ def to_numpy(x: Array) -> npt.NDArray[Any]:
 
 
 def jax_converter(device: str | None) -> Callable[[Array], Array]:
-    """As `converter`, to JAX: int64 and float64 become 32 bits wide there, unless `jax_enable_x64` is on."""
+    """Like `converter`, to JAX: int64 and float64 become 32 bits wide there, unless `jax_enable_x64` is on."""
     jax = use_jax()
     try:
         platform, _, number = (device or "").partition(":")

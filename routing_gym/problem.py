@@ -114,7 +114,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def from_uniforms(self, uniforms: Array) -> InstanceT:
-        """Turn random numbers (B, num_uniforms) in [0, 1), float64 or JAX's float32, into B instances."""
+        """Convert random numbers (B, num_uniforms) in [0, 1), float64 or JAX's float32, to B instances."""
 
     @abstractmethod
     def validate(self, instance: InstanceT) -> None:
@@ -143,7 +143,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         return [Route(nodes, amounts) for nodes, amounts in zip(routes, self.amounts(instance, routes), strict=True)]
 
     def split(self, actions: list[int]) -> list[list[int]]:
-        """Cut actions at the depot, where there is one; without a depot they are one route, closed when complete."""
+        """Split actions at the depot; without a depot they are one route, closed when complete."""
         if not self.has_depot:
             closed = len(actions) == self.num_nodes and not self.open_routes
             return [actions + actions[:1] if closed else actions] if actions else []
@@ -169,7 +169,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def step(self, instance: InstanceT, state: StateT, action: Array) -> tuple[StateT, Array]:
-        """Take one legal action in every row.
+        """Apply one legal action in every row.
 
         A row that is done has one legal action, which changes nothing and costs nothing.
 

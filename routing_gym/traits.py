@@ -46,7 +46,7 @@ class Column:
 
     @property
     def tabular(self) -> bool:
-        """Whether a table holds it, with one row for each node."""
+        """Return whether a table holds it, with one row for each node."""
         return self.per == "node" and self.kind != "matrix"
 
     @property

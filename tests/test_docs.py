@@ -1,5 +1,6 @@
-"""The README and the pages in docs/: their Python blocks run as written, their links lead somewhere."""
+"""The README, the pages in docs/ and the docstrings: Python runs as written, links lead somewhere, words are plain."""
 
+import ast
 import os
 import re
 import subprocess
@@ -195,7 +196,7 @@ def test_every_page_is_in_the_table_of_contents():
 
 def words_without_tables(text):
     """Count the words of a page outside of tables."""
-    return sum(len(line.split()) for line in text.splitlines() if not line.lstrip().startswith("|"))
+    return sum(len(line.split()) for line in text.splitlines() if not line.lstrip().startswith(("|", "<!--")))
 
 
 def longest(page):
@@ -221,3 +222,23 @@ def test_guides_show_first(page):
     lines = page.read_text().splitlines()
     title = next(number for number, line in enumerate(lines) if line.startswith("# "))
     assert any(line.startswith("```") for line in lines[title : title + 10])
+
+
+SPOKEN = ("Of ", "Say ", "Tell ", "Make of ", "As ", "What ", "How ", "Turn ", "Begin ", "Lay ")
+
+
+def spoken(source):
+    """List the docstrings that do not say what happens: with a verb, or by naming the thing."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return [doc for node in nodes if (doc := ast.get_docstring(node) or "").startswith(SPOKEN)]
+
+
+def test_docstrings_say_what_happens():
+    files = [*(ROOT / "routing_gym").rglob("*.py"), *(ROOT / "agents").rglob("*.py")]
+    found = {str(path.relative_to(ROOT)): spoken(path.read_text()) for path in files}
+    assert {path: docs for path, docs in found.items() if docs} == {}
+
+
+def test_spoken_docstrings_are_found():
+    good, bad = '"""Return a list of turns."""', '"""Say whether it ends."""'
+    assert spoken(f"class A:\n    def f(self):\n        {good}\n\n    def g(self):\n        {bad}\n") == [bad[3:-3]]

@@ -236,7 +236,7 @@ def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
 
 
 def prefixed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Put tensors into a group: the inverse of `group`."""
+    """Add tensors to a group: the inverse of `group`."""
     return {f"{name}.{key}": value for key, value in tensors.items()}
 
 

@@ -107,7 +107,7 @@ def check_instructions(data: bytes) -> None:
 
 
 def read_columns(content: Any, names: tuple[str, ...]) -> Columns:
-    """Turn what was unpickled into one float64 array per column, of consistent shapes.
+    """Convert the unpickled data to one float64 array per column, of consistent shapes.
 
     Raises:
         ValueError: With what was found and what was expected.

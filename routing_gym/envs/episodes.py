@@ -82,7 +82,7 @@ class Episodes(LaneArrays):
         self.raises = on_illegal == "raise"
 
     def start(self, instance: Any) -> None:
-        """Begin an episode in every lane, on B instances of any backend."""
+        """Start an episode in every lane, on B instances of any backend."""
         self.instance = self.own(instance)
         self.state = self.problem.initial(self.instance)
         self.static = {key: self.copy(value) for key, value in self.problem.observe_static(self.instance).items()}
@@ -96,7 +96,7 @@ class Episodes(LaneArrays):
         self.started = True
 
     def restart(self, lanes: Lanes, instance: Any) -> None:
-        """Begin an episode in some lanes, on one instance for each of them; the other lanes go on.
+        """Start an episode in some lanes, on one instance for each of them; the other lanes go on.
 
         What stays the same during an episode (instance, static observations, bound) is our own and large: it is
         overwritten in place, row by row. What a step replaces (state, cost, flags) is copied first: the fields
@@ -129,7 +129,7 @@ class Episodes(LaneArrays):
         self.mask = self.problem.action_mask(self.instance, self.state)
 
     def step(self, actions: Any, idle: Lanes) -> Array:
-        """Take one action in every lane.
+        """Apply one action in every lane.
 
         In order: check the actions; replace illegal ones (by the mask) with legal ones, so that one batched
         `Problem.step` serves all lanes; undo what that did to the lanes that chose them, which end here; then

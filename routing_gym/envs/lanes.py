@@ -57,7 +57,7 @@ class LaneArrays:
         return self.shape[0] if self.shape else 1
 
     def where(self, lanes: Array, first: Array, second: Array) -> Array:
-        """Pick the first array's rows in the lanes marked by bool (B,), else the second's."""
+        """Select the first array's rows in the lanes marked by bool (B,), else the second's."""
         return self.xp.where(self.xp.reshape(lanes, (self.batch_size, *(1,) * (second.ndim - 1))), first, second)
 
     def require_start(self, use: str) -> None:

@@ -124,7 +124,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         self._episodes = Episodes(self.problem, (), reward, on_illegal)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
-        """Begin an episode; see `gymnasium.Env.reset` and "Reset options" above.
+        """Start an episode; see `gymnasium.Env.reset` and "Reset options" above.
 
         Raises:
             TypeError: The instance is not of the problem's instance class.
@@ -138,7 +138,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         return self._observe()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
-        """Go to a node.
+        """Visit a node.
 
         Raises:
             InvalidAction: Not a single integer, no such node, or illegal with `on_illegal="raise"`.
@@ -190,7 +190,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         return self._episodes.save([self.np_random])
 
     def set_state(self, snapshot: Snapshot) -> None:
-        """Go back to what `get_state` copied, in this or another environment of the same problem.
+        """Restore the state that `get_state` returned, in this or another environment of the same problem.
 
         Raises:
             TypeError: Not from `get_state`.

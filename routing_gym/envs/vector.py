@@ -74,7 +74,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, Info]:
-        """Begin an episode in every lane, or in some; see "Reset options" in the class.
+        """Start an episode in every lane, or in some; see "Reset options" in the class.
 
         Args:
             seed: Lane i gets `seed + i`, or its entry of a sequence; None goes on with the generators there are.
@@ -170,7 +170,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         return filled
 
     def _seed(self, seed: int | Sequence[int | None] | None, lanes: Lanes) -> None:
-        """Give the lanes their random generators."""
+        """Set the random generators of the lanes."""
         seeds: Sequence[int | None]
         if seed is None:
             seeds = [None] * self.num_envs
@@ -307,7 +307,7 @@ class RoutingVectorEnv(LaneVectorEnv):
         return self._episodes.save(self._generators)
 
     def set_state(self, snapshot: Snapshot) -> None:
-        """Go back to what `get_state` copied, in this or another environment of the same problem and size.
+        """Restore the state that `get_state` returned, in this or another environment of the same problem and size.
 
         Raises:
             TypeError: Not from `get_state`.

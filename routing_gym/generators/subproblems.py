@@ -36,7 +36,7 @@ class Windows:
 def choose_windows(
     near: IntArray, tour: IntArray, place: IntArray, centres: IntArray, size: int, most: int
 ) -> IntArray:
-    """Take cities around one centre after the other that are still free, with their neighbours on the tour.
+    """For each centre, select nearby unassigned cities and their neighbours on the tour.
 
     With the neighbours, all edges of the cities around the centre fall, long ones too.
 
@@ -152,7 +152,7 @@ def tour_pool() -> tuple[FloatArray, IntArray, IntArray]:
 
 
 def random_frames(coords: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Turn each of B sets of points (B, A, 2) by a random angle, mirror half of them, fit them into the unit square."""
+    """Rotate B sets of points (B, A, 2) by random angles, reflect half of them, and fit them into the unit square."""
     angle = rng.uniform(0, 2 * np.pi, len(coords))
     cosine, sine = np.cos(angle), np.sin(angle)
     mirror = rng.choice([-1.0, 1.0], len(coords))

@@ -43,7 +43,7 @@ class EnvState:
 
 @dataclass(frozen=True)
 class TimeStep:
-    """What a step shows."""
+    """Result of a step."""
 
     observation: dict[str, Array]  # as the Gymnasium environment's
     reward: Array  # float32, minus the cost of the step; 0 after a reset
@@ -129,7 +129,7 @@ class JaxEnv:
         self.problem = problem
 
     def reset(self, key: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
-        """Begin an episode, on an instance drawn with the key or on a given one.
+        """Start an episode, on an instance drawn with the key or on a given one.
 
         Args:
             key: Of this instance and, with `AutoReset`, of those after it.
@@ -146,7 +146,7 @@ class JaxEnv:
         return first_row(self.reset_lanes(as_key(key)[None], instance))
 
     def step(self, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
-        """Take one action.
+        """Apply one action.
 
         Args:
             state: Of one episode, from `reset` or `step`.
@@ -155,7 +155,7 @@ class JaxEnv:
         return first_row(self.step_lanes(*one_row((state, action))))
 
     def reset_lanes(self, keys: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
-        """As `reset`, of B keys of the new type, and without `vmap`."""
+        """Like `reset`, for B keys of the new type, and without `vmap`."""
         split = jax.vmap(jax.random.split)(keys)
         if instance is None:
             uniforms = jax.vmap(lambda key: jax.random.uniform(key, (self.problem.num_uniforms,), jnp.float32))
@@ -168,7 +168,7 @@ class JaxEnv:
         return lanes, TimeStep(self.observe_lanes(lanes), cost, never, cost, never)
 
     def step_lanes(self, lanes: EnvState, actions: Array) -> tuple[EnvState, TimeStep]:
-        """As `step`, of B episodes and without `vmap`."""
+        """Like `step`, for B episodes and without `vmap`."""
         problem, num_actions = self.problem, lanes.mask.shape[1]
         within = (actions >= 0) & (actions < num_actions)
         taken = jnp.where(within, actions, 0).astype(integer(jnp))
@@ -228,18 +228,18 @@ class AutoReset:
         self._step = step
 
     def step(self, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
-        """As `JaxEnv.step`, and begin anew where that ends the episode."""
+        """Like `JaxEnv.step`, and start a new episode if this step ends one."""
         result: tuple[EnvState, TimeStep] = self._step(state, jnp.asarray(action))
         return result
 
     def step_lanes(self, lanes: EnvState, actions: Array) -> tuple[EnvState, TimeStep]:
-        """As `step`, of B episodes and without `vmap`."""
+        """Like `step`, for B episodes and without `vmap`."""
         lanes, timestep = self.env.step_lanes(lanes, actions)
         lanes = self.restart(lanes)
         return lanes, replace(timestep, observation=self.env.observe_lanes(lanes))
 
     def restart(self, lanes: EnvState) -> EnvState:
-        """Begin anew in the lanes that have finished: a few at a time, since few of many end in one step."""
+        """Start a new episode in the lanes that have finished: a few at a time, since few of many end in one step."""
         num_lanes = len(lanes.finished)
         few = max(1, num_lanes // 32)
 
@@ -322,7 +322,7 @@ def check_instance(problem: AnyProblem, instance: Any) -> None:
 
 
 def one_row(tree: Tree) -> Tree:
-    """Give every array a leading axis for one row."""
+    """Add a leading axis for one row to every array."""
     batch: Tree = jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
     return batch
 
@@ -334,5 +334,5 @@ def first_row(tree: Tree) -> Tree:
 
 
 def where_rows(rows: Array, first: Array, second: Array) -> Array:
-    """Pick the first array's rows where bool (B,) says so, else the second's."""
+    """Select the first array's rows where bool (B,) says so, else the second's."""
     return jnp.where(rows.reshape(-1, *(1,) * (first.ndim - 1)), first, second)

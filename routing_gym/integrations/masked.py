@@ -20,7 +20,7 @@ Observation = dict[str, Any]
 
 @dataclass(frozen=True)
 class Library:
-    """What a library asks of environments."""
+    """Requirements of a library on environments."""
 
     name: str
     observation_key: str
@@ -31,7 +31,7 @@ class Library:
 
     @property
     def needs(self) -> dict[str, Any]:
-        """What a `RoutingVectorEnv` must be; both libraries keep observations for longer than a step."""
+        """Requirements on a `RoutingVectorEnv`; both libraries keep observations for longer than a step."""
         return {"backend": "numpy", "autoreset_mode": self.autoreset_mode.value, "copy": True}
 
     @contextmanager

@@ -90,7 +90,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[PerAgent, PerAgent]:
-        """Begin a game.
+        """Start a game.
 
         Args:
             seed: Of the random instances from now on; None goes on.
@@ -117,7 +117,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         return self._observe(), self._infos()
 
     def step(self, actions: PerAgent) -> tuple[PerAgent, PerAgent, PerAgent, PerAgent, PerAgent]:
-        """Let all agents act at once.
+        """Apply the actions of all agents.
 
         Args:
             actions: One for every agent; left unchanged.
@@ -158,7 +158,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         )
 
     def _stack(self, actions: PerAgent) -> npt.NDArray[Any]:
-        """Bring the agents' actions to an array (1, m, ...)."""
+        """Convert the agents' actions to an array (1, m, ...)."""
         rows = [np.asarray(actions[agent]) for agent in self.agents]
         shape = self.game.action_space().shape
         for agent, row in zip(self.agents, rows, strict=True):

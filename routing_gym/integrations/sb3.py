@@ -64,7 +64,7 @@ class RoutingVecEnv(VecEnv):
         self.metadata = self.vector_env.metadata
 
     def reset(self) -> Observation:
-        """Begin an episode in every lane, with the seeds and options of `seed` and `set_options`, once.
+        """Start an episode in every lane, with the seeds and options of `seed` and `set_options`, once.
 
         Raises:
             TypeError: An instance is not of the problem's instance class.
@@ -80,7 +80,7 @@ class RoutingVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> tuple[Observation, npt.NDArray[Any], npt.NDArray[Any], list[Info]]:
-        """Take the actions of `step_async`; lanes whose episode ends start anew.
+        """Apply the actions of `step_async`; lanes whose episode ends restart.
 
         Raises:
             InvalidAction: Not one integer per lane, no such node, or illegal with `on_illegal="raise"`.

@@ -83,7 +83,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         return list(self.vector_env.np_random_seed)
 
     def reset(self, env_id: Lanes = None, *, options: dict[str, Any] | None = None) -> tuple[Any, Array]:
-        """Begin an episode in some lanes, or in all.
+        """Start an episode in some lanes, or in all.
 
         Raises:
             TypeError: The instance is not of the problem's instance class.
@@ -94,7 +94,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         return self._batch(observations, lanes), tianshou_infos(info, lanes)
 
     def step(self, action: Any, id: Lanes = None) -> tuple[Any, Array, Array, Array, Array]:  # noqa: A002
-        """Go to a node in some lanes, or in all; ended episodes stay ended until `reset`.
+        """Visit a node in some lanes, or in all; ended episodes stay ended until `reset`.
 
         Returns:
             Observations (a `Batch`), rewards (float64), terminated, truncated and infos of these lanes.
@@ -132,7 +132,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         return actions
 
     def _begin(self, lanes: Array, seed: Any, options: dict[str, Any] | None) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode in some lanes; return the observations and infos of all."""
+        """Start an episode in some lanes; return the observations and infos of all."""
         options = dict(options or {})
         if len(lanes) < self.env_num:
             options["reset_mask"] = ~self._others(lanes)

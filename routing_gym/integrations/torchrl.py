@@ -83,7 +83,7 @@ class RoutingTensorDictEnv(EnvBase):  # type: ignore[misc]  # TorchRL has no typ
         seed: int | None = None,
         options: dict[str, Any] | None = None,
     ) -> TensorDictBase:
-        """Begin an episode in every lane, or in those that "_reset" marks."""
+        """Start an episode in every lane, or in those that "_reset" marks."""
         marked = None if tensordict is None else tensordict.get("_reset", None)
         if marked is not None and not bool(marked.all()):
             options = {**(options or {}), "reset_mask": marked.reshape(self.batch_size)}

@@ -133,7 +133,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
 
     @property
     def whole_way(self) -> float:
-        """What a vehicle can travel in an episode."""
+        """Length that a vehicle can travel in an episode."""
         return self.num_ticks * self.step_length
 
     def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> CompetitiveOPInstance:

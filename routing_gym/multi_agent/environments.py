@@ -45,7 +45,7 @@ class GameEpisodes(LaneArrays):
         self.mask: Array | None = None
 
     def start(self, instance: Any) -> None:
-        """Begin a game in every lane, on B instances of any backend."""
+        """Start a game in every lane, on B instances of any backend."""
         self.instance = self.own(instance)
         self.state = self.problem.initial(self.instance)
         self.gained = self.move(np.zeros((self.batch_size, self.problem.num_agents)))
@@ -56,7 +56,7 @@ class GameEpisodes(LaneArrays):
         self.started = True
 
     def restart(self, lanes: Lanes, instance: Any) -> None:
-        """Begin a game in some lanes, on one instance for each of them."""
+        """Start a game in some lanes, on one instance for each of them."""
         if len(lanes) == self.batch_size:
             return self.start(instance)
         index, fresh = self.move(lanes), self.own(instance)
@@ -80,7 +80,7 @@ class GameEpisodes(LaneArrays):
             self.mask = self.problem.action_mask(self.instance, self.state)
 
     def step(self, actions: Any, idle: Lanes) -> Array:
-        """Let all agents of all lanes act at once.
+        """Apply the actions of all agents of all lanes.
 
         Args:
             actions: (B, m) integers, or (B, m, ...) floats.

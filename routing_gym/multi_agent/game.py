@@ -54,7 +54,7 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> InstanceT:
-        """Turn float64 (B, num_uniforms) in [0, 1) into B instances."""
+        """Convert float64 (B, num_uniforms) in [0, 1) to B instances."""
 
     @abstractmethod
     def validate(self, instance: InstanceT) -> None:
@@ -82,7 +82,7 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def step(self, instance: InstanceT, state: StateT, action: Array) -> tuple[StateT, Array]:
-        """Let all agents act at once.
+        """Apply the actions of all agents.
 
         Args:
             instance: B instances.

@@ -29,7 +29,7 @@ def prize_per_tick(game: CompetitiveOP, instance: CompetitiveOPInstance, state: 
 
 
 def rival_aware(game: CompetitiveOP, instance: CompetitiveOPInstance, state: CompetitiveOPState) -> Array:
-    """As `prize_per_tick`, but customers that a rival is nearer to come after all others.
+    """Like `prize_per_tick`, but customers that a rival is nearer to come after all others.
 
     What is left is one's cell of the Voronoi diagram of the vehicles. Equally near counts as one's own.
     """

@@ -73,7 +73,7 @@ def to_rgb_array(game: AnyGame, instance: Any, states: Sequence[Any]) -> npt.NDA
 
 
 def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
-    """Turn a figure that `draw` has made into pixels: uint8 (height, width, 3)."""
+    """Convert a figure of `draw` to pixels: uint8 (height, width, 3)."""
     figure.canvas.draw()
     return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
 

@@ -12,7 +12,7 @@ FAR = 1e6  # a distance of nothing: no two points of the unit square are so far 
 
 
 def pick_rows(x: Array, index: Array) -> Array:
-    """Pick entries of each row: x (B, n, ...) and int64 index (B, ...) give x[b, index[b, ...]]."""
+    """Select entries of each row: x (B, n, ...) and int64 index (B, ...) give x[b, index[b, ...]]."""
     xp = array_namespace(x)
     num_rows, num_columns = x.shape[:2]
     starts = xp.arange(0, num_rows * num_columns, num_columns, device=device(x))
@@ -22,7 +22,7 @@ def pick_rows(x: Array, index: Array) -> Array:
 
 
 def pick_last(x: Array, index: Array) -> Array:
-    """Pick entries of the last axis: x (..., n) and int64 index (..., k) give (..., k)."""
+    """Select entries of the last axis: x (..., n) and int64 index (..., k) give (..., k)."""
     num_rows = math.prod(index.shape[:-1])
     xp = array_namespace(x)
     picked = pick_rows(xp.reshape(x, (num_rows, x.shape[-1])), xp.reshape(index, (num_rows, index.shape[-1])))

@@ -1,4 +1,4 @@
-"""Asymmetric TSP: a closed tour of all cities, where the way back may be of another length.
+"""Asymmetric TSP: a closed tour of all cities, where an edge may have another length in the other direction.
 
 Kwon et al. (2021), "Matrix encoding networks for neural combinatorial optimization" (MatNet), section 5.1: an
 instance is a matrix. Its entries are drawn uniformly from the integers 0 to 999,999, replaced by the lengths of the

@@ -175,7 +175,7 @@ def check_depot_values(instance: Any, *fields: str) -> None:
 
 
 def as_tours(actions: Array, batch_size: int, num_actions: int) -> IntArray:
-    """Bring tours to int64 NumPy (B, T) after checking shape, type and range.
+    """Convert tours to int64 NumPy (B, T) after checking shape, type and range.
 
     Raises:
         ValueError: Wrong shape or type.
@@ -270,5 +270,5 @@ def leg_lengths(instance: Any, tours: IntArray) -> npt.NDArray[np.float64]:
 
 
 def like(values: npt.NDArray[np.float64], instance: Any) -> Array:
-    """Bring a NumPy result to the backend and device of an instance."""
+    """Convert a NumPy result to the backend and device of an instance."""
     return array_namespace(any_array(instance)).asarray(values, device=device_of(instance))

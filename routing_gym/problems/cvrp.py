@@ -1,9 +1,9 @@
-"""Capacitated vehicle routing: serve every customer whole, refilling at the depot.
+"""Capacitated vehicle routing: serve every customer in one visit, and reload at the depot.
 
 Kool et al. (2019), appendix C.1: depot and customers uniform in the unit square, demands uniform in
-1..9, one vehicle of capacity 30, 40 or 50 for 20, 50 or 100 customers that may make any number of
-trips. Deviation: loads are integers here; the original code sums float32 shares of the capacity and so
-forbids some customers that fit exactly.
+1..9, one vehicle of capacity 30, 40 or 50 for 20, 50 or 100 customers, with any number of routes. Deviation: loads are
+integers here. The original code sums float32 shares of the capacity, and therefore forbids some customers that fit
+exactly.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, lea
 InstanceT = TypeVar("InstanceT", bound="CVRPInstance")
 StateT = TypeVar("StateT")
 WholeStateT = TypeVar("WholeStateT", bound="CVRPState")
-DEMAND = Column("demand", "units of goods that each customer asks for", "amount", integer=True)
-CAPACITY = Column("capacity", "units that a vehicle holds", "amount", per="instance", integer=True)
+DEMAND = Column("demand", "demand of each customer", "amount", integer=True)
+CAPACITY = Column("capacity", "capacity of a vehicle", "amount", per="instance", integer=True)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,8 @@ class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
     def action_mask(self, instance: InstanceT, state: WholeStateT) -> Array:
         """Mark nodes the vehicle may visit next.
 
-        A customer is legal if unserved and it fits; the depot, if we are away from it or everyone is served.
+        A customer is legal if it is not served and its demand fits. The depot is legal if the vehicle is elsewhere or
+        all customers are served.
 
         Returns:
             bool (B, A). Never all False in a row.

@@ -107,13 +107,13 @@ def symmetry(coords: Array, index: int | npt.NDArray[np.int64]) -> Array:
 
 
 def uniform_coords(uniforms: Array, num_points: int) -> Array:
-    """Turn the first 2 * num_points uniforms of each row into float32 (B, num_points, 2) in [0, 1]."""
+    """Convert the first 2 * num_points uniforms of each row to float32 (B, num_points, 2) in [0, 1]."""
     points = uniforms[:, : 2 * num_points].reshape(-1, num_points, 2)
     return points.astype(np.float32)  # NumPy and JAX alike; for one instance, the wrappers take longer than the work
 
 
 def with_depot(customers: Array) -> Array:
-    """Put the depot's value 0 before the customers' values (B, n): (B, n + 1)."""
+    """Prepend the depot's value 0 to the customers' values (B, n): (B, n + 1)."""
     if not isinstance(customers, np.ndarray):
         xp = array_namespace(customers)
         return xp.concat([xp.zeros_like(customers[:, :1]), customers], axis=1)

@@ -1,4 +1,4 @@
-"""Min-max multiple TSP: several salesmen share the customers, and the longest of their tours counts.
+"""Min-max multiple TSP: several salesmen share the customers, and the cost is the longest of their tours.
 
 França, Gendreau, Laporte, Müller (1995), "The m-traveling salesman problem with minmax objective",
 Transportation Science 29. All start and end at the depot. Depot and customers are uniform in the unit square.
@@ -58,8 +58,8 @@ class MTSPState:
 class MTSP(Problem[MTSPInstance, MTSPState]):
     """Min-max multiple TSP with `num_nodes` customers; action 0 ends a salesman's tour, and the next one starts.
 
-    The salesmen travel one after the other. Nobody's tour is empty, but not all salesmen need be sent. The cost of a
-    step is by how much it lengthens the longest tour, so that their sum is the longest tour at the end.
+    The salesmen travel one after the other. No tour is empty, but salesmen may stay at the depot. The cost of a step is
+    the increase of the longest tour, so that the sum of the costs is the longest tour.
 
     Attributes:
         num_salesmen: Of generated instances.
@@ -114,7 +114,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         return MTSPState(zero, instance.num_salesmen, length, length, zero, visited)
 
     def action_mask(self, instance: MTSPInstance, state: MTSPState) -> Array:
-        """Mark unvisited customers; and the depot, for who is away and either not the last salesman or done.
+        """Mark unvisited customers; and the depot, if the salesman is elsewhere and is not the last or all are visited.
 
         Returns:
             bool (B, A). Never all False in a row.

@@ -1,4 +1,4 @@
-"""Orienteering problem: collect prizes and be back at the depot within a maximum length.
+"""Orienteering problem: collect prizes and return to the depot within a maximum length.
 
 Kool et al. (2019), appendix D.1, after Fischetti et al. (1998): three kinds of prizes, and a maximum
 length of 2, 3 or 4 for 20, 50 or 100 customers.
@@ -77,7 +77,7 @@ class OPState:
 
 
 def length_limit(instance: OPInstance) -> Array:
-    """How long a tour may be, for masks and solvers, which add float32 legs in float64: float64 (B,).
+    """Return the length limit for masks and solvers, which add float32 edges in float64: float64 (B,).
 
     `objective` allows half the tolerance more: torch and NumPy round some legs differently.
     """
@@ -109,10 +109,10 @@ def distance_prize(coords: Array) -> Array:
 class OP(Problem[OPInstance, OPState]):
     """Orienteering problem with `num_nodes` customers; action 0 returns to the depot and ends the tour.
 
-    The cost is the negative prize collected. At every node, the way so far and the direct way back to the depot must
+    The cost is minus the collected prize. At every node, the length so far plus the direct edge to the depot must
     be within the maximum length: masks, `objective` and solvers keep this rule. By the triangle inequality, every tour
     of at most that length does. Distances that violate it could make a detour the only way back. The rule excludes
-    such tours, so that the depot is always legal and a mask needs no search for ways back.
+    such tours, so that the depot is always legal and a mask needs no search.
 
     Attributes:
         prize: Kind of prizes drawn: "constant" (1), "uniform" (0.01 to 1) or "distance" (farther is more).
@@ -196,9 +196,9 @@ class OP(Problem[OPInstance, OPState]):
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
-        """Mark nodes from which the vehicle can still return in time, and the depot.
+        """Mark the depot, and nodes from which the vehicle can still return within the length.
 
-        A customer is legal if unvisited and length so far + leg + direct way back <= max length + 5e-7.
+        A customer is legal if it is not visited and length so far + edge + direct edge to the depot <= maximum + 5e-7.
 
         Returns:
             bool (B, A). The depot is always True.

@@ -1,9 +1,9 @@
-"""Prize-collecting TSP and its stochastic variant: collect a prize of 1, pay for whom you skip.
+"""Prize-collecting TSP and its stochastic variant: collect a prize of 1, pay a penalty for each omitted customer.
 
-Kool et al. (2019), appendix E.1: minimise the length plus the penalties of the unvisited, subject to a
+Kool et al. (2019), appendix E.1: minimise the length plus the penalties of unvisited customers, subject to a
 total prize of at least 1. Expected prizes are uniform in (0, 4/n), penalties in (0, 3K/n) with K = 2, 3
-or 4 for 20, 50 or 100 customers. In SPCTSP the real prize is uniform in (0, 2 x expected) and shows only
-when collected; it is what counts towards the minimum.
+or 4 for 20, 50 or 100 customers. In SPCTSP the real prize is uniform in (0, 2 x expected). It is
+revealed by the visit, and counts towards the minimum.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PCTSPInstance:
 
 @dataclass(frozen=True)
 class SPCTSPInstance(PCTSPInstance):
-    """As `PCTSPInstance`, with the prizes that show only when collected."""
+    """Like `PCTSPInstance`, with the prizes that show only when collected."""
 
     real_prize: Array  # float32 (B, A), 0 at the depot
 
@@ -164,7 +164,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         )
 
     def action_mask(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
-        """Mark the unvisited customers, and the depot once the prize suffices (within 1e-6) or nobody is left.
+        """Mark unvisited customers, and the depot if the prize suffices (within 1e-6) or no customer is left.
 
         Returns:
             bool (B, A). Never all False in a row.
@@ -220,7 +220,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         return [{"prize": (float(to_numpy(self.collectable(instance))[0, nodes].sum()), None)} for nodes in routes]
 
     def cost_bound(self, instance: PCTSPInstance) -> Array:
-        """As the TSP, but for a customer either two legs or the penalty, whichever is more."""
+        """Like the TSP, but for a customer either two legs or the penalty, whichever is more."""
         xp = array_namespace(instance.penalty)
         legs = 2 * reach(instance)
         return xp.sum(xp.maximum(legs, instance.penalty), axis=1)
@@ -246,14 +246,14 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
 
 @dataclass(frozen=True)
 class SPCTSP(PCTSP):
-    """Stochastic PCTSP: the observed prizes are expectations, a visit yields the real one."""
+    """Stochastic PCTSP: the observed prizes are expected values, and a visit collects the real prize."""
 
     name: ClassVar[str] = "SPCTSP"
     instance_type: ClassVar[type] = SPCTSPInstance
     stochastic: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         *PCTSP.columns,
-        Column("real_prize", "prize that a visit turns out to yield", "prize", unit="required_prize"),
+        Column("real_prize", "prize that a visit really collects", "prize", unit="required_prize"),
     )
 
     @property

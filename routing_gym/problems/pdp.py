@@ -1,4 +1,4 @@
-"""Pickup and delivery with one vehicle: visit everybody, each delivery after its pickup.
+"""Pickup and delivery with one vehicle: visit all customers, each delivery after its pickup.
 
 Li et al. (2021), "Heterogeneous attentions for solving pickup and delivery problem via deep reinforcement learning",
 IEEE Transactions on Intelligent Transportation Systems 23: depot and customers uniform in the unit square, no
@@ -53,7 +53,7 @@ class PDPState:
 
 @dataclass(frozen=True)
 class PDP(Problem[PDPInstance, PDPState]):
-    """Pickup and delivery with `num_nodes` customers; action 0, when all are visited, returns to the depot.
+    """Pickup and delivery with `num_nodes` customers; action 0 returns to the depot after all visits.
 
     In generated instances of an odd size the last customer is neither pickup nor delivery. The vehicle has no
     capacity. Instances may have several deliveries of one pickup.
@@ -112,7 +112,7 @@ class PDP(Problem[PDPInstance, PDPState]):
         return PDPState(zero, zero, xp.zeros_like(instance.pickup, dtype=xp.bool), instance.pickup == 0)
 
     def action_mask(self, instance: PDPInstance, state: PDPState) -> Array:
-        """Mark unvisited customers that need no pickup any more; and the depot, when all are visited.
+        """Mark unvisited customers whose pickup, if any, is visited; and the depot if all customers are visited.
 
         Returns:
             bool (B, A). Never all False in a row: a pickup needs no other.

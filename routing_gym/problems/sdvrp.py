@@ -1,7 +1,7 @@
-"""Split-delivery vehicle routing: as CVRP, but a customer may be served in several visits.
+"""Split-delivery vehicle routing: like CVRP, but a customer may be served in several visits.
 
-Kool et al. (2019), appendix C.1. Every visit delivers as much as it can: the smaller of what the
-customer still needs and what the vehicle still holds.
+Kool et al. (2019), appendix C.1. Every visit delivers as much as possible: the
+remaining demand of the customer, or the remaining load of the vehicle if that is less.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
     def action_mask(self, instance: CVRPInstance, state: SDVRPState) -> Array:
         """Mark nodes the vehicle may visit next.
 
-        A customer is legal if it has demand left and the vehicle has goods; the depot, if we are away
-        from it or all demand is gone.
+        A customer is legal if it has remaining demand and the vehicle is not empty. The depot is legal if the vehicle
+        is elsewhere or no demand remains.
 
         Returns:
             bool (B, A). Never all False in a row.
@@ -106,7 +106,7 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
         return spaces.Dict({**super().observation_space().spaces, "remaining_demand": remaining})
 
     def cost_bound(self, instance: CVRPInstance) -> Array:
-        """As CVRP, and a trip for each visit that empties the vehicle: total demand / capacity of them at most."""
+        """Like CVRP, and a trip for each visit that empties the vehicle: total demand / capacity of them at most."""
         total = array_namespace(instance.demand).sum(instance.demand, axis=1)
         return self.dearest_visits(instance, total // instance.capacity)
 

@@ -1,8 +1,8 @@
 """Travelling salesman problem: visit every city once and return to the first.
 
 Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", appendix B.1: cities uniform in the
-unit square. The tour starts at whichever city the first action names; the closing edge is charged on
-the last city.
+unit square. The first action chooses the first city of the tour, and the step to the last city also pays for the
+closing edge.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TSPState:
 
 @dataclass(frozen=True)
 class ClosedTour(Problem[InstanceT, TSPState]):
-    """What the problems share whose solutions are closed tours of `num_nodes` cities; actions are cities 0 to n-1.
+    """Base class of problems whose solutions are closed tours of `num_nodes` cities; actions are cities 0 to n-1.
 
     Raises:
         ValueError: Fewer than two cities.

@@ -1,11 +1,11 @@
 """TSP with fixed edges: a shortest closed tour on which some pairs of cities are neighbours.
 
-Fixed edges are TSPLIB's (Reinelt 1995, "TSPLIB 95", FIXED_EDGES_SECTION). One of them makes the shortest Hamiltonian
-path between two given cities. Large-neighbourhood search makes many: it takes a tour apart, and contracts each
-segment that is left to the edge between its ends (Li et al. 2025, "Destroy and repair using hyper-graphs for
-routing"). So a city has at most one fixed edge here; contract a chain of them to its ends.
+Fixed edges are those of TSPLIB (Reinelt 1995, "TSPLIB 95", FIXED_EDGES_SECTION). With one of them, the solution is the
+shortest Hamiltonian path between two given cities. Large-neighbourhood search has many: it removes parts of a tour, and
+contracts each remaining segment to the edge between its ends (Li et al. 2025, "Destroy and repair using hyper-graphs
+for routing"). A city therefore has at most one fixed edge; contract a chain of fixed edges to its ends.
 
-The length of a fixed edge is that between its ends, and part of the cost.
+The length of a fixed edge is the distance between its ends, and part of the cost.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class TSPFEInstance:
 class TSPFE(ClosedTour[TSPFEInstance]):
     """TSP with fixed edges, of `num_nodes` cities; actions are cities 0 to n-1.
 
-    The tour may start anywhere. After either end of a fixed edge comes the other at once, so that no tour is lost:
-    every closed tour can be walked so, from any city, one way round or the other (with asymmetric distances: from
-    some city). `objective` accepts it from every city, both ways round.
+    The tour may start anywhere. After one end of a fixed edge, the other end follows immediately. This loses no tour:
+    every closed tour can be followed in this way, from any city, in one of the two directions (with asymmetric
+    distances: from some city). `objective` accepts it from every city, in both directions.
 
-    Generated instances: cities uniform in the unit square; how many fixed edges is uniform from 0 to n / 2, and they
+    Generated instances: cities uniform in the unit square; fixed edges, a uniform number from 0 to n / 2,
     join random cities.
 
     Raises:
@@ -86,7 +86,7 @@ class TSPFE(ClosedTour[TSPFEInstance]):
             raise InvalidInstance(f"{found}; give both ends of an edge each other's number, at most one edge a city")
 
     def action_mask(self, instance: TSPFEInstance, state: TSPState) -> Array:
-        """Mark the other end of the current city's fixed edge, where it is unvisited; else all unvisited cities.
+        """Mark the other end of the current city's fixed edge if it is unvisited, else all unvisited cities.
 
         Returns:
             bool (B, n). Never all False in a row.

@@ -1,24 +1,24 @@
 """The vehicle routing family: CVRP with open routes (O), backhauls (B), a limit on lengths (L), time windows (TW).
 
-Fifteen presets, `OVRP` to `OVRPBLTW`; without any attribute the problem is CVRP, whose rules these extend. What an
-attribute needs is None in instances and states without it.
+Fifteen presets, `OVRP` to `OVRPBLTW`. Without any attribute the problem is CVRP, whose rules these extend. A field that
+an attribute needs is None in instances and states without this attribute.
 
-- **O**: vehicles do not drive home. The way back costs nothing and has no limit.
-- **B**: backhauls have goods to fetch. On each route, every linehaul comes before the first backhaul, and neither the
-  goods delivered nor those fetched exceed the capacity. Routes of backhauls only are allowed, as in rl4co, so that a
-  tour can always be completed; Toth and Vigo (1997), and files of TYPE VRPB, forbid them. Zhou et al. let routes
-  alternate between both kinds instead.
-- **L**: no route is longer than `max_length`, which the literature calls a limit on duration: waiting and service do
-  not count.
-- **TW**: service starts within the customer's window, or the vehicle waits; it leaves the depot when that opens and is
-  back before it closes. Speed is 1.
+- **O**: open routes. Vehicles do not return to the depot; the way back costs nothing and has no limit.
+- **B**: backhauls. Goods of some customers are collected. In each route, all deliveries (linehauls) precede the first
+  backhaul, and neither the delivered nor the collected goods exceed the capacity. Routes with backhauls only are
+  allowed, like in rl4co, so that a tour can always be completed. Toth and Vigo (1997), and files of TYPE VRPB, forbid
+  them. Zhou et al. let routes alternate between both kinds instead.
+- **L**: length limit. No route is longer than `max_length`. The literature calls this a limit on duration; waiting and
+  service do not count.
+- **TW**: time windows. Service starts within the time window of the customer, and an early vehicle waits. Vehicles
+  leave the depot when it opens, and return before it closes. The speed is 1.
 
 Instances are those of Zhou et al. (2024), "MVMoE: multi-task vehicle routing solver with mixture-of-experts", code in
-`envs/*Env.py`: limit 3; the depot open from 0 to 3, service 0.2, windows around a uniform time at which the customer
-can be served, 0.1 to 1 to both sides. A fifth of the customers, the last, are backhauls. Deviation: service is shorter
-where the depot is more than 1.4 away, which they draw anew. Liu et al. (2024), "Multi-task learning for routing problem
-with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have the same limit and backhauls, but windows
-0.15 to 0.2 wide in a horizon of 4.6.
+`envs/*Env.py`: limit 3; depot open from 0 to 3; service 0.2; time windows around a uniform time at which the customer
+can be served, 0.1 to 1 to both sides. The last fifth of the customers are backhauls. Deviation: service is shorter if
+the depot is more than 1.4 away; they draw such customers again. Liu et al. (2024), "Multi-task learning for routing
+problem with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have the same limit and backhauls, but
+time windows 0.15 to 0.2 wide in a horizon of 4.6.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ COLUMNS = {
     "B": (Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag"),),
     "L": (Column("max_length", "greatest length of a route", "length", per="instance", limit=True),),
     "TW": (
-        Column("ready_time", "when the time window opens; the depot's: when vehicles start", "time", at_depot=True),
-        Column("due_time", "when it closes; the depot's: latest return", "time", at_depot=True, limit=True),
-        Column("service_time", "how long service takes", "time"),
+        Column("ready_time", "earliest start of service; for the depot: start of the vehicles", "time", at_depot=True),
+        Column("due_time", "latest start of service; for the depot: latest return", "time", at_depot=True, limit=True),
+        Column("service_time", "duration of the service", "time"),
     ),
 }
 ATTRIBUTES: dict[str, dict[str, Any]] = {
@@ -72,7 +72,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class VRPInstance(CVRPInstance):
-    """As CVRP's; None what the problem does not have. Times are in the unit of lengths: speed is 1."""
+    """Like CVRP's; fields without use are None. Times are in the unit of lengths: speed is 1."""
 
     backhaul: Array = None  # bool (B, A), whether `demand` is to be fetched; False at the depot
     max_length: Array = None  # float32 (B,), of a route
@@ -83,7 +83,7 @@ class VRPInstance(CVRPInstance):
 
 @dataclass(frozen=True)
 class VRPState(CVRPState):
-    """As CVRP's, but `load` starts from 0 again at the first backhaul of a route; None what the problem does not have.
+    """Like CVRP's, but `load` restarts from 0 at the first backhaul of a route; fields without use are None.
 
     The last two never change: they are kept so that a mask costs one row of distances.
     """
@@ -98,14 +98,14 @@ class VRPState(CVRPState):
 class VRP(WholeDeliveries[VRPInstance, VRPState]):
     """Vehicle routing with `num_nodes` customers and at least one of four attributes; action 0 ends a route.
 
-    Every customer can be served by a vehicle of its own, and there are as many vehicles as it takes: `validate` refuses
-    other instances, and no mask is ever empty. The cost is the length of the routes; waiting and service cost nothing.
+    Every customer can be served by a vehicle of its own, and the number of vehicles is not limited. `validate` refuses
+    other instances, so that no mask is empty. The cost is the length of the routes; waiting and service cost nothing.
 
     Attributes:
-        open_routes: Vehicles do not drive home.
-        backhauls: Some customers' goods are fetched, after all deliveries of the route.
-        max_length: Of a route in generated instances; None: no limit.
-        time_windows: Service has to start within a window.
+        open_routes: Whether vehicles end at their last customer.
+        backhauls: Whether goods of some customers are collected, after all deliveries of the route.
+        max_length: Length limit of a route in generated instances; None for no limit.
+        time_windows: Whether service starts within time windows.
 
     Raises:
         ValueError: No customer, a capacity below the largest demand drawn (9), no attribute, one that is no bool, or a
@@ -249,9 +249,9 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     def action_mask(self, instance: VRPInstance, state: VRPState) -> Array:
         """Mark nodes the vehicle may visit next.
 
-        A customer is legal if unserved, it fits, it is reached in time and within the length, and so is the depot from
-        there, but on open routes. After a backhaul no linehaul is. The depot is, if we are away from it or everyone is
-        served.
+        A customer is legal if it is not served, its demand fits, and it is reached in time and within the length. On
+        closed routes, the same must hold for the depot afterwards. No delivery is legal after a backhaul. The depot is
+        legal if the vehicle is elsewhere or all customers are served.
 
         Returns:
             bool (B, A). Never all False in a row.
@@ -379,7 +379,7 @@ PRESETS: dict[str, dict[str, Any]] = {  # the settings behind each id
 
 
 def draw_windows(coords: Array, uniforms: Array) -> dict[str, Array]:
-    """Turn uniforms (B, 2n) into windows that contain a time at which the customer can be served alone, and service."""
+    """Convert uniforms (B, 2n) to service times and to time windows in which the customer can be served alone."""
     xp, num_customers = array_namespace(uniforms), coords.shape[1] - 1
     away = euclidean(coords[:, :1], coords[:, 1:])
     service = xp.clip(CLOSING - 2 * away, None, SERVICE)

@@ -33,7 +33,7 @@ def to_text(problem: AnyProblem, instance: Any, tour: Array, cost: float | None 
 
 
 def one_row(instance: Any) -> Any:
-    """Bring an instance to NumPy, refusing a batch of several.
+    """Convert an instance to NumPy, refusing a batch of several.
 
     Raises:
         ValueError: With the number of rows.

@@ -68,7 +68,7 @@ def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
 
 
 def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
-    """As `difference`, for arrays and scalars."""
+    """Like `difference`, for arrays and scalars."""
     if not hasattr(first, "dtype") and not across_backends(first, second):
         return None if first == second else f"{first!r} != {second!r}"
     one, other = to_numpy(first), to_numpy(second)

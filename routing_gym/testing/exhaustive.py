@@ -53,7 +53,7 @@ def check_exhaustively(problem: AnyProblem, instance: Any, search: bool = True) 
 def legal_sequences(
     problem: AnyProblem, one: Any, max_steps: int
 ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
-    """Take every legal action, and after it every legal action, until all episodes have ended.
+    """Enumerate all sequences of legal actions until all episodes have ended.
 
     Args:
         problem: The problem.
@@ -100,7 +100,7 @@ def check_costs(problem: AnyProblem, one: Any, tours: npt.NDArray[np.int64], cos
 
 
 def best_of_all(problem: AnyProblem, one: Any, max_steps: int) -> tuple[float, tuple[int, ...]]:
-    """Try every action sequence of up to `max_steps` steps, legal or not, that `objective` accepts.
+    """Evaluate every action sequence of up to `max_steps` steps, legal or not, that `objective` accepts.
 
     Knows nothing of masks and states. Returns the lowest cost, and its sequence.
     """

@@ -183,7 +183,7 @@ def flatten(observation: Observation, space: Any) -> Array:
 
 
 def like(values: npt.NDArray[Any], array: Array) -> Array:
-    """Bring a NumPy array to the backend and device of another."""
+    """Convert a NumPy array to the backend and device of another."""
     return array_namespace(array).asarray(values, device=device(array))
 
 

@@ -62,11 +62,11 @@ def results(tmp_path):
 
 
 def test_a_page_gets_its_table_and_nothing_else(results):
-    line = "| TSP-50 | 64 | 60 k | 10 k (6.0 x) | 20 k (3.0 x) | 90 k | 5 k (18.0 x) | 30 k (3.0 x) |"
+    line = "| TSP-50 | 64 | 60 k | 10 k | 6.0 x | 20 k | 3.0 x | 90 k | 5 k | 18.0 x | 30 k | 3.0 x |"
     page = "before\n<!-- table: env-peers -->\n{}<!-- end of table -->\nafter\n"
     once = doc_tables.renewed(page.format(""), results)
     assert once.splitlines()[3:] == [*once.splitlines()[3:4], line, "<!-- end of table -->", "after"]
-    assert once.startswith("before\n<!-- table: env-peers -->\n|  | lanes | ours, `rollout` |")
+    assert once.startswith("before\n<!-- table: env-peers -->\n| steps/s | lanes | ours, `rollout` |")
     assert doc_tables.renewed(page.format("old\n"), results) == once
     assert doc_tables.renewed(once, results) == once
 

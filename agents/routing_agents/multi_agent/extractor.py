@@ -45,7 +45,7 @@ class Layout:
 
 
 def flatten(observation: dict[str, Tensor]) -> Tensor:
-    """Lay the arrays that agents see, (B, m, ...) each, side by side: (B, m, F)."""
+    """Concatenate the arrays that agents observe, (B, m, ...) each, to (B, m, F)."""
     keys = [key for key in ("self", "customers", "rivals") if key in observation]
     return torch.cat([observation[key].flatten(2) for key in keys], dim=-1)
 

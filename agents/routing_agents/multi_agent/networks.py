@@ -64,7 +64,7 @@ class NetworkConfig:
 
     @property
     def joins_own(self) -> bool:
-        """Whether x^i itself is appended to c^i."""
+        """Return whether x^i itself is appended to c^i."""
         return self.mixing in ("attention-own", "mean")
 
     @property
@@ -120,7 +120,7 @@ class Mean(nn.Module):
 
 
 class Concatenation(nn.Module):
-    """What attention replaces (figure 16.7): a layer over x^1 .. x^m side by side, (B, m, d) to (B, m, d).
+    """Concatenation, which attention replaces (figure 16.7): a layer over all x^j, (B, m, d) to (B, m, d).
 
     Args:
         width: d.
@@ -264,7 +264,7 @@ class AgentNetwork(nn.Module):
 
     @property
     def any_number(self) -> bool:
-        """Whether it runs with any number of agents."""
+        """Return whether it runs with any number of agents."""
         return self.config.share_heads and self.config.mixing not in SIZED
 
     def trunk_size(self) -> int:

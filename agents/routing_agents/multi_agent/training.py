@@ -92,7 +92,7 @@ class GameArgs(RunArgs):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:
-        """Turn what `to_json` returned back into arguments.
+        """Convert the result of `to_json` back to arguments.
 
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
@@ -178,7 +178,7 @@ class GameTrainer(loop.Trainer):
         self.seconds += time.perf_counter() - started
 
     def descend(self, name: str, network: nn.Module, loss: Tensor, start: float) -> None:
-        """Make one step of an optimiser down a loss, at the rate of this step.
+        """Take one optimiser step, at the learning rate of this step.
 
         Raises:
             TrainingDivergedError: The gradient is not finite; the weights are still those of before.

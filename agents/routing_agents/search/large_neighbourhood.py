@@ -26,7 +26,7 @@ Report = Callable[[float, IntArray], None]  # seconds so far, the best actions s
 
 @dataclass(frozen=True)
 class Improved:
-    """What a search came to.
+    """Result of a search.
 
     Attributes:
         actions: int64 (T,), the best tour, never longer than the first.

@@ -24,7 +24,7 @@ MIN_GAIN = 1e-6  # of a side of the square; smaller ones may be rounding errors
 
 @dataclass(frozen=True)
 class Effort:
-    """How parts are solved.
+    """Settings of the repair step.
 
     Attributes:
         size: Nodes of a part, at most.
@@ -74,7 +74,7 @@ class Neighbourhoods(ABC):
 
     @abstractmethod
     def take_up(self, actions: IntArray) -> None:
-        """Begin with a tour."""
+        """Start from a tour."""
 
     @abstractmethod
     def round(self) -> None:

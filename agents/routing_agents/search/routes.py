@@ -61,7 +61,7 @@ class RouteSearch(Neighbourhoods):
         return sum(len(self.routes[k]) for k in group)
 
     def choose_groups(self) -> list[IntArray]:
-        """Put routes into groups: a random customer's route and those that pass near it, up to a random size.
+        """Group routes: a random customer's route and those that pass near it, up to a random size.
 
         At least two routes, unless these are too large for a group.
         """
@@ -110,7 +110,7 @@ class RouteSearch(Neighbourhoods):
         return [split_trips(tour[k]) for tour, k in zip(tours, best, strict=True)]
 
     def drop_twins(self, node: IntArray, is_twin: BoolArray, columns: IntArray) -> IntArray:
-        """Turn columns of parts (G, K, T) into nodes (G, K, T + 1), from the depot on; twins repeat the stop before."""
+        """Convert columns of parts (G, K, T) to nodes (G, K, T + 1) from the depot; twins repeat the stop before."""
         row = np.arange(len(columns))[:, None, None]
         columns = np.concatenate([np.zeros_like(columns[..., :1]), columns], axis=2)
         stop = np.where(is_twin[row, columns], 0, np.arange(columns.shape[2]))
@@ -118,7 +118,7 @@ class RouteSearch(Neighbourhoods):
 
 
 def split_trips(tour: IntArray) -> list[IntArray]:
-    """Cut a tour at the depot; leave out repeated stops."""
+    """Split a tour at the depot; leave out repeated stops."""
     tour = np.concatenate(([0], tour))
     tour = tour[1:][tour[1:] != tour[:-1]]
     return [trip[trip != 0] for trip in np.split(tour, np.flatnonzero(tour == 0)) if (trip != 0).any()]

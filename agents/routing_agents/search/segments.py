@@ -103,7 +103,7 @@ class WindowSearch(Neighbourhoods):
         return np.where(windows.falls, self.legs(windows.cities, following), 0).sum(axis=1)
 
     def accept(self, windows: Windows, window: int, tour: IntArray) -> None:
-        """Put the new edges of one window into the tour, unless that would cut it into several.
+        """Insert the new edges of one subproblem into the tour, unless the tour would fall apart.
 
         They would make one tour when the window was solved; meanwhile other windows may have changed which of its
         cities the paths outside join.

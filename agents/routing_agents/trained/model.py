@@ -61,7 +61,7 @@ class SolvedInstance:
 
     @property
     def title(self) -> str:
-        """What stands above the picture."""
+        """Title of the picture."""
         return f"{self.problem.name}: {self.cost:g}"
 
     def _repr_png_(self) -> bytes:
@@ -223,7 +223,7 @@ class TrainedModel:
 
 
 def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:
-    """Turn a name into a way of decoding that the problem allows.
+    """Convert a name to a decoding strategy that the problem allows.
 
     That of a stochastic problem is greedy: to choose among tours, one would have to know what shows only on the way.
 

@@ -33,7 +33,7 @@ class TrainedPointer(TrainedModel):
     order: Order = "sorted"
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
-        """As `TrainedModel.check`; a network that answers from a dictionary also takes one number of cities only."""
+        """Like `TrainedModel.check`; a network that answers from a dictionary also takes one number of cities only."""
         super().check(problem, found)
         size = self.network.fixed_size
         if size not in (None, problem.num_nodes):
@@ -51,7 +51,7 @@ class TrainedPointer(TrainedModel):
         tours_at_once: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Rollout:
-        """As `TrainedModel.solve_batch`, by beam search, which takes the place of tours from several starts.
+        """Like `TrainedModel.solve_batch`, by beam search, which takes the place of tours from several starts.
 
         The answer to each symmetry is the most probable tour of a beam of `decoding.num_tours`; the shortest counts.
         How many instances are decoded at a time is up to `predict`.

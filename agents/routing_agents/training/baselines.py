@@ -48,7 +48,7 @@ class Baseline(ABC):
         """Return what the sampled costs (B, K) are compared with; broadcasts to (B, K)."""
 
     def end_epoch(self, model: PolicyNetwork) -> dict[str, float]:
-        """Take note of the model after an epoch; return numbers worth logging."""
+        """Update the baseline after an epoch; return metrics for the log."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:

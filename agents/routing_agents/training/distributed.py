@@ -152,7 +152,7 @@ def any_of(flag: bool) -> bool:
 
 
 def share_buffers(model: nn.Module) -> None:
-    """Take over the first process's buffers: the running statistics of batch normalisation."""
+    """Copy the buffers of the first process: the running statistics of batch normalisation."""
     if dist.is_initialized():
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)

@@ -38,7 +38,7 @@ class RunArgs:
         return self.epochs * self.steps_per_epoch
 
     def to_json(self) -> dict[str, Any]:
-        """Turn the arguments into what JSON can hold, without those of this machine."""
+        """Convert the arguments to JSON types, without those of this machine."""
         return {key: value for key, value in dataclasses.asdict(cast(Any, self)).items() if key not in self.local}
 
 
@@ -75,7 +75,7 @@ class Trainer(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What the run's folder is called by default, before seed and time."""
+        """Default name of the run's folder, before seed and time."""
 
     @property
     def epoch(self) -> int:
@@ -112,7 +112,7 @@ class Trainer(ABC):
 
     @abstractmethod
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        """Take up what `state` returned, read from `path`; `step` is restored already."""
+        """Restore the result of `state`, read from `path`; `step` is restored already."""
 
     def describe(self) -> dict[str, Any]:
         """Return what every checkpoint says of the run; a script adds what its model is."""
@@ -137,7 +137,7 @@ class Trainer(ABC):
 
     @classmethod
     def resume(cls, args: Any) -> Trainer:
-        """Take up the run in the folder `args.resume`.
+        """Resume the run in the folder `args.resume`.
 
         Raises:
             ValueError: Other arguments beside it, or another script's run.

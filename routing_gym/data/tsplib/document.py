@@ -161,7 +161,7 @@ def parse(path: Path, max_bytes: int, grammar: Grammar) -> Document:
 
 
 def parse_lines(path: Path, lines: list[str], grammar: Grammar) -> Document:
-    """As `parse`, of a file that has been read."""
+    """Like `parse`, for a file that has been read."""
     document = Document(path, last_line=len(lines))
     section: Section | None = None
     ended = False

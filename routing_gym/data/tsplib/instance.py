@@ -23,7 +23,7 @@ TENTHS = 10  # in which VRPTW files count
 
 @dataclass(frozen=True, eq=False)
 class RouteRules:
-    """What a file asks of routes, in its own integers; node 0 is the depot.
+    """Limits of a file on routes, in its own integers; node 0 is the depot.
 
     Attributes:
         windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in tenths.

@@ -90,12 +90,12 @@ def read_fixed_edges(document: Document, dimension: int) -> IntArray:
 
 
 def matrix_lines(matrix: IntArray) -> list[str]:
-    """Lay a matrix out as an EDGE_WEIGHT_SECTION."""
+    """Format a matrix as an EDGE_WEIGHT_SECTION."""
     rows = (" ".join(map(str, row)) for row in matrix.tolist())
     return ["EDGE_WEIGHT_FORMAT : FULL_MATRIX", "EDGE_WEIGHT_SECTION", *rows]
 
 
 def fixed_edge_lines(partner: IntArray) -> list[str]:
-    """Lay fixed edges out as a FIXED_EDGES_SECTION."""
+    """Format fixed edges as a FIXED_EDGES_SECTION."""
     ends = np.flatnonzero(partner > np.arange(len(partner)))
     return ["FIXED_EDGES_SECTION", *(f"{one + 1} {partner[one] + 1}" for one in ends.tolist()), "-1"]

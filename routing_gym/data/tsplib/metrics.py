@@ -87,7 +87,7 @@ def att(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def geographic(coords: FloatArray) -> FloatArray:
-    """Turn DDD.MM, degrees and minutes with the degrees cut towards zero, into radians."""
+    """Convert DDD.MM, degrees and minutes with the degrees cut towards zero, to radians."""
     degrees = np.trunc(coords)
     minutes = coords - degrees
     return np.asarray(GEO_PI * (degrees + 5.0 * minutes / 3.0) / 180.0)

@@ -48,7 +48,7 @@ MIN_EXTENT = 1e-9  # of coordinates that are not all the same; keeps scaled dist
 
 
 class FileType(NamedTuple):
-    """What a file of one TYPE has beside what all have."""
+    """Sections of a file of one TYPE, in addition to those that all have."""
 
     values: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()

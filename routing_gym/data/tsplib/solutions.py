@@ -163,7 +163,7 @@ def parse_cost(path: Path, line: int, text: str, unit: int) -> float:
 
 
 def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]]) -> IntArray:
-    """Turn the file's numbers, each with its line, into actions: int64 (T,)."""
+    """Convert the file's numbers, each with its line, to actions: int64 (T,)."""
     for node, line in nodes:
         if not 1 <= node <= len(instance.ids):
             raise InvalidFile(path, line, f"found node {node}, expected 1 to {len(instance.ids)} as in {instance.path}")
@@ -185,7 +185,7 @@ def rescore(path: Path, line: int, instance: FileInstance, actions: IntArray) ->
 
 
 def find_best_known(instance: FileInstance) -> tuple[float | None, IntArray | None]:
-    """Look beside an instance for its best known cost, and a tour of that cost; see `read_instance`.
+    """Find the best known cost beside an instance, and a tour of that cost; see `read_instance`.
 
     Raises:
         InvalidFile: A file of the expected name is there but is corrupt or contradicts the instance.
@@ -246,14 +246,14 @@ def write_tour(path: str | Path, instance: FileInstance, actions: Array) -> floa
 
 
 def tour_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
-    """Lay a tour out as TSPLIB's .tour."""
+    """Format a tour as TSPLIB's .tour."""
     nodes = instance.ids[tour]
     head = [f"NAME : {instance.name}", f"COMMENT : length {cost}", "TYPE : TOUR", f"DIMENSION : {len(nodes)}"]
     return [*head, "TOUR_SECTION", *map(str, nodes), "-1", "EOF"]
 
 
 def route_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
-    """Lay a tour out as CVRPLIB's .sol."""
+    """Format a tour as CVRPLIB's .sol."""
     lines = []
     for number, route in enumerate(instance.problem.routes(instance.instance, tour), start=1):
         nodes = (instance.ids[node] - 1 for node in route.nodes if node)
@@ -262,7 +262,7 @@ def route_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str
 
 
 def sequence_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
-    """Lay a tour out as OPLib's .sol."""
+    """Format a tour as OPLib's .sol."""
     depot, nodes = instance.ids[0], instance.ids[tour[tour != 0]]
     return [
         f"NAME : {instance.name}",

@@ -142,7 +142,7 @@ def is_solomon(lines: list[str]) -> bool:
 
 
 def solomon_document(path: Path, lines: list[str]) -> Document:
-    """Bring a file in Solomon's layout into VRPLIB's form. Rows keep their lines.
+    """Convert a file in Solomon's layout to VRPLIB's. Rows keep their lines.
 
     Raises:
         InvalidFile: A heading is missing, or a row is not what it should be.
@@ -184,7 +184,7 @@ def solomon_document(path: Path, lines: list[str]) -> Document:
 
 
 def route_file_lines(instance: FileInstance, by_id: IntArray) -> list[str]:
-    """Lay out the sections of a VRPTW or VRPB file that are not CVRP's, and its demands.
+    """Format the sections of a VRPTW or VRPB file that are not CVRP's, and its demands.
 
     Args:
         instance: What to write.

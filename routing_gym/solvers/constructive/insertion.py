@@ -18,7 +18,7 @@ from routing_gym.solvers.runtime.base import BatchSolver, FloatArray, IntArray, 
 
 @dataclass(frozen=True)
 class Insertion(BatchSolver):
-    """What the insertion heuristics share; they differ in the next city."""
+    """Base class of the insertion heuristics, which differ in the next city."""
 
     problems: ClassVar[tuple[str, ...]] = ("TSP",)
 
@@ -60,7 +60,7 @@ class Insertion(BatchSolver):
 
 
 def insert(tour: IntArray, size: int, position: IntArray, city: IntArray) -> None:
-    """Put one city (B,) into each tour (B, n), whose first `size` places are taken, at a position (B,); in place."""
+    """Insert one city (B,) into each tour (B, n), whose first `size` places are taken, at a position (B,); in place."""
     place = np.arange(size + 1)
     shifted = np.take_along_axis(tour, place - (place > position[:, None]), axis=1)
     tour[:, : size + 1] = np.where(place == position[:, None], city[:, None], shifted)

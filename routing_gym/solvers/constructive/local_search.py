@@ -26,7 +26,7 @@ LONGEST_SEGMENT = 3
 
 @dataclass(frozen=True)
 class LocalSearch(BatchSolver):
-    """What the local searches share.
+    """Base class of the local searches.
 
     Attributes:
         start: Heuristic that makes the first tour.

@@ -61,7 +61,7 @@ def search(
 
 
 def scale_demand(demand: IntArray, capacity: int) -> tuple[IntArray, int]:
-    """Bring the largest demand to between 1 and `MOST_DEMAND`; who fits together then does so before, too.
+    """Scale the largest demand to 1 to `MOST_DEMAND`; customers that fit together afterwards also fit before.
 
     Args:
         demand: int64 (A,), 0 at the depot.

@@ -37,7 +37,7 @@ def unit_copies(demand: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def merge_copies(trips: Sequence[Sequence[int]], owners: IntArray) -> list[list[int]]:
-    """Turn trips over parts into trips over customers, each once per trip, where its first part was."""
+    """Convert trips over parts to trips over customers, each once per trip, where its first part was."""
     return [list(dict.fromkeys(owners[list(trip)].tolist())) for trip in trips]
 
 
@@ -66,7 +66,7 @@ def best_replay(
 
 
 def replay(trips: Sequence[Sequence[int]], demand: IntArray, capacity: int) -> list[list[int]]:
-    """Drive the trips by the rules of SDVRP: deliver the most each time, leave out useless visits.
+    """Replay the routes under the rules of SDVRP: deliver as much as possible, and skip useless visits.
 
     Returns:
         Trips that serve all demand; those for what was left over come last.

@@ -111,7 +111,7 @@ class Solution:
 
 
 class Solver(ABC):
-    """One way to solve some problems. Subclasses are frozen dataclasses of validated settings."""
+    """Base class of solvers. Subclasses are frozen dataclasses of validated settings."""
 
     name: ClassVar[str]
     problems: ClassVar[tuple[str, ...] | None]  # names of those it solves; None: every problem
@@ -297,7 +297,7 @@ class TimedOut(RuntimeError):
 
 
 def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], is_bound: bool = False) -> Solution:
-    """Put the rows into one Solution and score it."""
+    """Combine the rows in one Solution and score it."""
     length = max(1, *(len(result.actions) for result in results.values()))
     actions = np.zeros((len(results), length), dtype=np.int64)
     for row, result in results.items():

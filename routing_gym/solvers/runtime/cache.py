@@ -30,7 +30,7 @@ PADDING = -1  # after the actions of the shorter tours
 
 
 class CachedSolver(Protocol):
-    """What the cache needs of a `Solver`, which is a dataclass of settings."""
+    """Members of a `Solver` that the cache uses; a solver is a dataclass of settings."""
 
     name: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]

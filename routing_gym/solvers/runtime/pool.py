@@ -27,7 +27,7 @@ START_LIMIT = 120.0  # seconds for a worker to import what it needs
 
 
 class SolvesRow(Protocol):
-    """What the pool needs of a `RowSolver`."""
+    """Members of a `RowSolver` that the pool uses."""
 
     name: ClassVar[str]
 
@@ -41,7 +41,7 @@ class SolvesRow(Protocol):
 
 @dataclass(frozen=True)
 class RowResult:
-    """What became of one row."""
+    """Result of one row."""
 
     actions: npt.NDArray[np.int64]  # (T,), empty if the row failed
     seconds: float

@@ -144,7 +144,7 @@ def log_probability(model: PolicyNetwork, encoding: Any, played: Rollout, skip: 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to search for a good tour with a trained model; the best of all tours found is kept.
+    """Decoding strategy of a trained model; the best tour found is kept.
 
     Attributes:
         num_tours: Tours per instance and symmetry.
@@ -267,7 +267,7 @@ def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tu
 
 @contextmanager
 def evaluation_mode(model: PolicyNetwork) -> Iterator[None]:
-    """Put a model into evaluation mode for a while, and back into that of before, however the while ends."""
+    """Context manager: put a model into evaluation mode, and restore its mode afterwards, also after an error."""
     was_training = model.training
     model.eval()
     try:

@@ -272,6 +272,6 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def take_nodes(x: Tensor, index: Tensor) -> Tensor:
-    """Pick nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
+    """Select nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
     starts = torch.arange(0, x.shape[0] * x.shape[1], x.shape[1], device=x.device)[:, None]
     return F.embedding(index + starts, x.flatten(0, 1))  # copies rows: ten times as fast as gather on a CPU

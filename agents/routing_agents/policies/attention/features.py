@@ -27,12 +27,12 @@ class Features(Observations):
 
     @property
     def coords(self) -> bool:
-        """Whether nodes have coordinates; without, the encoder reads lengths, by codes of nodes."""
+        """Return whether nodes have coordinates; without, the encoder reads lengths, by codes of nodes."""
         return self.per_edge is None
 
     @property
     def static_keys(self) -> tuple[str, ...]:
-        """What the encoder reads; it does not change within an episode."""
+        """Observations that the encoder reads; they do not change within an episode."""
         keys = ("coords" if self.coords else None, self.per_edge, self.pairs, self.partner)
         return (*(key for key in keys if key), *self.per_node)
 
@@ -48,7 +48,7 @@ class Features(Observations):
 
     @property
     def dynamic_keys(self) -> tuple[str, ...]:
-        """What the decoder reads beside the mask."""
+        """Observations that the decoder reads, without the mask."""
         return (*self.context_nodes, *self.context_scalars, *((self.per_step,) if self.per_step else ()))
 
 

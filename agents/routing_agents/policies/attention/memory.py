@@ -168,7 +168,7 @@ def free_memory(device: torch.device, root: Path = Path("/")) -> int:
 
 @contextmanager
 def named_memory_errors() -> Iterator[None]:
-    """Turn torch's own words for too little memory into a MemoryError with a remedy."""
+    """Convert torch's out-of-memory errors to a MemoryError with a remedy."""
     try:
         yield
     except RuntimeError as error:

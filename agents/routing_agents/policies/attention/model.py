@@ -39,7 +39,7 @@ LOOPED = 400  # products; torch multiplies a batch of smaller matrices on a CPU 
 
 @dataclass(frozen=True)
 class Encoding:
-    """What the decoder needs of B encoded instances; nothing of it is copied or projected again."""
+    """Inputs of the decoder for B encoded instances; nothing of it is copied or projected again."""
 
     fixed_query: Tensor  # (B, 1, d), from the mean embedding
     node_queries: tuple[Tensor, ...]  # (B, A, d) each, one per context node; (B, A + 1, d) with a placeholder
@@ -57,7 +57,7 @@ class Encoding:
         return Encoding(**changed)
 
     def detach(self) -> Encoding:
-        """Cut the graph: the same numbers, without gradients."""
+        """Return the same numbers, detached from the graph."""
         return self.map(Tensor.detach)
 
 
@@ -159,7 +159,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         return self.clip(scores, legal, encoding, observation)
 
     def clip(self, scores: Tensor, legal: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Turn scores (B, Q, A) into logits (eqs. 7 and 8)."""
+        """Convert scores (B, Q, A) to logits (eqs. 7 and 8)."""
         logits = self.config.tanh_clipping * torch.tanh(scores / math.sqrt(self.config.embed_dim))
         if self.config.nearness:
             logits = logits + self.nearness_weight * self.nearness(encoding, observation)
@@ -193,7 +193,7 @@ class AttentionModel(Encoder, PolicyNetwork):
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """As `PolicyNetwork.stepwise_logits`: the same numbers as `logits`, since this decoder has no memory.
+        """Like `PolicyNetwork.stepwise_logits`: the same numbers as `logits`, since this decoder has no memory.
 
         For few queries, products with keys that are stored transposed take two thirds of the time of torch's
         attention on a CPU. torch multiplies very small matrices in a loop; padded with zeros they take a sixth
@@ -217,13 +217,13 @@ class AttentionModel(Encoder, PolicyNetwork):
         return logits
 
     def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
-        """As `PolicyNetwork.tour_logits`, in one pass over all steps."""
+        """Like `PolicyNetwork.tour_logits`, in one pass over all steps."""
         queries = {key: value[:, :, skip:] for key, value in observation.items()}
         shape = queries["action_mask"].shape
         return self.logits(encoding, {key: value.flatten(1, 2) for key, value in queries.items()}).view(shape)
 
     def num_floats(self) -> tuple[int, int, int, int]:
-        """As `PolicyNetwork.num_floats`."""
+        """Like `PolicyNetwork.num_floats`."""
         d = self.config.embed_dim
         # In a layer: its input, the same after attention, queries, keys and values, what was attended to, and
         # twice the hidden units, before and after the ReLU. After it: embeddings and projections, these twice.
@@ -275,7 +275,7 @@ class CostCritic(Encoder):
 
 
 def penalties(mask: Tensor) -> Tensor:
-    """Turn a mask into what illegal actions add to their scores: -inf, and legal ones 0.
+    """Convert a mask to numbers that are added to the scores: -inf for illegal actions, 0 for legal ones.
 
     A quarter of the time of `torch.where` or `masked_fill` on a CPU.
     """

@@ -32,7 +32,7 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, A
 
 
 def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:
-    """Begin with the weights of another run, of any problem and size, wherever they fit.
+    """Copy the weights of another run, of any problem and size, where they fit.
 
     Args:
         model: Gets the weights whose name and shape it shares; the others stay as they are.

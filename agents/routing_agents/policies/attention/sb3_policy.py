@@ -152,7 +152,7 @@ class NodeExtractor(BaseFeaturesExtractor):
 
 @dataclass
 class Kept:
-    """What the next step of a rollout can use again."""
+    """Values that the next step of a rollout can reuse."""
 
     rows: Tensor  # float32 (B, any), the static observations
     weights: list[Tensor]  # of the model then

@@ -72,7 +72,7 @@ class PointerConfig:
 
 @dataclass(frozen=True)
 class PointerEncoding:
-    """What the decoder needs of B encoded instances."""
+    """Inputs of the decoder for B encoded instances."""
 
     inputs: Tensor  # (B, n + 1, d), of the decoder: where the answer begins, then the points
     states: Tensor  # e, (B, n, d): the encoder's state at each point
@@ -86,7 +86,7 @@ class PointerEncoding:
         return replace(self, last=(hidden, cell))
 
     def detach(self) -> PointerEncoding:
-        """Cut the graph: the same numbers, without gradients."""
+        """Return the same numbers, detached from the graph."""
         hidden, cell = self.last
         inputs, states, keys = self.inputs.detach(), self.states.detach(), self.keys.detach()
         return PointerEncoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
@@ -120,7 +120,7 @@ class TransformerEncoder(nn.Module):
         self.first_state = nn.Linear(d, 2 * d)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-        """As `LSTMEncoder.forward`; the decoder is fed with the embedding of the point last chosen."""
+        """Like `LSTMEncoder.forward`; the decoder is fed with the embedding of the point last chosen."""
         states = self.encoder.encode_nodes({"coords": points})
         hidden, cell = self.first_state(states.mean(dim=1))[None].chunk(2, dim=-1)
         return states, states, (hidden.tanh().contiguous(), cell.contiguous())
@@ -322,7 +322,7 @@ class PointerNetwork(nn.Module):
         return run_lstm(self.decoder, inputs, state, self.in_bfloat16)
 
     def choose(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
-        """Turn decoder states (B, T, d) into logits float32 (B, T, n + 1)."""
+        """Convert decoder states (B, T, d) to logits float32 (B, T, n + 1)."""
         with products(decoded, self.in_bfloat16):
             logits = self.answer(encoding, decoded)
         return logits.float().masked_fill(encoding.absent[:, None], -torch.inf)

@@ -65,13 +65,13 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
         return take_nodes(encoding.inputs, previous.flatten(1))
 
     def score(self, encoding: PointerEncoding, decoded: Tensor, mask: Tensor) -> Tensor:
-        """Turn decoder states (B, Q, d) into logits float32 (B, Q, A), -inf where the mask (B, Q, A) is False."""
+        """Convert decoder states (B, Q, d) to logits float32 (B, Q, A), -inf where the mask (B, Q, A) is False."""
         return self.choose(encoding, decoded)[..., 1:].masked_fill(~mask, -torch.inf)
 
     def stepwise_logits(
         self, encoding: PointerEncoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """As `PolicyNetwork.stepwise_logits`; this one remembers the tour so far."""
+        """Like `PolicyNetwork.stepwise_logits`; this one remembers the tour so far."""
         state = encoding.repeat(num_tours).last
         if skip:
             begin = encoding.inputs[:, :1].expand(-1, num_tours, -1)
@@ -86,7 +86,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
         return logits
 
     def tour_logits(self, encoding: PointerEncoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
-        """As `PolicyNetwork.tour_logits`: the decoder runs over all K tours at once, step by step."""
+        """Like `PolicyNetwork.tour_logits`: the decoder runs over all K tours at once, step by step."""
         mask = observation["action_mask"]
         inputs = self.inputs(encoding, observation).unflatten(1, mask.shape[1:3])  # (B, K, T, d)
         decoded, _ = self.advance(inputs.flatten(0, 1), encoding.repeat(mask.shape[1]).last)
@@ -94,7 +94,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
         return self.score(encoding, decoded, mask[:, :, skip:].flatten(1, 2)).view_as(mask[:, :, skip:])
 
     def num_floats(self) -> tuple[int, int, int, int]:
-        """As `PolicyNetwork.num_floats`."""
+        """Like `PolicyNetwork.num_floats`."""
         d = self.config.units
         # In a layer of the transformer, see there; an LSTM holds inputs, gates and states. Encoded: inputs, states and
         # keys. A tour: additive attention before and after the tanh, city by city; inputs, gates and states.

@@ -21,7 +21,7 @@ PADDING = -1
 
 
 def arrange(points: Points, answers: Answers, order: Order, rng: np.random.Generator) -> tuple[Points, Answers]:
-    """Turn solved instances into as many others: one of the square's eight symmetries, another order of the points.
+    """Transform solved instances: one of the square's eight symmetries, and another order of the points.
 
     Both leave the answer right; the indices in it change.
 

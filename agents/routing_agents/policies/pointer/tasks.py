@@ -39,7 +39,7 @@ MAX_INVALID = 0.01  # share of outputs that are no simple polygon from which on 
 
 @dataclass(frozen=True)
 class Task:
-    """What a network is to learn.
+    """Task of a network.
 
     Attributes:
         name: Of it.
@@ -151,7 +151,7 @@ def turn_to_lowest(answers: Answers) -> Answers:
 
 
 def is_simple(points: Points, answers: Answers) -> npt.NDArray[np.bool_]:
-    """Whether polygons have three corners or more, none twice, and edges that do not cross or touch: (B,)."""
+    """Return whether polygons have three corners or more, none twice, and edges that do not cross or touch: (B,)."""
     length = (answers != PADDING).sum(axis=1)
     in_order = np.sort(np.where(answers == PADDING, -1 - np.arange(answers.shape[1]), answers), axis=1)
     simple = (length >= 3) & (in_order[:, 1:] != in_order[:, :-1]).all(axis=1)
@@ -166,7 +166,7 @@ def is_simple(points: Points, answers: Answers) -> npt.NDArray[np.bool_]:
 
 
 def segments_meet(a: Points, b: Points, c: Points, d: Points) -> npt.NDArray[np.bool_]:
-    """Whether segments ab and cd (B, 2) share a point: their ends lie on different sides of each other."""
+    """Return whether segments ab and cd (B, 2) share a point: their ends lie on different sides of each other."""
     sides = [np.sign(cross(b - a, p - a)) for p in (c, d)] + [np.sign(cross(d - c, p - c)) for p in (a, b)]
     boxes = (np.maximum(a, b) >= np.minimum(c, d)) & (np.maximum(c, d) >= np.minimum(a, b))
     return (sides[0] * sides[1] <= 0) & (sides[2] * sides[3] <= 0) & boxes.all(axis=1)
