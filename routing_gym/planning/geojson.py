@@ -37,6 +37,7 @@ def plan_json(plan: PlanData) -> str:
     document = {
         "problem": task.problem,
         "summary": task.sentence,
+        "origin": None if task.origin is None else task.origin.isoformat(),
         "unit": plan.unit,
         "cost": plan.cost,
         "km": plan.km,

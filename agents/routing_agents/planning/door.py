@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from routing_agents.planning import others
@@ -57,7 +58,7 @@ def solve(
     problem: str | None = None,
     solver: str | TrainedModel = "auto",
     seconds: float = 10.0,
-    start: Plan | None = None,
+    start: Plan | str | Path | None = None,
     fixed: Any = None,
     seed: int = 1,
     speed: float | None = None,
@@ -80,7 +81,7 @@ def solve(
             half of the time; the better plan is returned, with both costs. "trained", "search" (no policy), "pyvrp",
             "ortools", another name in `routing_gym.solvers.SOLVERS`, or a model that `routing_agents.load` returned.
         seconds: For planning; loading is not counted.
-        start: A plan to go on from; its stops are found by their ids.
+        start: A plan to go on from, or the JSON file of one; its stops are found by their ids.
         fixed: What stays of `start`: the time it is (all that has been driven by then), the number of stops done by
             vehicle, or ids of stops (with all before them).
         seed: Random seed.
@@ -118,7 +119,7 @@ def solve_task(
     solver: str | TrainedModel = "auto",
     seconds: float = 10.0,
     seed: int = 1,
-    start: Plan | None = None,
+    start: Plan | str | Path | None = None,
     fixed: Any = None,
     progress: Progress | None = None,
 ) -> Plan:
