@@ -1,14 +1,19 @@
-"""Solve instances from files with a trained model.
+"""Solve instances from files, and plan routes to your own stops.
 
     python agents/solve.py berlin52.tsp A-n32-k5.vrp eil51-gen2-50.oplib     # published weights
     python agents/solve.py --checkpoint runs/NAME C101.txt RC208.vrp         # Solomon's, VRPLIB's
     python agents/solve.py customers.csv --capacity 30
     python agents/solve.py X-n200-k36.vrp --improve 60                       # search for a minute
+    python agents/solve.py stops.csv --vehicles vans.csv --map map.html      # latitudes, windows, a fleet
 
 CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
 (OP, with --max-length); prize and penalty (PCTSP, with --required-prize). Other columns are not used; the output names
 them. The first line is the depot, but for the TSP. Columns are separated by commas, semicolons or tabs. Files
 written by routing_gym.data.save_npz hold any number of instances of any problem.
+
+CSV files of stops have a line for each stop, the depot first: lat and lon, or x and y; demand; earliest, latest and
+service (minutes, HH:MM or ISO times); pickup; penalty; id, name. Which problem it is follows from the columns. The plan
+is printed, and written to a CSV file in --out and where --map, --geojson, --json and --gantt say.
 
 Prints the cost in the file's own unit, the best known one where it lies beside the file, and the gap; writes each tour
 (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot be read is reported at the
@@ -28,7 +33,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import tyro
@@ -36,6 +41,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from routing_agents import TrainedModel, load
+from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
 from routing_agents.runs import check_at_least, check_positive, option
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
@@ -46,18 +52,25 @@ from routing_gym import data, render
 from routing_gym.arrays import batch_size, select
 from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv, recognise
 from routing_gym.files import found, printable, write_atomically
+from routing_gym.planning import Plan
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.solvers import HEURISTICS, make_solver
 
 MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
 LEAST_SECONDS = 0.1  # of --improve
 NUMBERS = ("capacity", "max_length", "required_prize", "num_salesmen")  # of an instance, beside the columns of its file
+MODEL_OPTIONS = ("checkpoint", "decoding", "tours", "batch_size", "improve", "repair")  # not for tables of stops
 UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
 
 
 @dataclass(frozen=True)
-class Args:
+class Args(PlanArgs):
     """Arguments of the solver."""
+
+    advanced: ClassVar[tuple[str, ...]] = (
+        *("distances", "speed", "minimise", "start", "fixed", "geojson", "json", "gantt", "seconds"),
+        *("batch_size", "repair", "num_salesmen", "required_prize", "max_length"),
+    )
 
     files: tyro.conf.Positional[tuple[Path, ...]]
     """Files to solve: .csv (a row per node with columns x, y, ...; see --help-all), TSPLIB .tsp, CVRPLIB .vrp,
@@ -399,13 +412,38 @@ def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
     return text.getvalue()
 
 
-def main(args: Args) -> list[Solved]:
-    """Solve the files and print a table.
+def plan(path: Path, args: Args) -> Plan:
+    """Plan a table of stops, print the plan, and write it."""
+    console = plain_console()
+    numbers = {name: value for name in NUMBERS if (value := getattr(args, name)) is not None}
+    with console.status(Text(f"planning {path.name}")) as status:
+        made = plan_file(path, args, numbers, lambda text: status.update(Text(printable(text))))
+    console.print(str(made), soft_wrap=True)
+    return made
+
+
+def main(args: Args) -> list[Solved | Plan]:
+    """Solve the files and print a table; or plan tables of stops, see `routing_agents.planning`.
 
     Raises:
         ValueError: No file could be solved, or as `make_jobs` and `check_outputs`.
     """
     keep_freed_memory()
+    tables = [path for path in args.files if is_plan(path, args)]
+    check_plan_options(args, next(iter(tables), None), MODEL_OPTIONS if tables else ())
+    if tables:
+        if others := [str(path) for path in args.files if path not in tables]:
+            raise ValueError(f"{', '.join(others)}: no table of stops, as {tables[0]} is; solve them apart")
+        return [plan(path, args) for path in tables]
+    return solve_files(args)
+
+
+def solve_files(args: Args) -> list[Solved | Plan]:
+    """Solve instances from files by a trained model and print a table.
+
+    Raises:
+        ValueError: See `main`.
+    """
     read_files = list(make_jobs(args))
     jobs = [one for one in read_files if isinstance(one, Job)]
     refused = [one for one in read_files if isinstance(one, str)]
@@ -418,7 +456,7 @@ def main(args: Args) -> list[Solved]:
     console = plain_console()
     numbers = (Column(name, no_wrap=True) for name in ("cost", "best known", "gap", "seconds"))
     table = Table("instance", *numbers, "solved by", Column("tour", overflow="fold"))
-    solved = []
+    solved: list[Solved | Plan] = []
     with console.status("solving") as status:
         for number, job in enumerate(jobs, start=1):
             status.update(Text(f"solving {job.source.name} ({number} of {len(jobs)})"))

@@ -71,6 +71,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     stochastic: ClassVar[bool] = False  # values show only on the way: the best of several tours is a bound
     visits_all: ClassVar[bool] = True  # every tour serves every node
     asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
+    plain_routes: ClassVar[bool] = False  # any routes that visit each node once; they cost their length, together
     open_routes: bool = False  # vehicles do not return to where they started, and that edge costs nothing
     subproblem: ClassVar[str | None] = None  # name of the problem that parts of a tour are instances of
     family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too

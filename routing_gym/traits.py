@@ -26,6 +26,7 @@ class Column:
         limit: Sums of lengths may reach it exactly; it is raised by one in a million, which rounding may take.
         unit: Name of the column by which the values are divided.
         field: Field of the instance that holds the values, if it has another name; None: no field.
+        also: Other names in a planner's table.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Column:
     limit: bool = False
     unit: str | None = None
     field: str | None = ""
+    also: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:

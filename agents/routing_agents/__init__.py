@@ -6,17 +6,24 @@ model = routing_agents.load("CVRP-50")
 solution = model.solve(coords, demand=demand, capacity=30)   # your own units; row 0 is the depot
 print(solution.routes, solution.cost)
 solution.save("routes.png")
+
+plan = routing_agents.solve("stops.csv", vehicles={"count": 5, "capacity": 60})   # with windows, in minutes and km
+plan.to_html("map.html")
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from routing_agents.planning.door import solve
     from routing_agents.policies.attention.decoding import Decoding
     from routing_agents.trained import SolvedInstance, TrainedModel, load
 
-__all__ = ["Decoding", "SolvedInstance", "TrainedModel", "load"]
-MODULES = {"Decoding": "routing_agents.policies.attention.decoding"}  # the other names are those of `trained`
+__all__ = ["Decoding", "SolvedInstance", "TrainedModel", "load", "solve"]
+MODULES = {
+    "Decoding": "routing_agents.policies.attention.decoding",
+    "solve": "routing_agents.planning.door",
+}  # the other names are those of `trained`
 
 
 def __getattr__(name: str) -> Any:

@@ -41,6 +41,7 @@ class ATSP(ClosedTour[ATSPInstance]):
 
     name: ClassVar[str] = "ATSP"
     asymmetric: ClassVar[bool] = True
+    plain_routes: ClassVar[bool] = True
     instance_type: ClassVar[type] = ATSPInstance
     columns: ClassVar[tuple[Column, ...]] = (replace(DISTANCES, required=True),)
     observations: ClassVar[Observations] = Observations(

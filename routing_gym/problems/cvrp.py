@@ -45,7 +45,7 @@ MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, lea
 InstanceT = TypeVar("InstanceT", bound="CVRPInstance")
 StateT = TypeVar("StateT")
 WholeStateT = TypeVar("WholeStateT", bound="CVRPState")
-DEMAND = Column("demand", "demand of each customer", "amount", integer=True)
+DEMAND = Column("demand", "demand of each customer", "amount", integer=True, also=("delivery",))
 CAPACITY = Column("capacity", "capacity of a vehicle", "amount", per="instance", integer=True)
 
 
@@ -179,6 +179,7 @@ class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
     """
 
     any_first_node: ClassVar[bool] = True
+    plain_routes: ClassVar[bool] = True
     subproblem: ClassVar[str | None] = "CVRP"  # some routes, which do not depend on the others
 
     @property

@@ -124,6 +124,7 @@ class TSP(ClosedTour[TSPInstance]):
     """
 
     name: ClassVar[str] = "TSP"
+    plain_routes: ClassVar[bool] = True
     subproblem: ClassVar[str] = "TSPFE"  # some cities, and the paths outside as fixed edges
     instance_type: ClassVar[type] = TSPInstance
     columns: ClassVar[tuple[Column, ...]] = (COORDS, DISTANCES)

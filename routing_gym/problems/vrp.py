@@ -57,9 +57,22 @@ COLUMNS = {
     "B": (Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag"),),
     "L": (Column("max_length", "greatest length of a route", "length", per="instance", limit=True),),
     "TW": (
-        Column("ready_time", "earliest start of service; for the depot: start of the vehicles", "time", at_depot=True),
-        Column("due_time", "latest start of service; for the depot: latest return", "time", at_depot=True, limit=True),
-        Column("service_time", "duration of the service", "time"),
+        Column(
+            "ready_time",
+            "earliest start of service; for the depot: start of the vehicles",
+            "time",
+            at_depot=True,
+            also=("earliest",),
+        ),
+        Column(
+            "due_time",
+            "latest start of service; for the depot: latest return",
+            "time",
+            at_depot=True,
+            limit=True,
+            also=("latest",),
+        ),
+        Column("service_time", "duration of the service", "time", also=("service",)),
     ),
 }
 ATTRIBUTES: dict[str, dict[str, Any]] = {

@@ -1,0 +1,1 @@
+"""One door to all solvers, for one's own stops."""

@@ -1,0 +1,156 @@
+"""`routing-gym solve` for a planner's tables: the options, what is printed, and what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from routing_agents.planning.door import solve
+from routing_agents.runs import option
+from routing_gym.planning import Plan
+from routing_gym.planning.reading import headers_of
+from routing_gym.planning.table import read_table
+
+OUTPUTS = {"map": "to_html", "geojson": "to_geojson", "json": "to_json", "gantt": "gantt"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanArgs:
+    """Options for tables of one's own stops."""
+
+    vehicles: Annotated[str | None, tyro.conf.arg(metavar="NUMBER|FILE")] = None
+    """Number of vehicles, or a CSV file of them: count, capacity, max_length (km), earliest, latest, speed (km/h)."""
+    durations: Path | None = None
+    """Matrix of minutes between the stops of a CSV file: .csv, .npy, or the .json of OSRM, VROOM, openrouteservice."""
+    distances: Path | None = None
+    """Matrix of km, likewise."""
+    solver: str = "auto"
+    """Solver for tables of stops: auto (a policy with search, then the strongest classical solver, half of the time
+    each), trained, search, pyvrp, ortools, hygese, or another classical solver."""
+    seconds: float = 10.0
+    """Seconds for planning a table of stops."""
+    speed: float | None = None
+    """Speed in km/h, for durations without a matrix. Default: 30 for latitudes and longitudes."""
+    minimise: Literal["minutes", "km"] | None = None
+    """Minimise minutes of driving, or km. Default: minutes with --durations, else km."""
+    start: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
+    """Plan that --json wrote, to go on from."""
+    fixed: Annotated[str | None, tyro.conf.arg(metavar="TIME|IDS")] = None
+    """What stays of --start: all that has been driven by a time such as 11:30, or ids of stops, separated by commas."""
+    map: Annotated[Path | None, tyro.conf.arg(metavar="HTML")] = None
+    """Write an interactive map."""
+    geojson: Path | None = None
+    """Write routes and stops as GeoJSON."""
+    json: Path | None = None
+    """Write the plan as JSON."""
+    gantt: Annotated[Path | None, tyro.conf.arg(metavar="SVG")] = None
+    """Write a chart of windows, waiting and service."""
+
+
+def options_given(args: PlanArgs) -> list[str]:
+    """Return the names of the options for tables of stops that differ from their defaults."""
+    return [field.name for field in fields(PlanArgs) if getattr(args, field.name) != field.default]
+
+
+def is_plan(path: Path, args: PlanArgs) -> bool:
+    """Return whether a file is a planner's table: a CSV file with columns or options that only these have."""
+    if path.suffix.lower() != ".csv":
+        return False
+    if options_given(args):
+        return True
+    try:
+        headers = headers_of(read_table(path, path.name))
+    except (ValueError, OSError):  # reported by who reads it next
+        return False
+    other_names = set(headers.values()) - set(headers)
+    return bool(other_names or {"lat", "lon"} & headers.keys())
+
+
+def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -> None:
+    """Refuse options that have no effect.
+
+    Raises:
+        ValueError: With the option.
+    """
+    if table is None:
+        if given := options_given(args):
+            raise ValueError(f"{option(given[0])} is for CSV files of stops; none of the files is one: leave it out")
+        return
+    if len(args.files) > 1 and (given := options_given(args)):
+        raise ValueError(f"{option(given[0])} is for one table of stops, got {len(args.files)} files; solve them apart")
+    defaults = {field.name: field.default for field in fields(args)}
+    for name in unused:
+        if getattr(args, name) != defaults[name]:
+            remedy = "give --seconds and --solver" if name == "improve" else "leave it out"
+            raise ValueError(f"{option(name)} has no effect on a table of stops; {remedy}")
+
+
+def outputs(path: Path, args: Any) -> dict[str, Path]:
+    """Return the files to write.
+
+    Raises:
+        ValueError: Two of them, or one and an input, are the same.
+        FileExistsError: One is there already.
+        FileNotFoundError: A folder is missing.
+    """
+    targets = {"csv": args.out / f"{path.stem}.csv"}
+    targets |= {name: getattr(args, name) for name in OUTPUTS if getattr(args, name) is not None}
+    taken = {path.resolve(): str(path)}
+    for name, target in targets.items():
+        if target.resolve() in taken:
+            raise ValueError(f"{target} would be written over {taken[target.resolve()]}; choose another name or --out")
+        taken[target.resolve()] = option(name)
+        if target.exists() and not args.overwrite:
+            raise FileExistsError(f"{target} exists; choose another name or --out, or give --overwrite")
+        if name != "csv" and not target.parent.is_dir():
+            raise FileNotFoundError(f"{target}: there is no folder {target.parent}; make it first")
+    return targets
+
+
+def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[str], None]) -> Plan:
+    """Plan one table of stops and write the plan.
+
+    Raises:
+        ValueError: The table or an option is wrong.
+        OSError: A file cannot be opened or written.
+    """
+    targets = outputs(path, args)
+    plan = solve(
+        path,
+        vehicles=vehicles_of(args.vehicles),
+        durations=args.durations,
+        distances=args.distances,
+        problem=args.problem,
+        solver=args.solver,
+        seconds=args.seconds,
+        start=args.start,
+        fixed=fixed_of(args.fixed),
+        seed=args.seed,
+        speed=args.speed,
+        minimise=args.minimise,
+        progress=show,
+        **numbers,
+    )
+    args.out.mkdir(parents=True, exist_ok=True)
+    plan.to_csv(targets.pop("csv"))
+    for name, target in targets.items():
+        getattr(plan, OUTPUTS[name])(target)
+    return plan
+
+
+def vehicles_of(text: str | None) -> Any:
+    """Return what --vehicles names: a number, or the path of a table."""
+    if text is None:
+        return None
+    return int(text) if text.strip().isdecimal() else Path(text)
+
+
+def fixed_of(text: str | None) -> Any:
+    """Return what --fixed names: a time, or ids."""
+    if text is None or ":" in text or "," not in text:
+        return text
+    return [key.strip() for key in text.split(",")]

@@ -1,0 +1,260 @@
+"""`routing_agents.solve`: a planner's stops in, the best plan of a trained policy and of classical solvers out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from routing_agents.planning import others
+from routing_agents.planning.policy import policy_tours
+from routing_agents.planning.replanning import Beginning, read_beginning
+from routing_agents.trained import TrainedModel
+from routing_gym.planning import external
+from routing_gym.planning.instances import plain_instance, trips_in
+from routing_gym.planning.plan import Plan, plan_of
+from routing_gym.planning.reading import read_task
+from routing_gym.planning.routes import Rules, fit
+from routing_gym.planning.search import Found, Search
+from routing_gym.planning.table import InvalidInput
+from routing_gym.planning.task import Minimise, Task
+from routing_gym.solvers import SOLVERS
+
+OWN = ("auto", "trained", "search")  # solvers of the door itself
+Progress = Callable[[str], None]
+MIN_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One solver's routes of a plain task.
+
+    Attributes:
+        name: Of the solver.
+        trips: Stops of each vehicle, without the depot; within all limits.
+        absent: Stops that are left out.
+        total: Cost with the prices of all stops that are left out, by which candidates are compared.
+        notes: What to tell the user.
+        interrupted: Ctrl-C ended it.
+    """
+
+    name: str
+    trips: tuple[tuple[int, ...], ...]
+    absent: tuple[int, ...]
+    total: float
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
+def solve(
+    stops: Any = None,
+    *,
+    vehicles: Any = None,
+    durations: Any = None,
+    distances: Any = None,
+    problem: str | None = None,
+    solver: str | TrainedModel = "auto",
+    seconds: float = 10.0,
+    start: Plan | str | Path | None = None,
+    fixed: Any = None,
+    seed: int = 1,
+    speed: float | None = None,
+    minimise: Minimise | None = None,
+    progress: Progress | None = None,
+    **numbers: Any,
+) -> Plan:
+    """Plan routes to one's own stops.
+
+    Args:
+        stops: Path of a CSV file, a DataFrame of pandas or polars, a dictionary of columns, or an array (A, 2) of x and
+            y. One row a stop, the depot first. Columns: lat and lon, or x and y; demand; earliest, latest and service
+            (minutes, HH:MM or ISO times); pickup; prize, penalty; id, name; and all others that problems declare.
+        vehicles: How many; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00", "latest": "17:00",
+            "speed": 30, "open": False}; or a table of them.
+        durations: Matrix of minutes: array, DataFrame, .csv, .npy, or the JSON of OSRM, VROOM or openrouteservice.
+        distances: Matrix of km, likewise.
+        problem: Name of the problem; by default what the columns make of it.
+        solver: "auto": a trained policy with search, and the strongest classical solver that is installed, each for
+            half of the time; the better plan is returned, with both costs. "trained", "search" (no policy), "pyvrp",
+            "ortools", another name in `routing_gym.solvers.SOLVERS`, or a model that `routing_agents.load` returned.
+        seconds: For planning; loading is not counted.
+        start: A plan to go on from, or the JSON file of one; its stops are found by their ids.
+        fixed: What stays of `start`: the time it is (all that has been driven by then), the number of stops done by
+            vehicle, or ids of stops (with all before them).
+        seed: Random seed.
+        speed: km/h, for durations without a matrix; by default 30 for lat and lon, and one unit a minute for x and y.
+        minimise: "minutes" of driving or "km"; by default minutes where `durations` are given.
+        progress: Called with a line that says what is being done.
+        **numbers: Those that problems declare for an instance: capacity, max_length, required_prize, num_salesmen.
+
+    Returns:
+        The best plan found, whose costs, times and km are added up from the task's own numbers.
+
+    Raises:
+        InvalidInput: Something about the input; with source, row, column, value and remedy.
+        InvalidFile: A file cannot be read.
+        ValueError: Another argument is wrong, or the solver does not know the problem.
+        ImportError: An optional package is missing; names the extra.
+        OSError: A file cannot be opened.
+    """
+    check_arguments(solver, seconds, seed)
+    task = read_task(
+        stops,
+        vehicles=vehicles,
+        durations=durations,
+        distances=distances,
+        problem=problem,
+        speed=speed,
+        minimise=minimise,
+        **numbers,
+    )
+    return solve_task(task, solver, seconds, seed, start, fixed, progress)
+
+
+def solve_task(
+    task: Task,
+    solver: str | TrainedModel = "auto",
+    seconds: float = 10.0,
+    seed: int = 1,
+    start: Plan | str | Path | None = None,
+    fixed: Any = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan a task that has been read; see `solve`."""
+    check_arguments(solver, seconds, seed)
+    told = progress or (lambda line: None)
+    told(task.sentence)
+    started = time.perf_counter()
+    if not task.plain:
+        if start is not None or fixed is not None:
+            raise InvalidInput(f"start: plans of {task.problem} cannot be continued; leave it out")
+        plan = others.solve_other(task, solver, seconds, seed, told)
+        return replace(plan, seconds=time.perf_counter() - started)
+    beginning = read_beginning(task, start, fixed)
+    candidates = run(task, solver, seconds, seed, beginning, told)
+    best = min(candidates, key=lambda one: one.total)
+    plan = plan_of(task, best.trips, best.absent, best.name)
+    scored = {one.name: plan_of(task, one.trips, one.absent, one.name) for one in candidates}
+    return replace(
+        plan,
+        costs={name: one.cost for name, one in scored.items()},
+        left_out={name: len(one.unserved) for name, one in scored.items()},
+        notes=(*plan.notes, *dict.fromkeys(note for one in candidates for note in one.notes)),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def check_arguments(solver: Any, seconds: Any, seed: Any) -> None:
+    """Check what does not depend on the stops.
+
+    Raises:
+        ValueError: With the value and what is accepted.
+    """
+    names = (*OWN, *SOLVERS)
+    if not isinstance(solver, TrainedModel) and solver not in names:
+        raise ValueError(f"solver must be a model or one of {', '.join(names)}; got {solver!r}")
+    real = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not real or not MIN_SECONDS <= seconds < math.inf:
+        raise ValueError(f"seconds must be a number of at least {MIN_SECONDS}, got {seconds!r}")
+    if type(seed) is not int or not 0 <= seed < 2**31:
+        raise ValueError(f"seed must be an integer from 0 to 2^31 - 1, got {seed!r}")
+
+
+def run(
+    task: Task, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
+) -> list[Candidate]:
+    """Let the solvers plan one after the other; return what each of them found."""
+    if beginning.locked and solver not in ("auto", "search"):
+        raise ValueError(f"solver {solver!r} keeps no fixed stops; choose search or auto")
+    if beginning.locked or solver == "search":
+        return [search(task, "search", beginning, seconds, seed, told)]
+    if isinstance(solver, TrainedModel) or solver == "trained":
+        return trained(task, seconds, seed, beginning, told, solver)
+    if solver != "auto":
+        return [classical(task, solver, seconds, seed, told)]
+    rival, notes = strongest()
+    share = seconds / 2 if rival else seconds
+    found = trained(task, share, seed, beginning, told, solver)
+    if rival is not None and not found[-1].interrupted:
+        try:
+            found.append(classical(task, rival, share, seed, told))
+        except KeyboardInterrupt:
+            notes += ("stopped by Ctrl-C",)
+    return [replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]]
+
+
+def strongest() -> tuple[str | None, tuple[str, ...]]:
+    """Return the strongest classical solver of plain tasks that is installed, or None and what to tell the user."""
+    for name in external.SOLVERS:
+        if external.installed(name):
+            return name, ()
+    return None, ('no classical solver is installed to compare with: pip install ".[solvers]"',)
+
+
+def candidate(task: Task, name: str, trips: Any, notes: tuple[str, ...] = ()) -> Candidate:
+    """Bring routes within the task's limits, and price them."""
+    rules = Rules(task)
+    routes, absent = fit(rules, trips)
+    return Candidate(name, tuple(route.nodes for route in routes), tuple(absent), rules.total(routes, absent), notes)
+
+
+def search(task: Task, name: str, beginning: Beginning, seconds: float, seed: int, told: Progress) -> Candidate:
+    """Improve routes; see `Search`."""
+    search = Search(task, beginning.trips, beginning.locked, seed)
+
+    def report(elapsed: float, cost: float) -> None:
+        told(f"{name}: {elapsed:.0f} of {seconds:g} s")
+
+    found: Found = search.run(max(seconds, MIN_SECONDS / 2), report)
+    notes = ("stopped by Ctrl-C",) if found.interrupted else ()
+    return Candidate(name, found.routes, found.absent, found.cost, notes, found.interrupted)
+
+
+def trained(
+    task: Task,
+    seconds: float,
+    seed: int,
+    beginning: Beginning,
+    told: Progress,
+    solver: str | TrainedModel,
+) -> list[Candidate]:
+    """Let a policy plan, then improve its plan; return both. From a given start, it is only improved."""
+    if beginning.trips:
+        start = candidate(task, "start", beginning.trips)
+        found = search(task, "improved start", beginning, seconds, seed, told)
+        return [start, found]
+    model = solver if isinstance(solver, TrainedModel) else None
+    told("decoding tours")
+    try:
+        tours = policy_tours(task, seconds, seed, model)
+    except ValueError as error:
+        if model is not None or solver == "trained":
+            raise
+        notes = (f"no policy was used: {error}",)
+        return [replace(search(task, "search", beginning, seconds, seed, told), notes=notes)]
+    notes = ()
+    if tours.plane:
+        matrix = "the matrix" if task.points is None or not task.geographic else "lengths on the ground"
+        notes = (
+            f"{tours.weights} has only seen the plane: it planned on coordinates; costs and search are on {matrix}",
+        )
+    policy = candidate(task, f"policy {tours.weights}", tours.trips, notes)
+    left = max(seconds - tours.seconds, MIN_SECONDS)
+    improved = search(task, f"{tours.weights} and search", Beginning(policy.trips), left, seed, told)
+    return [policy, improved]
+
+
+def classical(task: Task, name: str, seconds: float, seed: int, told: Progress) -> Candidate:
+    """Let a classical solver plan.
+
+    Raises:
+        ValueError: It does not know the problem, or found no plan.
+    """
+    told(f"{name}: {seconds:g} s")
+    if name in external.SOLVERS:
+        return candidate(task, name, external.SOLVERS[name](task, seconds, seed))
+    own, rows = plain_instance(task)
+    return candidate(task, name, trips_in(own, rows, others.actions_of(own, name, seconds, seed)))

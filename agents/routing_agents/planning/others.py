@@ -1,0 +1,88 @@
+"""Problems whose routes are not plain (OP, PCTSP, PDP, MTSP and others), planned and scored by their own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from routing_agents.planning.policy import decode
+from routing_agents.trained import TrainedModel
+from routing_gym.data.own import OwnInstance
+from routing_gym.planning.instances import other_instance
+from routing_gym.planning.plan import Plan, other_plan
+from routing_gym.planning.task import Task
+from routing_gym.solvers import REFERENCES, SOLVERS, make_solver
+
+Progress = Callable[[str], None]
+
+
+def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: int, told: Progress) -> Plan:
+    """Plan by a policy, by a classical solver, or by both, each for half of the time; return the better plan.
+
+    Raises:
+        ValueError: The solver does not know the problem, or found no tour.
+    """
+    own = other_instance(task)
+    plans: list[Plan] = []
+    notes: tuple[str, ...] = ()
+    model = solver if isinstance(solver, TrainedModel) else None
+    if model is not None or solver in ("auto", "trained"):
+        told("decoding tours")
+        try:
+            actions, used = decode(own, seconds, seed, model)
+            plans.append(planned(task, own, actions, f"policy {used.path.stem}"))
+        except ValueError as error:
+            if solver != "auto":
+                raise
+            notes += (f"no policy was used: {error}",)
+        if plans and not task.straight and any(column.kind == "coords" for column in own.problem.columns):
+            notes += (f"{plans[0].solver} has only seen the plane: it planned on coordinates, scored on the matrix",)
+    elif solver == "search":
+        raise ValueError(f"no search plans {task.problem}; choose auto, trained or {reference(own)}")
+    else:
+        plans.append(planned(task, own, actions_of(own, str(solver), seconds, seed), str(solver)))
+    if solver == "auto":
+        rival = reference(own)
+        try:
+            told(f"{rival}: {seconds / 2:g} s")
+            if rival is not None:
+                plans.append(planned(task, own, actions_of(own, rival, seconds / 2, seed), rival))
+        except (ImportError, ValueError) as error:
+            notes += (f"{rival} did not plan: {error}",)
+        except KeyboardInterrupt:
+            notes += ("stopped by Ctrl-C",)
+    if not plans:
+        raise ValueError(f"no solver planned {task.problem}: {'; '.join(notes)}")
+    sign = -1 if own.problem.maximises else 1
+    best = min(plans, key=lambda plan: sign * plan.cost)
+    return replace(best, costs={plan.solver: plan.cost for plan in plans}, notes=(*best.notes, *notes))
+
+
+def reference(own: OwnInstance) -> str | None:
+    """Return the strongest classical solver of a problem; None if it needs knowledge that no plan can have."""
+    name = REFERENCES.get(own.problem.name)
+    return None if name is None or SOLVERS[name].is_bound else name
+
+
+def planned(task: Task, own: OwnInstance, actions: Any, solver: str) -> Plan:
+    """Return the plan that actions make; the cost is the problem's, in the owner's units."""
+    actions = np.asarray(actions)
+    return other_plan(task, own.problem, own.instance, actions, own.cost(actions), solver)
+
+
+def actions_of(own: OwnInstance, name: str, seconds: float, seed: int) -> Any:
+    """Return the actions of a classical solver.
+
+    Raises:
+        ValueError: It does not know the problem, or found no tour.
+        ImportError: Its package is missing.
+    """
+    timed = "time_limit" in getattr(SOLVERS[name], "__dataclass_fields__", {})
+    solver = make_solver(name, **({"time_limit": seconds} if timed else {}))
+    found = solver.solve(own.problem, own.instance, seed=seed, num_workers=0)
+    if found.failed.any():
+        raise ValueError(f"{name} found no tour of {own.problem.name}: {found.status[0]}")
+    return found.actions[0]

@@ -1,0 +1,146 @@
+"""Going on from a plan: which of its stops are there still, and which of them have been driven already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from routing_gym.files import InvalidFile, read_bytes
+from routing_gym.planning.cells import BadCell, moment
+from routing_gym.planning.plan import Plan
+from routing_gym.planning.table import InvalidInput
+from routing_gym.planning.task import Task
+
+MAX_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Routes to begin with: stops of each vehicle, and how many at the head of each route stay."""
+
+    trips: tuple[tuple[int, ...], ...] = ()
+    locked: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Previous:
+    """A plan to go on from.
+
+    Attributes:
+        vehicles: One for each route.
+        stops: Ids of each route's stops.
+        leaves: When each vehicle leaves its start and its stops, in minutes.
+        origin: Midnight that times count from.
+    """
+
+    vehicles: tuple[str, ...]
+    stops: tuple[tuple[str, ...], ...]
+    leaves: tuple[tuple[float, ...], ...]
+    origin: datetime | None
+
+
+def read_previous(start: Any) -> Previous:
+    """Return a plan to go on from: what `solve` returned, or the JSON that it wrote.
+
+    Raises:
+        InvalidInput: It is no plan.
+        InvalidFile: The file holds none.
+        OSError: The file cannot be opened.
+    """
+    if isinstance(start, Plan):
+        stops = tuple(tuple(visit.id for visit in route.stops) for route in start.routes)
+        leaves = tuple(tuple(visit.departure for visit in route.visits) for route in start.routes)
+        return Previous(tuple(route.vehicle for route in start.routes), stops, leaves, start.task.origin)
+    if not isinstance(start, str | Path):
+        raise InvalidInput(
+            f"start: found {type(start).__name__}; expected a plan that solve returned, or its JSON file"
+        )
+    path = Path(start)
+    try:
+        document = json.loads(read_bytes(path, MAX_BYTES))
+        vehicles, stops, leaves = [], [], []
+        for route in document["routes"]:
+            visits = route["visits"]
+            last = len(visits) - (len(visits) > 1 and visits[-1]["row"] == visits[0]["row"])
+            vehicles.append(str(route["vehicle"]))
+            stops.append(tuple(str(visit["id"]) for visit in visits[1:last]))
+            leaves.append(tuple(float(visit["departure"]) for visit in visits))
+        origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, InvalidFile):
+            raise
+        raise InvalidFile(path, None, f"no plan that --json wrote ({type(error).__name__}: {error})") from None
+    return Previous(tuple(vehicles), tuple(stops), tuple(leaves), origin)
+
+
+def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
+    """Return the routes of a previous plan, by the ids of stops that are there still, and what of them stays.
+
+    Raises:
+        InvalidInput: There is no plan to keep something of, or a stop that stays is not in the table.
+    """
+    if start is None:
+        if fixed is not None:
+            raise InvalidInput("fixed: it keeps stops of a previous plan; give that as start")
+        return Beginning()
+    previous = read_previous(start)
+    rows = {key: row for row, key in enumerate(task.ids)}
+    counts = [0] * len(previous.stops) if fixed is None else fixed_counts(previous, fixed)
+    numbers = {task.vehicle(k): k for k in range(task.count or len(previous.vehicles))}
+    routes: dict[int, tuple[tuple[int, ...], int]] = {}
+    for vehicle, stops, count in zip(previous.vehicles, previous.stops, counts, strict=True):
+        for key in stops[:count]:
+            if key not in rows:
+                raise InvalidInput(f"fixed: stop {key} of vehicle {vehicle} is not in {task.source}; keep it there")
+        if count and vehicle not in numbers:
+            raise InvalidInput(f"fixed: there is no vehicle {vehicle} any more, which has been at {stops[0]}; keep it")
+        routes[numbers.get(vehicle, len(numbers) + len(routes))] = (
+            tuple(rows[key] for key in stops if key in rows),
+            count,
+        )
+    if fixed is None:
+        return Beginning(tuple(trip for trip, _ in routes.values()))
+    least = max((k for k in routes if k < len(numbers)), default=-1) + 1
+    in_order = [routes.pop(k, ((), 0)) for k in range(least)]  # a vehicle keeps its number, also without a route
+    in_order += routes.values()
+    return Beginning(tuple(trip for trip, _ in in_order), tuple(count for _, count in in_order))
+
+
+def fixed_counts(previous: Previous, fixed: Any) -> list[int]:
+    """Return how many stops of each route stay.
+
+    Raises:
+        InvalidInput: There is no such vehicle, stop or time.
+    """
+    if isinstance(fixed, Mapping):
+        sizes = {vehicle: len(stops) for vehicle, stops in zip(previous.vehicles, previous.stops, strict=True)}
+        counts = {str(key): value for key, value in fixed.items()}
+        for key, value in counts.items():
+            if key not in sizes:
+                raise InvalidInput(f"fixed: there is no vehicle {key!r}; the plan has {', '.join(sizes)}")
+            if type(value) is not int or not 0 <= value <= sizes[key]:
+                raise InvalidInput(f"fixed: vehicle {key}: found {value!r}; expected 0 to {sizes[key]} stops")
+        return [counts.get(vehicle, 0) for vehicle in previous.vehicles]
+    if isinstance(fixed, list | tuple | set | frozenset):
+        wanted = {str(key) for key in fixed}
+        if missing := sorted(wanted.difference(*previous.stops)):
+            raise InvalidInput(f"fixed: the plan does not visit {', '.join(missing)}; leave them out")
+        return [
+            max((k for k, key in enumerate(stops, start=1) if key in wanted), default=0) for stops in previous.stops
+        ]
+    try:
+        now = moment(fixed)
+    except BadCell as error:
+        raise InvalidInput(f"fixed: found {fixed!r}; {error}; or a number of stops by vehicle, or ids") from None
+    if isinstance(now, datetime):
+        if previous.origin is None or (previous.origin.tzinfo is None) != (now.tzinfo is None):
+            raise InvalidInput(
+                f"fixed: found the date {fixed!r}, and the plan's times are none like it; write it alike"
+            )
+        now = (now - previous.origin).total_seconds() / 60
+    pairs = zip(previous.stops, previous.leaves, strict=True)
+    return [sum(left < now for left in leaves[: len(stops)]) for stops, leaves in pairs]  # under way to the last one

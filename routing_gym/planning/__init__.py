@@ -1,0 +1,17 @@
+"""Plans for one's own stops: tables, matrices and vehicles in, timetables, files and maps out.
+
+from routing_gym.planning import read_task
+
+task = read_task("stops.csv", vehicles={"count": 5, "capacity": 60})    # checked, in minutes and km
+print(task.sentence)
+
+`routing_agents.solve` plans it, by trained policies and classical solvers.
+"""
+
+from routing_gym.planning.plan import Plan
+from routing_gym.planning.reading import read_task
+from routing_gym.planning.table import InvalidInput
+from routing_gym.planning.task import Task
+from routing_gym.planning.timetable import PlannedRoute, Unserved, Visit
+
+__all__ = ["InvalidInput", "Plan", "PlannedRoute", "Task", "Unserved", "Visit", "read_task"]

@@ -1,0 +1,136 @@
+"""Read single cells of a planner's table: numbers, clock times, dates, and what is missing.
+
+Cells come as text from files, and as any Python or NumPy value from arrays and DataFrames.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+import numpy as np
+
+from routing_gym.files import found
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?")
+CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?")
+MOST_HOURS = 48  # a clock time of the next day is 24:00 to 47:59
+FLAGS = {"yes": 1.0, "true": 1.0, "pickup": 1.0, "no": 0.0, "false": 0.0, "delivery": 0.0}
+LARGEST = 1e100
+
+
+class BadCell(ValueError):
+    """A cell does not hold what it should; the message says what was expected and what to do."""
+
+
+def is_missing(cell: Any) -> bool:
+    """Return whether a cell is empty: None, blank text, nan, or what pandas and polars have for it."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(cell, str):
+        return not cell.strip()
+    return isinstance(cell, float | np.floating) and math.isnan(cell)
+
+
+def show(cell: Any) -> str:
+    """Quote a cell for a message."""
+    return found(cell.item() if isinstance(cell, np.generic) else cell)
+
+
+def number(cell: Any, decimal_comma: bool = False) -> float:
+    """Read a finite number.
+
+    Args:
+        cell: A number, or text that spells one.
+        decimal_comma: Whether 1,5 is one and a half: commas do not separate the file's columns.
+
+    Raises:
+        BadCell: It is none, or cannot be told from another one (thousands separators).
+    """
+    if isinstance(cell, bool | np.bool_):
+        return float(cell)
+    if isinstance(cell, str):
+        return number_in(cell.strip(), decimal_comma)
+    try:
+        value = float(cell)
+    except (TypeError, ValueError, OverflowError):
+        raise BadCell("expected a number") from None
+    if not abs(value) <= LARGEST:
+        raise BadCell(f"expected a finite number of at most {LARGEST:g}")
+    return value
+
+
+def number_in(text: str, decimal_comma: bool) -> float:
+    """Read the number that a text spells; see `number`."""
+    if decimal_comma and DECIMAL_COMMA.fullmatch(text):
+        text = text.replace(",", ".")
+    if NUMBER.fullmatch(text):
+        value = float(text)
+        if abs(value) <= LARGEST:
+            return value
+        raise BadCell(f"expected a number of at most {LARGEST:g}")
+    if THOUSANDS.fullmatch(text):
+        raise BadCell("expected a number without thousands separators; write 1234.5 for one thousand and a bit")
+    if DECIMAL_COMMA.fullmatch(text):
+        raise BadCell("expected a decimal point; write 1.5, or separate the columns of the file by semicolons")
+    raise BadCell("expected a number")
+
+
+def flag(cell: Any, decimal_comma: bool = False) -> float:
+    """Read 0 or 1, or a word for them (yes, no, true, false, pickup, delivery).
+
+    Raises:
+        BadCell: It is neither.
+    """
+    if isinstance(cell, str) and cell.strip().lower() in FLAGS:
+        return FLAGS[cell.strip().lower()]
+    value = number(cell, decimal_comma)
+    if value not in (0, 1):
+        raise BadCell("expected 0 or 1, yes or no")
+    return value
+
+
+def moment(cell: Any, decimal_comma: bool = False) -> float | datetime:
+    """Read a time: minutes as a number, a clock time HH:MM as minutes after midnight, or an ISO date with a time.
+
+    Raises:
+        BadCell: It is none of them.
+    """
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("datetime64[us]").item()
+    if isinstance(cell, np.timedelta64):
+        cell = cell.astype("timedelta64[us]").item()
+    if isinstance(cell, datetime):
+        return cell
+    if isinstance(cell, date):
+        raise BadCell("expected a time of the day; write 2026-05-04T08:30")
+    if isinstance(cell, time):
+        return cell.hour * 60 + cell.minute + cell.second / 60
+    if isinstance(cell, timedelta):
+        return cell.total_seconds() / 60
+    if isinstance(cell, str):
+        return moment_in(cell.strip(), decimal_comma)
+    return number(cell, decimal_comma)
+
+
+def moment_in(text: str, decimal_comma: bool) -> float | datetime:
+    """Read the time that a text spells; see `moment`."""
+    clock = CLOCK.fullmatch(text)
+    if clock is not None:
+        hours, minutes, seconds = int(clock[1]), int(clock[2]), int(clock[3] or 0)
+        if hours >= MOST_HOURS or minutes >= 60 or seconds >= 60:
+            raise BadCell("expected a clock time from 00:00 to 23:59, or to 47:59 for the next day")
+        return hours * 60 + minutes + seconds / 60
+    if re.match(r"\d{4}-\d{2}-\d{2}[T ]", text):
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            raise BadCell("expected a date and time such as 2026-05-04T08:30") from None
+    try:
+        return number_in(text, decimal_comma)
+    except BadCell as error:
+        raise BadCell(f"{error}".replace("a number", "minutes, HH:MM or an ISO time", 1)) from None

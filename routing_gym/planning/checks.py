@@ -1,0 +1,207 @@
+"""Checks of a planner's values beyond single cells; each error has source, row, column, value and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from routing_gym.planning.cells import show
+from routing_gym.planning.geography import WIDEST, FloatArray
+from routing_gym.planning.matrices import Kind, Matrix
+from routing_gym.planning.table import InvalidInput, Table
+from routing_gym.planning.task import DAY, Task
+from routing_gym.traits import Column
+
+Headers = Mapping[str, str]
+EARTH = 20_040.0  # km to the other side of the earth
+WEEK = 7 * DAY
+MOST_UNITS = 1000
+MAX_UNITS = 2**40  # of amounts and capacities, as in `cvrp.py`
+SLACK = 1e-6  # minutes and km that rounding may take
+
+
+def check_coordinates(table: Table, headers: Headers, values: Mapping[str, FloatArray], keys: tuple[str, str]) -> None:
+    """Check that every stop has coordinates, and that latitudes and longitudes are possible.
+
+    Raises:
+        InvalidInput: With row, column, value and remedy.
+    """
+    limits = {"lat": 90.0, "lon": 180.0}
+    for key in keys:
+        column = values[key]
+        for row in np.flatnonzero(np.isnan(column)).tolist():
+            raise table.error(row, headers[key], "expected a number: every stop needs its coordinates", "")
+        limit = limits.get(key, np.inf)
+        for row in np.flatnonzero(np.abs(column) > limit).tolist():
+            remedy = "exchange lat and lon?" if key == "lat" else "subtract 360 degrees?"
+            if abs(column[row]) > 360:
+                remedy = "give degrees, or name the columns x and y"
+            raise table.error(row, headers[key], f"expected degrees from -{limit:g} to {limit:g}; {remedy}")
+
+
+def check_speed(speed: Any) -> float | None:
+    """Return a speed in km/h.
+
+    Raises:
+        InvalidInput: It is not positive, or cannot be.
+    """
+    if speed is None:
+        return None
+    real = isinstance(speed, int | float | np.integer | np.floating) and not isinstance(speed, bool)
+    if not real or not 0 < speed <= 1000:
+        raise InvalidInput(f"speed: found {show(speed)}; expected km/h, more than 0 and at most 1000")
+    return float(speed)
+
+
+def check_width(table: Table, headers: Headers, km: FloatArray) -> None:
+    """Refuse stops that are too far apart for one plan: a wrong sign, or latitude and longitude exchanged.
+
+    Raises:
+        InvalidInput: With the stop that is farthest from the others.
+    """
+    if km.size and km.max() > WIDEST:
+        row = int(np.median(km, axis=1).argmax())
+        other = int(km[row].argmax())
+        raise table.error(
+            row,
+            headers["lat"],
+            f"it is {km[row, other]:,.0f} km away from {table.place(other)}, and stops of one plan may be "
+            f"{WIDEST:,.0f} km apart; check the signs, and that lat and lon are not exchanged",
+        )
+
+
+def check_matrices(ids: Sequence[str], matrices: Mapping[Kind, Matrix], geographic: bool) -> None:
+    """Refuse entries that cannot be minutes or km on the earth.
+
+    Raises:
+        InvalidInput: With the two stops, the value and what to divide by.
+    """
+    limits: dict[Kind, tuple[float, str]] = {
+        "durations": (WEEK, "minutes; if these are seconds, divide by 60"),
+        "distances": (EARTH, "km; if these are metres, divide by 1000"),
+    }
+    for kind, matrix in matrices.items():
+        limit, told = limits[kind]
+        if geographic and matrix.values.max() > limit:
+            i, j = divmod(int(matrix.values.argmax()), len(ids))
+            place = f"{matrix.source}, row {i}, column {j} (from {ids[i]} to {ids[j]})"
+            raise InvalidInput(f"{place}: found {matrix.values[i, j]:g}; expected at most {limit:,g} {told}")
+
+
+def filled(table: Table, header: str, column: Column, values: FloatArray, has_depot: bool) -> FloatArray:
+    """Return a column of a problem with its defaults in empty cells, checked for range.
+
+    Raises:
+        InvalidInput: A value is missing that has no default, or it is negative.
+    """
+    values = values.copy()
+    if column.kind != "time" or column.name == "service_time":
+        values[np.isnan(values)] = 0.0
+    for row in np.flatnonzero(values < 0).tolist():
+        raise table.error(row, header, "expected a number that is not negative")
+    if has_depot and not column.at_depot and column.kind != "node" and values[0] != 0:
+        raise table.error(0, header, "the first row is the depot; set it to 0, or put the depot first")
+    return values
+
+
+def split_amounts(
+    table: Table, headers: Headers, values: Mapping[str, FloatArray], mixed: bool, plain: bool, size: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return what is delivered to and picked up at each stop.
+
+    Pickups are flags, of which 1 marks stops whose demand is picked up, or amounts beside the deliveries.
+
+    Raises:
+        InvalidInput: An amount is negative, or of the depot.
+    """
+    delivery = np.nan_to_num(values["demand"]).copy() if "demand" in values and plain else np.zeros(size)
+    pickup = np.zeros(size)
+    if "backhaul" in values and plain:
+        marked = np.nan_to_num(values["backhaul"]) == 1
+        pickup[marked], delivery[marked] = delivery[marked], 0.0
+    if mixed or ("pickup" in values and plain and "demand" in values):
+        given = np.nan_to_num(values["pickup"])
+        for row in np.flatnonzero(given < 0).tolist():
+            raise table.error(row, headers["pickup"], "expected an amount that is not negative")
+        flags = np.isin(given, (0, 1)).all() and (delivery[given == 1] > 0).all()
+        if flags:
+            pickup = np.where(given == 1, delivery, pickup)
+            delivery = np.where(given == 1, 0.0, delivery)
+        else:
+            pickup = given.copy()
+        if pickup[0]:
+            raise table.error(0, headers["pickup"], "the first row is the depot; set it to 0, or put the depot first")
+    return delivery, pickup
+
+
+def common_unit(table: Table, headers: Headers, amounts: list[FloatArray], capacity: float | None, place: str) -> int:
+    """Return the power of ten that makes all amounts whole, so that sums are exact.
+
+    Raises:
+        InvalidInput: They have more than three decimals, or are too large.
+    """
+    units = 1
+    for column in amounts:
+        for row, value in enumerate(column):
+            while abs(value * units - round(value * units)) > SLACK and units <= MOST_UNITS:
+                units *= 10
+            if units > MOST_UNITS or value * units > MAX_UNITS:
+                header = headers.get("demand", headers.get("pickup", "demand"))
+                raise table.error(
+                    row, header, "expected an amount of at most three decimals and 10^9; choose another unit"
+                )
+    if capacity is not None:
+        while abs(capacity * units - round(capacity * units)) > SLACK and units <= MOST_UNITS:
+            units *= 10
+        if units > MOST_UNITS or capacity * units > MAX_UNITS:
+            raise InvalidInput(f"{place}: found the capacity {capacity:g}; expected at most three decimals and 10^9")
+    return units
+
+
+def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
+    """Return what it costs to leave stops out; those without a number have to be served.
+
+    Raises:
+        InvalidInput: One is negative.
+    """
+    for row in np.flatnonzero(values < 0).tolist():
+        raise table.error(row, header, "expected a price that is not negative; leave the cell empty to serve the stop")
+    return np.where(np.isnan(values), np.inf, values)
+
+
+def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> None:
+    """Check services and windows, and that every stop that has to be served can be reached in time.
+
+    Raises:
+        InvalidInput: With row, column, value and remedy.
+    """
+    if len(task.ids) < 2:
+        raise table.error(0, next(iter(table.columns)), "expected at least two rows, the depot first")
+    service = headers.get("service_time", "service")
+    real = task.geographic or has_matrix or task.clock != "minutes"
+    for row in np.flatnonzero(task.service > DAY).tolist():
+        if real:
+            told = f"a service of {task.service[row] / 60:g} hours cannot be; give minutes or HH:MM"
+            raise table.error(row, service, told)
+    for row in np.flatnonzero(task.ready > task.due).tolist():
+        told = f"the window closes before it opens, at {task.at(task.ready[row])}; exchange them, or add 24 hours"
+        header = headers.get("due_time")
+        value = task.at(task.due[row])
+        raise table.error(row, header or "latest", told, value if header is None else None)
+    arrival = task.ready[0] + task.minutes[0]
+    for row in task.stops:
+        if arrival[row] > task.due[row] + SLACK and np.isinf(task.penalty[row]):
+            told = (
+                f"a vehicle that leaves at {task.at(task.ready[0])} arrives at {task.at(arrival[row])}, when the "
+                "window is closed; let it close later, start earlier, or give the stop a penalty"
+            )
+            raise table.error(row, headers.get("due_time", "latest"), told, task.at(task.due[row]))
+        home = max(arrival[row], task.ready[row]) + task.service[row] + task.minutes[row, 0]
+        if not task.open and home > task.due[0] + SLACK and np.isinf(task.penalty[row]):
+            told = (
+                f"a vehicle that serves only this stop is back at {task.at(home)}, and the depot closes at "
+                f"{task.at(task.due[0])}; let it close later, or give the stop a penalty"
+            )
+            raise table.error(row, headers.get("ready_time", "earliest"), told, task.at(task.ready[row]))

@@ -1,0 +1,207 @@
+"""PyVRP and OR-Tools for plain tasks: fleets, windows, pickups, limits, optional stops, minutes beside km."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from routing_gym.optional import require
+from routing_gym.planning.task import IntArray, Task
+from routing_gym.solvers.runtime.base import FloatArray, unit_of
+
+Trips = list[list[int]]
+COST_SCALE = 1e4  # integers in the longest leg; finer ones outweigh PyVRP's penalties
+TICKS = 6000.0  # of a minute: whole seconds and hundredths of minutes are exact
+NEVER = 2**52
+FORBIDDEN = 10**8  # cost of a leg from a pickup to a delivery, where routes have to deliver first
+UNSERVED = (
+    3.0  # longest legs: price of a stop that has to be served, more than any detour; PyVRP fails with larger ones
+)
+
+
+def in_ticks(values: FloatArray, ticks: float, up: bool) -> IntArray:
+    """Return minutes as integers, rounded inwards, so that every plan found is in time."""
+    rounded = np.ceil(values * ticks - 1e-6) if up else np.floor(values * ticks + 1e-6)
+    return np.asarray(np.clip(rounded, 0, NEVER), dtype=np.int64)
+
+
+class Numbers:
+    """A task in integers.
+
+    Args:
+        task: A plain task.
+    """
+
+    def __init__(self, task: Task) -> None:
+        unit = unit_of(task.costs)
+        self.task, self.scale = task, COST_SCALE / unit
+        self.legs = np.rint(task.costs * self.scale).astype(np.int64)
+        ticks = TICKS / min(1.0, unit_of(task.minutes))
+        self.durations = in_ticks(task.minutes, ticks, up=True)
+        self.ready, self.service = in_ticks(task.ready, ticks, up=True), in_ticks(task.service, ticks, up=True)
+        self.due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
+        per_km = self.scale if task.minimise == "km" else COST_SCALE / unit_of(task.km)
+        self.km = np.ceil(task.km * per_km - 1e-6).astype(np.int64)
+        self.max_km = None if task.max_km is None else int(np.floor(task.max_km * per_km + 1e-6))
+        self.price = np.rint(np.minimum(task.penalty, UNSERVED * task.costs.max()) * self.scale)
+        if task.open:
+            self.legs[:, 0] = self.durations[:, 0] = self.km[:, 0] = 0
+        if not task.mixed and task.pickup.any():
+            back = task.pickup > 0
+            linehaul = np.flatnonzero(~back)[1:]
+            self.legs[np.ix_(back, linehaul)] = FORBIDDEN
+
+
+def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
+    """Plan by PyVRP's iterated local search; stops that fit nowhere are left out.
+
+    Where all stops have to be served, half of the time is for plans with all of them. With a limit in km on routes that
+    minimise minutes, PyVRP minimises km.
+
+    Raises:
+        ImportError: PyVRP is missing; names the extra.
+    """
+    pyvrp, numbers = require("pyvrp", "solvers"), Numbers(task)
+    must = np.isinf(task.penalty)
+    runtime = require("pyvrp.stop", "solvers").MaxRuntime
+
+    def run(required: Any, share: float, **start: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its doubts that there is a feasible plan; told by is_feasible
+            data = pyvrp_data(pyvrp, numbers, required)
+            return pyvrp.solve(data, runtime(share * seconds), seed=seed, collect_stats=False, display=False, **start)
+
+    if task.count is None:
+        return trips_of(run(must, 1.0))
+    whole = max(task.delivery.sum(), task.pickup.sum())
+    share = 1.0
+    if task.capacity is None or whole <= task.count * task.capacity:
+        found, share = run(must, 0.5), 0.5
+        if found.is_feasible():
+            return trips_of(run(must, 0.5, initial_solution=found.best))
+    return trips_of(run(must & False, share))
+
+
+def trips_of(found: Any) -> Trips:
+    """Return the stops of each of PyVRP's routes."""
+    return [[stop.idx + 1 for stop in route if stop.is_client()] for route in found.best.routes()]
+
+
+def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
+    """Return PyVRP's form of a task."""
+    task = numbers.task
+    by_km = numbers.max_km is not None
+    clients = [
+        pyvrp.Client(
+            node,
+            delivery=[int(task.delivery[node])],
+            pickup=[int(task.pickup[node])],
+            service_duration=int(numbers.service[node]),
+            tw_early=int(numbers.ready[node]),
+            tw_late=int(numbers.due[node]),
+            required=bool(required[node]),
+            prize=0 if required[node] else int(numbers.price[node]),
+        )
+        for node in task.stops
+    ]
+    vehicle: dict[str, Any] = {"num_available": task.count or len(clients), "tw_early": int(numbers.ready[0])}
+    if task.capacity is not None:
+        vehicle["capacity"] = [int(task.capacity)]
+    else:
+        vehicle["capacity"] = [NEVER]
+    if not task.open and np.isfinite(task.due[0]):
+        vehicle["tw_late"] = int(numbers.due[0])
+    if by_km:
+        vehicle["max_distance"] = numbers.max_km
+    legs = numbers.km if by_km else numbers.legs
+    points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
+    return pyvrp.ProblemData(
+        locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
+        clients=clients,
+        depots=[pyvrp.Depot(0)],
+        vehicle_types=[pyvrp.VehicleType(**vehicle)],
+        distance_matrices=[legs],
+        duration_matrices=[numbers.durations],
+    )
+
+
+def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
+    """Plan by OR-Tools' guided local search; stops that fit nowhere are left out. It takes no seed.
+
+    Raises:
+        ImportError: OR-Tools is missing; names the extra.
+    """
+    pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
+    enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
+    numbers = Numbers(task)
+    vehicles = task.count or len(task.ids) - 1
+    manager = pywrapcp.RoutingIndexManager(len(task.ids), vehicles, 0)
+    routing = pywrapcp.RoutingModel(manager)
+    routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(numbers.legs.tolist()))
+    add_times(routing, manager, numbers, vehicles)
+    add_loads(routing, manager, task, vehicles)
+    if numbers.max_km is not None:
+        routing.AddDimension(routing.RegisterTransitMatrix(numbers.km.tolist()), 0, numbers.max_km, True, "km")
+    for node in task.stops:
+        routing.AddDisjunction([manager.NodeToIndex(node)], int(numbers.price[node]))
+    parameters = pywrapcp.DefaultRoutingSearchParameters()
+    parameters.first_solution_strategy = enums.FirstSolutionStrategy.PARALLEL_CHEAPEST_INSERTION
+    parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
+    parameters.time_limit.seconds = int(seconds)
+    parameters.time_limit.nanos = int(seconds % 1 * 1e9)
+    found = routing.SolveWithParameters(parameters)
+    trips: Trips = []
+    for vehicle in range(vehicles if found is not None else 0):
+        index, trip = found.Value(routing.NextVar(routing.Start(vehicle))), []
+        while not routing.IsEnd(index):
+            trip.append(manager.IndexToNode(index))
+            index = found.Value(routing.NextVar(index))
+        trips += [trip] if trip else []
+    return trips
+
+
+def add_times(routing: Any, manager: Any, numbers: Numbers, vehicles: int) -> None:
+    """Add windows: the dimension holds the start of service."""
+    task = numbers.task
+    if not task.timed:
+        return
+    passing = (numbers.durations + numbers.service[:, None]).tolist()
+    routing.AddDimension(routing.RegisterTransitMatrix(passing), NEVER, NEVER, False, "time")
+    time = routing.GetDimensionOrDie("time")
+    for node in task.stops:
+        time.CumulVar(manager.NodeToIndex(node)).SetRange(int(numbers.ready[node]), int(numbers.due[node]))
+    end = NEVER if task.open else int(numbers.due[0])
+    for vehicle in range(vehicles):
+        time.CumulVar(routing.Start(vehicle)).SetMin(int(numbers.ready[0]))
+        time.CumulVar(routing.End(vehicle)).SetMax(end)
+
+
+def add_loads(routing: Any, manager: Any, task: Task, vehicles: int) -> None:
+    """Add the capacity: what is still to be delivered and what has been picked up, together, at every stop."""
+    if task.capacity is None:
+        return
+    capacity = int(task.capacity)
+    out = routing.RegisterUnaryTransitVector((-task.delivery).tolist())
+    routing.AddDimension(out, 0, capacity, False, "out")
+    leaving = routing.GetDimensionOrDie("out")
+    for vehicle in range(vehicles):
+        leaving.CumulVar(routing.End(vehicle)).SetValue(0)
+    if not task.pickup.any():
+        return
+    back = routing.RegisterUnaryTransitVector(task.pickup.tolist())
+    routing.AddDimension(back, 0, capacity, True, "back")
+    fetched, solver = routing.GetDimensionOrDie("back"), routing.solver()
+    for node in task.stops:
+        index = manager.NodeToIndex(node)
+        solver.Add(leaving.CumulVar(index) + fetched.CumulVar(index) <= capacity)
+
+
+SOLVERS = {"pyvrp": solve_pyvrp, "ortools": solve_ortools}  # of plain tasks, the strongest first
+
+
+def installed(name: str) -> bool:
+    """Return whether a solver's package, which has its name, is installed."""
+    return find_spec(name) is not None

@@ -1,0 +1,167 @@
+"""The vehicles of a plan: how many, what they hold, how far and how long they drive. All of them are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from routing_gym.planning.cells import BadCell, flag, is_missing, moment, number
+from routing_gym.planning.table import InvalidInput, Table, read_table
+from routing_gym.problems import PROBLEMS, make_problem
+
+ALIASES = {
+    **dict.fromkeys(("count", "vehicles", "number", "num_vehicles", "num_available"), "count"),
+    **dict.fromkeys(("max_length", "max_distance", "max_km", "range_km"), "max_length"),
+    **dict.fromkeys(("earliest", "ready_time", "start", "shift_start", "tw_early"), "earliest"),
+    **dict.fromkeys(("latest", "due_time", "end", "shift_end", "tw_late"), "latest"),
+    **dict.fromkeys(("speed", "speed_kmh", "kmh"), "speed"),
+    **dict.fromkeys(("open", "open_routes"), "open"),
+    **dict.fromkeys(("name", "vehicle"), "name"),
+    **dict.fromkeys(("capacity", "id"), None),
+}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Vehicles that are alike.
+
+    Attributes:
+        count: At most so many; None: as many as it takes.
+        names: Of the vehicles, as far as they have some.
+        numbers: What problems declare for an instance, by its name: capacity, max_length, num_salesmen and so on.
+        earliest: When the shift starts; minutes or a date; None: when the depot opens.
+        latest: When vehicles have to be back.
+        speed: km/h.
+        open: Whether vehicles stay at their last stop.
+        place: Where the numbers stand, for messages.
+    """
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    earliest: Any = None
+    latest: Any = None
+    speed: float | None = None
+    open: bool = False
+    place: str = "vehicles"
+
+
+def instance_columns() -> frozenset[str]:
+    """Return the names of all columns that problems declare for a whole instance."""
+    kinds = (make_problem(name, kind.min_nodes) for name, kind in PROBLEMS.items())
+    return frozenset(column.name for kind in kinds for column in kind.columns if column.per == "instance")
+
+
+def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
+    """Read the vehicles.
+
+    Args:
+        vehicles: How many; or a mapping such as {"count": 5, "capacity": 60}; or a table with a row for each vehicle or
+            kind of vehicle: count, capacity, max_length (km), earliest, latest, speed (km/h), open, id, name.
+        numbers: What problems declare for an instance, given beside it.
+
+    Raises:
+        InvalidInput: A column is unknown, a value is not what it must be, or the vehicles differ.
+    """
+    known = {*ALIASES, *instance_columns()}
+    table = None
+    if vehicles is None or (isinstance(vehicles, int | np.integer) and not isinstance(vehicles, bool)):
+        columns = {} if vehicles is None else {"count": [int(vehicles)]}
+        table = Table("vehicles", columns)
+    elif isinstance(vehicles, Mapping) and not any(
+        hasattr(value, "__len__") and not isinstance(value, str) for value in vehicles.values()
+    ):
+        table = Table("vehicles", {str(key): [value] for key, value in vehicles.items() if value is not None})
+    else:
+        table = read_table(vehicles, "vehicles")
+    if unknown := [key for key in table.columns if key not in known]:
+        raise InvalidInput(
+            f"{table.source}: no column {', '.join(unknown)} is known; vehicles have {', '.join(sorted(known))}"
+        )
+    if twice := [key for key in numbers if key in table.columns]:
+        raise InvalidInput(f"{table.source}: {', '.join(twice)} is given twice; leave one of them out")
+    for key in numbers:
+        if key not in instance_columns():
+            raise InvalidInput(f"no problem has a {key}; known are {', '.join(sorted(instance_columns()))}")
+    return fleet_of(table, {key: positive(Table("solve", {key: [value]}), key, 0) for key, value in numbers.items()})
+
+
+def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
+    """Return the fleet of a table; see `read_fleet`."""
+    made: dict[str, Any] = {}
+    for header in table.columns:
+        key = ALIASES.get(header) or header
+        if key in ("id", "name"):
+            continue
+        if key in made:
+            raise InvalidInput(f"{table.source}: found two columns for {key}; keep one of them")
+        values = [value_of(table, header, key, row) for row in range(table.num_rows)]
+        if key == "count":
+            made[key] = values
+            continue
+        for row, value in enumerate(values):
+            if value != values[0]:
+                told = f"the first vehicle has {values[0]}; all vehicles must be alike, so plan each kind on its own"
+                raise table.error(row, header, told)
+        made[key] = values[0] if values else None
+    counts = made.pop("count", None)
+    count = None if counts is None and table.num_rows == 0 else table.num_rows if counts is None else sum(counts)
+    if (
+        counts is None
+        and table.num_rows == 1
+        and not table.lines
+        and not table.columns.keys() & {"id", "name", "vehicle"}
+    ):
+        count = None  # one mapping describes them all
+    own = {key: made.pop(key) for key in list(made) if key in instance_columns() and made[key] is not None}
+    own.update(numbers)
+    if "num_salesmen" in own and count is None:
+        count = int(own["num_salesmen"])
+    label = next((key for key in ("name", "vehicle", "id") if key in table.columns), None)
+    names = tuple(str(cell) for cell in table.columns[label]) if label is not None and counts is None else ()
+    given = {key: value for key, value in made.items() if value is not None}
+    return Fleet(count, names, own, place=table.source, **given)
+
+
+def value_of(table: Table, header: str, key: str, row: int) -> Any:
+    """Return one value of the vehicles' table; None where the cell is empty.
+
+    Raises:
+        InvalidInput: With row, column, value and remedy.
+    """
+    cell = table.columns[header][row]
+    if is_missing(cell):
+        if key == "count":
+            raise table.error(row, header, "expected the number of vehicles")
+        return None
+    try:
+        if key in ("earliest", "latest"):
+            return moment(cell, table.decimal_comma)
+        if key == "open":
+            return flag(cell, table.decimal_comma) == 1
+    except BadCell as error:
+        raise table.error(row, header, str(error)) from None
+    value = positive(table, header, row)
+    if key == "count":
+        if value % 1:
+            raise table.error(row, header, "expected a whole number of vehicles")
+        return int(value)
+    return value
+
+
+def positive(table: Table, header: str, row: int) -> float:
+    """Return a positive number.
+
+    Raises:
+        InvalidInput: With row, column and value.
+    """
+    try:
+        value = number(table.columns[header][row], table.decimal_comma)
+    except BadCell as error:
+        raise table.error(row, header, str(error)) from None
+    if not value > 0:
+        raise table.error(row, header, "expected a positive number")
+    return value

@@ -1,0 +1,133 @@
+"""A plan as JSON and as GeoJSON (RFC 7946), and streets from GeoJSON or OSRM's route JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from routing_gym.planning.geography import FloatArray
+from routing_gym.planning.table import InvalidInput
+from routing_gym.planning.timetable import PlanData, PlannedRoute
+
+COLOURS = (  # Paul Tol's "bright" and "vibrant" schemes, which are distinct for colour-blind readers
+    *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"),
+    *("#ee7733", "#0077bb", "#33bbee", "#ee3377", "#cc3311", "#009988"),
+)
+
+
+def colour(number: int) -> str:
+    """Return the colour of a vehicle, counted from 0; after twelve, further hues that are far from each other."""
+    return COLOURS[number] if number < len(COLOURS) else f"hsl({number * 137.508 % 360:.0f}, 65%, 42%)"
+
+
+def plan_json(plan: PlanData) -> str:
+    """Return the plan as JSON: routes with their visits, stops left out, costs, notes."""
+    task = plan.task
+    routes = []
+    for route in plan.routes:
+        visits = [
+            asdict(visit) | {"arrival_time": task.at(visit.arrival), "departure_time": task.at(visit.departure)}
+            for visit in route.visits
+        ]
+        routes.append({"vehicle": route.vehicle, "km": route.km, "minutes": route.minutes, "visits": visits})
+    document = {
+        "problem": task.problem,
+        "summary": task.sentence,
+        "origin": None if task.origin is None else task.origin.isoformat(),
+        "unit": plan.unit,
+        "cost": plan.cost,
+        "km": plan.km,
+        "minutes": plan.minutes,
+        "solver": plan.solver,
+        "costs": dict(plan.costs),
+        "seconds": plan.seconds,
+        "routes": routes,
+        "unserved": [asdict(one) for one in plan.unserved],
+        "notes": list(plan.notes),
+    }
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def plan_geojson(plan: PlanData) -> str:
+    """Return a FeatureCollection: a LineString for each route, a Point for each visit and each stop left out.
+
+    Positions are longitude and latitude; of plane coordinates, x and y. A route that crosses the date line continues
+    beyond 180 degrees, which map viewers draw in one piece.
+
+    Raises:
+        InvalidInput: The stops have no coordinates.
+    """
+    features: list[dict[str, Any]] = []
+    for number, route in enumerate(plan.routes):
+        line = line_of(plan, route)
+        about = {"vehicle": route.vehicle, "km": round(route.km, 3), "minutes": round(route.minutes, 3)}
+        geometry = {"type": "LineString", "coordinates": [[x, y] for x, y in line]}
+        features.append(feature(geometry, about | {"stroke": colour(number)}))
+        corners = corners_of(plan, route)
+        for position, visit in enumerate(route.visits):
+            point = {"type": "Point", "coordinates": corners[position].tolist()}
+            told = asdict(visit) | {"vehicle": route.vehicle, "position": position, "marker-color": colour(number)}
+            features.append(feature(point, told | {"arrival_time": plan.task.at(visit.arrival)}))
+    points = located(plan).tolist()
+    features += [feature({"type": "Point", "coordinates": points[one.row]}, asdict(one)) for one in plan.unserved]
+    return json.dumps({"type": "FeatureCollection", "features": features}, allow_nan=False)
+
+
+def feature(geometry: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a GeoJSON feature."""
+    return {"type": "Feature", "geometry": geometry, "properties": properties}
+
+
+def located(plan: PlanData) -> FloatArray:
+    """Return the positions of all stops, longitude first: (A, 2).
+
+    Raises:
+        InvalidInput: The stops have no coordinates.
+    """
+    if plan.task.points is None:
+        raise InvalidInput(f"{plan.task.source}: without lat and lon, or x and y, there is nothing to draw; add them")
+    return plan.task.points[:, ::-1] if plan.task.geographic else plan.task.points
+
+
+def corners_of(plan: PlanData, route: PlannedRoute) -> FloatArray:
+    """Return the positions of a route's visits, longitudes without jumps at the date line."""
+    corners = located(plan)[route.rows].astype(float)
+    if plan.task.geographic:
+        corners[:, 0] = np.unwrap(corners[:, 0], period=360.0)
+    return corners
+
+
+def line_of(plan: PlanData, route: PlannedRoute) -> FloatArray:
+    """Return what is drawn of a route: the streets that the caller gave, else straight lines."""
+    streets = plan.geometry.get(route.vehicle)
+    if streets is None:
+        return corners_of(plan, route)
+    line = np.asarray(streets, dtype=float).copy()
+    line[:, 0] = np.unwrap(line[:, 0], period=360.0)
+    return line
+
+
+def street_points(value: Any) -> FloatArray:
+    """Return the longitudes and latitudes (points, 2) of a GeoJSON LineString, or of OSRM's route JSON.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if isinstance(value, Mapping) and value.get("routes"):  # OSRM with geometries=geojson
+        value = value["routes"][0].get("geometry") if isinstance(value["routes"][0], Mapping) else None
+    if isinstance(value, Mapping) and value.get("type") == "Feature":
+        value = value.get("geometry")
+    points = value.get("coordinates") if isinstance(value, Mapping) else value
+    if isinstance(points, str):
+        raise InvalidInput("geometry: found an encoded polyline; ask OSRM for geometries=geojson")
+    try:
+        line = np.asarray(points, dtype=float)
+    except (TypeError, ValueError):
+        line = np.empty(0)
+    if line.ndim != 2 or line.shape[1] != 2 or len(line) < 2 or not np.isfinite(line).all():
+        raise InvalidInput("geometry: expected a GeoJSON LineString, or OSRM's route JSON with geometries=geojson")
+    return line

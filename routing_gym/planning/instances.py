@@ -1,0 +1,104 @@
+"""From tasks to instances of the problems, for policies and solvers that know these only, and from actions to routes.
+
+A plain task may ask for more than its problem: a fleet, minutes beside km, stops that may be left out. What the problem
+lacks is left out of the instance; `routes.fit` brings the routes found back within the task's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from routing_gym.data.own import OwnInstance, columns_of, from_columns
+from routing_gym.planning.geography import FloatArray
+from routing_gym.planning.recognise import Given, recognise_task
+from routing_gym.planning.routes import Rules
+from routing_gym.planning.task import Task
+from routing_gym.problems import PROBLEMS
+
+
+def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
+    """Return the instance of a plain task's problem, and the row of the task behind each of its nodes.
+
+    Stops that no vehicle can serve are left out.
+    """
+    rules = Rules(task)
+    rows = [0, *(node for node in task.stops if rules.route([node]) is not None)]
+    if len(rows) < 2:
+        raise ValueError("no stop can be served by any vehicle")
+    some = np.ix_(rows, rows)
+    declared = task.rules.columns
+    timed = any(column.kind == "time" for column in declared)
+    metric = (task.minutes if timed else task.costs)[some]
+    ratio = ratio_of(metric, task.km[some])
+    name = task.problem
+    limited = {column.name for column in declared if column.kind == "length" and column.per == "instance"}
+    if limited and ratio is None:  # a limit in km says nothing about minutes
+        left = [column for column in declared if column.name not in limited and column.kind not in ("coords", "matrix")]
+        columns = frozenset(column.name for column in left if column.tabular)
+        numbers = frozenset(column.name for column in left if column.per == "instance")
+        name = recognise_task(Given(columns, numbers, True, True, task.open))
+    demand = (task.delivery + task.pickup)[rows]
+    capacity = int(demand.sum()) if task.capacity is None else task.capacity
+    ready = task.ready[rows]
+    values: dict[str, Any] = {
+        "demand": np.minimum(demand, capacity),
+        "capacity": max(capacity, 1),
+        "backhaul": (task.pickup > task.delivery)[rows].astype(int),
+        "ready_time": ready,
+        "service_time": task.service[rows],
+        "due_time": closed_windows(task, rows),
+        "max_length": (task.max_km or 0.0) * (ratio or 1.0),
+    }
+    plane = task.plane_points()[rows] * (ratio if task.straight and ratio else 1.0)
+    values |= {"x": plane[:, 0], "y": plane[:, 1]}
+    if not task.straight:
+        values["distances"] = metric
+    chosen = {key: values[key] for column in columns_of(name) for key in column.keys if key in values}
+    return from_columns(name, chosen, name=task.source), rows
+
+
+def ratio_of(metric: FloatArray, km: FloatArray) -> float | None:
+    """Return how many units of a metric a km is; None if that differs from way to way."""
+    if not km.any():
+        return 1.0
+    ratio = float(metric.sum() / km.sum())
+    return ratio if np.allclose(metric, km * ratio, rtol=1e-9, atol=1e-9) else None
+
+
+def closed_windows(task: Task, rows: list[int]) -> FloatArray:
+    """Return when windows close, those without an end as soon as every stop can still be served alone."""
+    arrival = np.maximum(task.ready[0] + task.minutes[0], task.ready)
+    known = np.where(np.isfinite(task.due), task.due, 0.0)
+    home = (np.maximum(arrival, known) + task.service + task.minutes[:, 0])[rows].max()
+    due = task.due[rows].copy()
+    due[0] = due[0] if np.isfinite(due[0]) else home
+    due[~np.isfinite(due)] = due[0]
+    return np.asarray(due)
+
+
+def other_instance(task: Task) -> OwnInstance:
+    """Return the instance of a task whose problem is not plain; lengths are what the task minimises.
+
+    Raises:
+        ValueError: A value is not what the problem takes.
+    """
+    values: dict[str, Any] = {**task.values, **task.numbers}
+    plane = task.plane_points()
+    ratio = ratio_of(task.costs, task.km) if task.straight else None
+    values |= {"x": plane[:, 0] * (ratio or 1.0), "y": plane[:, 1] * (ratio or 1.0)}
+    if not task.straight:
+        values["distances"] = task.costs
+    chosen = {key: values[key] for column in task.rules.columns for key in column.keys if key in values}
+    return from_columns(task.problem, chosen, name=task.source)
+
+
+def trips_in(own: OwnInstance, rows: list[int], actions: Iterable[int]) -> list[list[int]]:
+    """Return the stops of each route of a plain instance, as rows of the task, without the depot."""
+    chosen = [int(node) for node in actions]
+    if not PROBLEMS[own.problem.name].has_depot:
+        start = chosen.index(0)
+        return [[rows[node] for node in chosen[start + 1 :] + chosen[:start]]]
+    return [[rows[node] for node in route.nodes if node] for route in own.problem.routes(own.instance, chosen)]

@@ -1,0 +1,247 @@
+"""Matrices of durations (minutes) and distances (km): arrays, CSV, .npy, and the JSON of routing services.
+
+OSRM's `table` and openrouteservice's `matrix` answer in seconds and metres (openrouteservice in km or miles where it is
+asked to); VROOM takes seconds and metres. These are converted. Plain CSV, .npy and JSON lists hold minutes and km.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.arrays import to_numpy
+from routing_gym.files import InvalidFile, found, printable, read_bytes, read_lines
+from routing_gym.planning.cells import BadCell, is_missing, number
+from routing_gym.planning.table import SEPARATORS, InvalidInput, Table, header_key, read_table
+
+FloatArray = npt.NDArray[np.float64]
+Kind = Literal["durations", "distances"]
+MAX_BYTES = 2**28
+SECONDS, METRES = 1 / 60, 1 / 1000  # in minutes, in km
+ORS_UNITS = {"m": METRES, "km": 1.0, "mi": 1.609344}
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """A square matrix in minutes or km, and where it came from.
+
+    Attributes:
+        source: Name of its file or argument.
+        values: float64 (A, A), finite and not negative, 0 on the diagonal.
+        note: Which service's answer it is, and in which unit, for the user.
+    """
+
+    source: str
+    values: FloatArray
+    note: str = ""
+
+
+def read_matrices(durations: Any, distances: Any, names: tuple[str, ...]) -> dict[Kind, Matrix]:
+    """Read the matrices that were given, for stops of these names in this order.
+
+    A routing service's answer that holds both serves for both where only one was named.
+
+    Raises:
+        InvalidInput: One is not square, of another order than the stops, or holds what it must not.
+        InvalidFile: A file cannot be read.
+        OSError: A file cannot be opened.
+    """
+    made: dict[Kind, Matrix] = {}
+    given: dict[Kind, Any] = {"durations": durations, "distances": distances}
+    for kind, value in given.items():
+        if value is not None:
+            found_there = tables_in(value, kind)
+            if kind not in found_there:
+                source = source_of(value, kind)
+                raise InvalidInput(f"{source}: it holds no {kind}; ask the service for them (annotations={kind})")
+            for other, (rows, factor, note) in found_there.items():
+                if other == kind or given[other] is None:
+                    made[other] = checked(source_of(value, kind), other, rows, factor, note, names)
+    return made
+
+
+def matrix_size(value: Any) -> int:
+    """Return the order of a matrix that is given without stops.
+
+    Raises:
+        InvalidInput: There is no matrix.
+    """
+    if value is None:
+        raise InvalidInput("stops: found none; give a table of stops, or a matrix of durations or distances")
+    rows = next(iter(tables_in(value, "durations").values()))[0] if tables_in(value, "durations") else []
+    source = source_of(value, "matrix")
+    return len(labelled(rows)[0]) if isinstance(rows, Table) else len(rows_of(source, rows))
+
+
+def source_of(value: Any, kind: str) -> str:
+    """Return what messages call a matrix."""
+    return printable(Path(value).name) if isinstance(value, str | Path) else kind
+
+
+def tables_in(value: Any, kind: Kind) -> dict[Kind, tuple[Any, float, str]]:
+    """Return rows, the factor that turns them into minutes or km, and a note, of each matrix in a file or an object.
+
+    Raises:
+        InvalidFile: A file cannot be read.
+    """
+    if isinstance(value, Mapping):
+        return service_tables(value, kind)
+    if not isinstance(value, str | Path):
+        return {kind: (value, 1.0, "")}
+    path = Path(value)
+    if path.suffix.lower() == ".json":
+        try:
+            document = json.loads(read_bytes(path, MAX_BYTES).decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise InvalidFile(path, None, f"no JSON: {error}") from None
+        if isinstance(document, list):
+            return {kind: (document, 1.0, "")}
+        if isinstance(document, dict):
+            return service_tables(document, kind)
+        raise InvalidFile(path, None, f"found {type(document).__name__}; expected a matrix or a service's answer")
+    if path.suffix.lower() == ".npy":
+        read_bytes(path, MAX_BYTES)
+        try:
+            return {kind: (np.load(path, allow_pickle=False), 1.0, "")}
+        except (ValueError, EOFError, OSError) as error:
+            raise InvalidFile(path, None, f"no .npy file of numbers: {error}") from None
+    return {kind: (matrix_table(path), 1.0, "")}
+
+
+def service_tables(document: Mapping[str, Any], kind: Kind) -> dict[Kind, tuple[Any, float, str]]:
+    """Return the matrices in the JSON of OSRM, VROOM or openrouteservice."""
+    if "code" in document and document["code"] != "Ok":
+        raise InvalidInput(
+            f"{kind}: the service answered {found(document.get('message', document['code']))}; ask again"
+        )
+    service, length = "OSRM", METRES
+    if "matrices" in document or "matrix" in document:  # VROOM; the latter before 1.9
+        profiles = document.get("matrices") or {"car": {"durations": document.get("matrix")}}
+        if not isinstance(profiles, Mapping) or len(profiles) != 1:
+            raise InvalidInput(f"{kind}: found matrices of {found(list(profiles))}; expected those of one profile")
+        document, service = next(iter(profiles.values())), "VROOM"
+    elif "metadata" in document:
+        query = document["metadata"].get("query", {}) if isinstance(document["metadata"], Mapping) else {}
+        service, length = "openrouteservice", ORS_UNITS.get(query.get("units", "m"), METRES)
+    tables: dict[Kind, tuple[Any, float, str]] = {}
+    if isinstance(document, Mapping):
+        if document.get("durations") is not None:
+            tables["durations"] = (document["durations"], SECONDS, f"durations: {service}'s seconds, as minutes")
+        if document.get("distances") is not None:
+            tables["distances"] = (document["distances"], length, f"distances: {service}'s, as km")
+    return tables
+
+
+def matrix_table(path: Path) -> Table | list[list[Any]]:
+    """Read a matrix from a CSV file: numbers only, or with the stops' ids as header and first column.
+
+    Raises:
+        InvalidFile: The file is no CSV file.
+    """
+    lines = [line for line in read_lines(path, MAX_BYTES) if line.strip(" ,;\t")]
+    separator = next((mark for mark in SEPARATORS if lines and mark in lines[0]), ",")
+    cells = [[cell.strip() for cell in line.split(separator)] for line in lines]
+    if lines and all(is_number(cell, separator != ",") for cell in cells[0]):
+        return [[cell.replace(",", ".") if separator != "," else cell for cell in row] for row in cells]
+    return read_table(path, path.name)
+
+
+def is_number(cell: str, decimal_comma: bool) -> bool:
+    """Return whether a cell holds a number."""
+    try:
+        number(cell, decimal_comma)
+    except BadCell:
+        return False
+    return True
+
+
+def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names: tuple[str, ...]) -> Matrix:
+    """Check a matrix and convert it to minutes or km.
+
+    Raises:
+        InvalidInput: With the names of the two stops, the value, and what was expected.
+    """
+    order: list[str] = []
+    comma = False
+    if isinstance(rows, Table):
+        comma = rows.decimal_comma
+        order, rows = labelled(rows)
+    cells = rows_of(source, rows)
+    size = len(names)
+    if len(cells) == size + 1 and all(len(row) == size + 1 for row in cells):  # ids that are numbers
+        order, cells = [str(label) for label in cells[0][1:]], [row[1:] for row in cells[1:]]
+    if len(cells) != size or any(len(row) != size for row in cells):
+        widths = sorted({len(row) for row in cells})
+        shape = f"{len(cells)} rows of {' or '.join(map(str, widths))} numbers"
+        told = f"{size} rows and columns, one for each stop in the order of the table, the depot first"
+        raise InvalidInput(f"{source}: found {shape}; expected {told}")
+    known = [header_key(name) for name in names]
+    if order and order != known:
+        at = next(k for k, (mine, theirs) in enumerate(zip(order, known, strict=True)) if mine != theirs)
+        raise InvalidInput(
+            f"{source}, row {at}: found {found(order[at])}, and the stop in row {at} is {found(names[at])}; bring the "
+            "matrix into the order of the stops"
+        )
+    values = np.zeros((size, size))
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
+            if i != j:  # some files store a large sentinel on the diagonal
+                values[i, j] = entry(source, cell, i, j, names, comma) * factor
+    return Matrix(source, values, note)
+
+
+def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma: bool) -> float:
+    """Return one number of a matrix.
+
+    Raises:
+        InvalidInput: It is none, or negative; with the two stops.
+    """
+    place = f"{source}, row {i}, column {j} (from {names[i]} to {names[j]})"
+    if is_missing(cell):
+        raise InvalidInput(
+            printable(
+                f"{place}: found no value (null): there is no way; leave one of the stops out, move it onto a road, or "
+                "give the pair a number"
+            )
+        )
+    try:
+        value = number(cell, comma)
+    except BadCell as error:
+        raise InvalidInput(printable(f"{place}: found {found(cell)}; {error}")) from None
+    if value < 0:
+        raise InvalidInput(printable(f"{place}: found {value:g}; expected a number that is not negative"))
+    return value
+
+
+def labelled(table: Table) -> tuple[list[str], list[list[Any]]]:
+    """Return the labels and the rows of a matrix with a header, and perhaps with labels in its first column."""
+    headers = list(table.columns)
+    columns = list(table.columns.values())
+    if len(columns) == table.num_rows + 1:  # the first holds the labels
+        headers, columns = headers[1:], columns[1:]
+    return headers, [list(row) for row in zip(*columns, strict=True)]
+
+
+def rows_of(source: str, value: Any) -> list[list[Any]]:
+    """Return the rows of a matrix of any kind as lists.
+
+    Raises:
+        InvalidInput: It is no matrix.
+    """
+    if hasattr(value, "to_numpy"):  # DataFrames
+        value = value.to_numpy()
+    elif hasattr(value, "dtype"):
+        value = to_numpy(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, np.ndarray | list | tuple) and all(
+        isinstance(row, list | tuple | np.ndarray) for row in value
+    ):
+        return [list(row) for row in value]
+    raise InvalidInput(f"{source}: found {type(value).__name__}; expected a matrix: a row and a column for each stop")

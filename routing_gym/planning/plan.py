@@ -1,0 +1,95 @@
+"""A plan and what it can be written as: text, CSV, JSON, GeoJSON, a map, a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from routing_gym.files import write_atomically
+from routing_gym.planning.gantt import plan_gantt
+from routing_gym.planning.geojson import plan_geojson, plan_json, street_points
+from routing_gym.planning.map import plan_frame, plan_html
+from routing_gym.planning.routes import Rules
+from routing_gym.planning.task import Task
+from routing_gym.planning.text import plan_csv, plan_text
+from routing_gym.planning.timetable import PlanData, Unserved, explain, timetable
+from routing_gym.problem import AnyProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(PlanData):
+    """What `routing_agents.solve` returns; notebooks show its map. See `PlanData` for what it holds."""
+
+    def __str__(self) -> str:
+        return plan_text(self)
+
+    def to_csv(self, path: Any = None) -> str:
+        """Return a row for each visit as CSV; write it to `path`, if given."""
+        return self._written(plan_csv(self), path)
+
+    def to_json(self, path: Any = None) -> str:
+        """Return the plan as JSON; write it to `path`, if given."""
+        return self._written(plan_json(self), path)
+
+    def to_geojson(self, path: Any = None) -> str:
+        """Return routes and stops as GeoJSON; write it to `path`, if given."""
+        return self._written(plan_geojson(self), path)
+
+    def to_html(self, path: Any = None) -> str:
+        """Return the map and the Gantt chart as a page of its own; write it to `path`, if given."""
+        return self._written(plan_html(self), path)
+
+    def gantt(self, path: Any = None) -> str:
+        """Return the Gantt chart of routes and windows as SVG; write it to `path`, if given."""
+        return self._written(plan_gantt(self), path)
+
+    def with_geometry(self, geometry: Mapping[str, Any]) -> Plan:
+        """Return the plan with streets to draw: for each vehicle a GeoJSON LineString, or OSRM's route JSON."""
+        return replace(self, geometry={str(key): street_points(value) for key, value in geometry.items()})
+
+    def _repr_html_(self) -> str:
+        return plan_frame(self)
+
+    @staticmethod
+    def _written(text: str, path: Any) -> str:
+        if path is not None:
+            write_atomically(Path(path), text.encode())
+        return text
+
+
+def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], solver: str) -> Plan:
+    """Return the plan that routes of a plain task make, without the depot; the cost is added up anew."""
+    planned = tuple(
+        timetable(task, task.vehicle(k), [0, *nodes], closed=not task.open)
+        for k, nodes in enumerate(routes)
+        if len(nodes)
+    )
+    rules = Rules(task)
+    unserved = tuple(explain(rules, [list(nodes) for nodes in routes], node) for node in sorted(absent))
+    cost = sum(route.km if task.minimise == "km" else route.minutes for route in planned)
+    cost += sum(float(task.penalty[node]) for node in absent if np.isfinite(task.penalty[node]))
+    return Plan(task, planned, unserved, cost, solver, notes=task.notes)
+
+
+def other_plan(task: Task, rules: AnyProblem, instance: Any, actions: Any, cost: float, solver: str) -> Plan:
+    """Return the plan of a problem whose routes are not plain: by its own rules and its own cost."""
+    planned = []
+    seen: set[int] = set()
+    for k, route in enumerate(rules.routes(instance, actions)):
+        nodes = [int(node) for node in route.nodes]
+        closed = len(nodes) > 1 and nodes[-1] == nodes[0]
+        seen |= set(nodes)
+        loads = [] if not route.amounts else [float(next(iter(route.amounts.values()))[0])]
+        planned.append(timetable(task, task.vehicle(k), nodes[:-1] if closed else nodes, closed, loads or None))
+    first = int(rules.has_depot)
+    words = f"{rules.name} need not visit all"
+    unserved = tuple(
+        Unserved(node, task.ids[node], task.names[node], "problem", words)
+        for node in range(first, len(task.ids))
+        if node not in seen
+    )
+    return Plan(task, tuple(planned), unserved, cost, solver, notes=task.notes)

@@ -1,0 +1,406 @@
+"""From a planner's table, vehicles and matrices to a task; all that is wrong is said before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from routing_gym.arrays import euclidean
+from routing_gym.planning import checks
+from routing_gym.planning.cells import BadCell, flag, is_missing, moment, number
+from routing_gym.planning.fleet import Fleet, read_fleet
+from routing_gym.planning.geography import FloatArray, geodesic_km, plane_of
+from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
+from routing_gym.planning.recognise import FILLED, OPTIONAL, Given, check_problem_name, known_columns, recognise_task
+from routing_gym.planning.table import InvalidInput, Table, read_table
+from routing_gym.planning.task import Minimise, Task
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.traits import Column
+
+PLACES = {
+    **dict.fromkeys(("lat", "latitude"), "lat"),
+    **dict.fromkeys(("lon", "lng", "long", "longitude"), "lon"),
+    **{key: key for key in ("x", "y", "id", "name", "pickup")},
+}
+CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane one unit of length takes one unit of time
+MOST_DECIMALS = 3  # of amounts, which are counted as integers
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """The cells of a table as numbers.
+
+    Attributes:
+        table: As it was read.
+        headers: The header of each column by the name by which it is known.
+        ids: Of the stops.
+        names: Of the stops.
+        values: Numbers by column, empty cells as nan.
+        origin: Midnight that dates count from.
+        clock: How times are written.
+    """
+
+    table: Table
+    headers: dict[str, str]
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    values: dict[str, FloatArray]
+    origin: datetime | None
+    clock: Any
+
+
+def read_task(
+    stops: Any = None,
+    *,
+    vehicles: Any = None,
+    durations: Any = None,
+    distances: Any = None,
+    problem: str | None = None,
+    speed: float | None = None,
+    minimise: Minimise | None = None,
+    **numbers: Any,
+) -> Task:
+    """Read what is to be planned.
+
+    Args:
+        stops: See `read_table`; row 0 is the depot. None where a matrix says it all.
+        vehicles: See `read_fleet`.
+        durations: Matrix of minutes, or a routing service's answer; see `read_matrices`.
+        distances: Matrix of km.
+        problem: Key of `PROBLEMS`; by default what the columns make of it.
+        speed: km/h, for durations along geodesics, or along `distances`.
+        minimise: "minutes" of driving or "km"; by default minutes where `durations` are given.
+        **numbers: What problems declare for an instance: capacity, max_length, required_prize, num_salesmen.
+
+    Raises:
+        InvalidInput: With source, row, column, value and remedy.
+        InvalidFile: A file cannot be read.
+        ImportError: pyproj is missing, and the stops have latitudes and longitudes.
+        OSError: A file cannot be opened.
+    """
+    if stops is None:
+        size = matrix_size(durations if durations is not None else distances)
+        stops = {"id": list(range(size))}
+    table = read_table(stops, "stops")
+    fleet = read_fleet(vehicles, numbers)
+    parsed = parse(table, fleet)
+    matrices = read_matrices(durations, distances, parsed.ids)
+    chosen = choose(parsed, fleet, matrices, problem)
+    chosen = with_lengths(chosen, parsed, fleet, matrices, speed, minimise)
+    task = with_amounts(chosen, parsed, fleet)
+    checks.check_task(task, parsed.table, parsed.headers, bool(matrices))
+    return task
+
+
+def headers_of(table: Table) -> dict[str, str]:
+    """Return the header of each known column, by the name that problems declare.
+
+    Raises:
+        InvalidInput: Two columns have one meaning.
+    """
+    known = {key: column.name for key, column in known_columns().items()} | PLACES
+    headers: dict[str, str] = {}
+    for header in table.columns:
+        name = known.get(header)
+        if name is None:
+            continue
+        if name in headers:
+            raise InvalidInput(
+                f"{table.source}: the columns {headers[name]} and {header} mean the same; leave one of them out"
+            )
+        headers[name] = header
+    return headers
+
+
+def parse(table: Table, fleet: Fleet) -> Parsed:
+    """Read the cells of a table.
+
+    Raises:
+        InvalidInput: With row, column, value and remedy.
+    """
+    headers = headers_of(table)
+    ids = read_ids(table, headers)
+    names = ids
+    if "name" in headers:
+        cells = table.columns[headers["name"]]
+        names = tuple(key if is_missing(cell) else str(cell) for key, cell in zip(ids, cells, strict=True))
+    known = {column.name: column for column in known_columns().values()}
+    values, moments = {}, {}
+    for name, header in headers.items():
+        if name in ("id", "name"):
+            continue
+        column = known.get(name)
+        if name == "pickup" and has_amounts(headers, fleet):
+            column = None  # amounts, or flags: PDP's column of that name holds rows
+        if column is not None and column.kind == "node":
+            values[name] = read_nodes(table, header, column, ids, "id" in headers)
+        elif column is not None and column.kind == "time":
+            moments[name] = [read_cell(table, header, row, moment) for row in range(table.num_rows)]
+        else:
+            read = (
+                flag
+                if (column is not None and column.kind == "flag") or (name == "pickup" and is_flags(table, header))
+                else number
+            )
+            values[name] = np.array([read_cell(table, header, row, read) for row in range(table.num_rows)], dtype=float)
+    origin, clock, times = from_midnight(table, headers, moments, fleet)
+    return Parsed(table, headers, ids, names, values | times, origin, clock)
+
+
+def has_amounts(headers: Mapping[str, str], fleet: Fleet) -> bool:
+    """Return whether the column pickup holds amounts or flags: there are demands, or a capacity."""
+    return "demand" in headers or "capacity" in fleet.numbers
+
+
+def is_flags(table: Table, header: str) -> bool:
+    """Return whether a column holds words such as yes and no."""
+    return any(isinstance(cell, str) and cell.strip()[:1].isalpha() for cell in table.columns[header])
+
+
+def read_ids(table: Table, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the ids of the stops, by default the numbers of their rows.
+
+    Raises:
+        InvalidInput: One is missing, or not unique.
+    """
+    if "id" not in headers:
+        return tuple(map(str, range(table.num_rows)))
+    header = headers["id"]
+    first: dict[str, int] = {}
+    for row, cell in enumerate(table.columns[header]):
+        if is_missing(cell):
+            raise table.error(row, header, "expected an id; give every stop its own, or leave the column out", "")
+        key = (
+            str(int(cell)) if isinstance(cell, float | np.floating) and float(cell).is_integer() else str(cell).strip()
+        )
+        if key in first:
+            raise table.error(row, header, f"the stop of {table.place(first[key])} has the same id; give each its own")
+        first[key] = row
+    return tuple(first)
+
+
+def read_cell(table: Table, header: str, row: int, read: Any) -> Any:
+    """Return a cell, nan where it is empty.
+
+    Raises:
+        InvalidInput: It is not what it should be.
+    """
+    cell = table.columns[header][row]
+    if is_missing(cell):
+        return float("nan")
+    try:
+        return read(cell, table.decimal_comma)
+    except BadCell as error:
+        raise table.error(row, header, str(error)) from None
+
+
+def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], has_ids: bool) -> FloatArray:
+    """Return the rows that a column refers to: by id where stops have ids, else by the number of the row.
+
+    Raises:
+        InvalidInput: There is no such stop.
+    """
+    place = {key: row for row, key in enumerate(ids)}
+    rows = np.zeros(table.num_rows)
+    for row, cell in enumerate(table.columns[header]):
+        none = row if column.at_depot else 0  # a fixed edge from a city to itself is none
+        key = "" if is_missing(cell) else str(cell).strip()
+        if isinstance(cell, float | np.floating) and float(cell).is_integer():
+            key = str(int(cell))
+        if key.removesuffix(".0") in place:
+            rows[row] = place[key.removesuffix(".0")]
+        elif key in ("", "0") or key == "0.0":
+            rows[row] = none
+        else:
+            what = "the id of a stop" if has_ids else f"the number of a row, 0 to {table.num_rows - 1}"
+            raise table.error(row, header, f"expected {what}: {column.meaning}")
+    return rows
+
+
+def from_midnight(
+    table: Table, headers: Mapping[str, str], moments: Mapping[str, list[Any]], fleet: Fleet
+) -> tuple[datetime | None, str, dict[str, FloatArray]]:
+    """Return the midnight before all dates, how times are written, and the times in minutes from there.
+
+    Raises:
+        InvalidInput: Some dates have a time zone and others do not, or a duration is a date.
+    """
+    dated = [(name, row, one) for name, column in moments.items() for row, one in enumerate(column)]
+    dates = [(name, row, one) for name, row, one in dated if isinstance(one, datetime)]
+    for name, row, one in dates:
+        if name not in ("ready_time", "due_time"):
+            raise table.error(row, headers[name], "expected minutes or HH:MM, not a date")
+        if (one.tzinfo is None) != (dates[0][2].tzinfo is None):
+            raise table.error(row, headers[name], "other times have a time zone, or none; write all of them alike")
+    origin = min((one for _, _, one in dates), default=None)
+    if origin is not None:
+        origin = origin.replace(hour=0, minute=0, second=0, microsecond=0)
+    times = {name: np.array([minutes(one, origin) for one in column]) for name, column in moments.items()}
+    if origin is not None:
+        return origin, "iso", times
+    windows = [headers[name] for name in ("ready_time", "due_time") if name in headers]
+    shown = any(":" in str(cell) for header in windows for cell in table.columns[header])
+    return None, "clock" if shown else "minutes", times
+
+
+def minutes(one: Any, origin: datetime | None) -> float:
+    """Return a time in minutes from the midnight that times count from."""
+    if isinstance(one, datetime) and origin is not None:
+        return (one - origin).total_seconds() / 60
+    return float(one)
+
+
+def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None) -> dict[str, Any]:
+    """Return which problem the table is, and what follows from that alone, as fields of a task.
+
+    Raises:
+        InvalidInput: It is none, or not the one that was asked for.
+    """
+    values = dict(parsed.values)
+    located = {"lat", "lon"} <= values.keys() or {"x", "y"} <= values.keys()
+    mixed = "pickup" in values and has_amounts(parsed.headers, fleet)
+    columns = set(values) - set(PLACES) | ({"pickup"} & values.keys() if not mixed else {"backhaul", "demand"})
+    numbers = dict(fleet.numbers)
+    given = Given(frozenset(columns), frozenset(numbers), located, bool(matrices), fleet.open, fleet.count)
+    notes = []
+    if problem is None:
+        name = recognise_task(given)
+        declared = make_problem(name, PROBLEMS[name].min_nodes).columns
+    else:
+        if fleet.count is not None and "num_salesmen" not in numbers:
+            given = Given(given.columns, given.numbers | {"num_salesmen"}, located, given.matrix)
+        check_problem_name(problem, given)
+        name, declared = problem, make_problem(problem, PROBLEMS[problem].min_nodes).columns
+        keep = {column.name for column in declared} | ({OPTIONAL} if PROBLEMS[name].plain_routes else set())
+        if unused := sorted((columns | numbers.keys()) - keep):
+            notes.append(f"{name} has no {', '.join(unused)}: not used")
+        numbers = {key: value for key, value in numbers.items() if key in {column.name for column in declared}}
+    if "num_salesmen" in {column.name for column in declared} and fleet.count is not None:
+        numbers["num_salesmen"] = float(fleet.count)
+    elif fleet.count not in (None, 1) and not PROBLEMS[name].plain_routes:
+        raise InvalidInput(f"{fleet.place}: {name} takes no number of vehicles, got {fleet.count}; leave it out")
+    known = {*parsed.headers.values()}
+    if carried := [header for header in parsed.table.columns if header not in known]:
+        notes.append(f"columns that are not used: {', '.join(carried)}")
+    notes += [matrix.note for matrix in matrices.values() if matrix.note]
+    return {"problem": name, "mixed": mixed and problem is None, "numbers": numbers, "notes": notes, "located": located}
+
+
+def with_lengths(
+    task: dict[str, Any],
+    parsed: Parsed,
+    fleet: Fleet,
+    matrices: Mapping[Kind, Matrix],
+    speed: float | None,
+    minimise: Minimise | None,
+) -> dict[str, Any]:
+    """Add coordinates, minutes and km.
+
+    Raises:
+        InvalidInput: A coordinate cannot be, or the speed is none.
+    """
+    table, headers, values = parsed.table, parsed.headers, parsed.values
+    geographic, points, plane, notes = False, None, None, task.pop("notes")
+    located = task.pop("located")
+    if located:
+        geographic = {"lat", "lon"} <= values.keys()
+        keys = ("lat", "lon") if geographic else ("x", "y")
+        checks.check_coordinates(table, headers, values, keys)
+        points = np.stack([values[key] for key in keys], axis=-1)
+        plane = plane_of(points) if geographic else points
+    given_speed = checks.check_speed(speed if speed is not None else fleet.speed)
+    kmh = given_speed or (CITY_SPEED if geographic else PLANE_SPEED)
+    if geographic and plane is not None and points is not None:
+        km = geodesic_km(points)
+        checks.check_width(table, headers, km)
+    elif plane is not None:
+        km = np.asarray(euclidean(plane[:, None], plane[None]), dtype=float)
+    else:
+        km = None
+    straight = km is not None and not geographic and not matrices
+    if "distances" in matrices:
+        km = matrices["distances"].values
+    minutes_ = matrices["durations"].values if "durations" in matrices else None
+    if minutes_ is None:
+        if km is None:
+            raise InvalidInput(f"{table.source}: give lat and lon, x and y, or a matrix of durations or distances")
+        minutes_ = km * 60 / kmh
+        if geographic and given_speed is None:
+            notes.append(f"minutes: at {kmh:g} km/h, the default; give a speed, or a matrix of durations")
+    elif km is None:
+        km = minutes_ * kmh / 60
+        notes.append(f"km: at {kmh:g} km/h, since there are neither coordinates nor distances")
+    if minimise not in (None, "minutes", "km"):
+        raise InvalidInput(f"minimise must be minutes or km, got {minimise!r}")
+    chosen = minimise or ("minutes" if "durations" in matrices else "km")
+    checks.check_matrices(parsed.ids, matrices, geographic)
+    return task | {
+        "source": table.source,
+        "ids": parsed.ids,
+        "names": parsed.names,
+        "points": points,
+        "geographic": geographic,
+        "plane": plane,
+        "minutes": minutes_,
+        "km": km,
+        "straight": straight,
+        "minimise": chosen,
+        "notes": tuple(notes),
+    }
+
+
+def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
+    """Add amounts, windows, penalties and the vehicles.
+
+    Raises:
+        InvalidInput: A value is not what it must be.
+    """
+    table, headers, values = parsed.table, parsed.headers, dict(parsed.values)
+    kind = PROBLEMS[task["problem"]]
+    size = table.num_rows
+    declared = make_problem(task["problem"], kind.min_nodes).columns
+    for column in declared:
+        if column.tabular and column.kind != "coords" and column.name in values:
+            values[column.name] = checks.filled(
+                table, headers[column.name], column, values[column.name], kind.has_depot
+            )
+    zeros = np.zeros(size)
+    windows = {column.name for column in declared if column.kind == "time"}
+    ready, due, service = (
+        values[key] if key in windows and key in values else zeros + FILLED[key]
+        for key in ("ready_time", "due_time", "service_time")
+    )
+    ready, due = np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due)
+    for earliest in filter(lambda one: one is not None, (fleet.earliest,)):
+        ready[0] = max(ready[0], minutes(earliest, parsed.origin))
+    for latest in filter(lambda one: one is not None, (fleet.latest,)):
+        due[0] = min(due[0], minutes(latest, parsed.origin))
+    delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
+    capacity = fleet.numbers.get("capacity")
+    units = checks.common_unit(table, headers, [delivery, pickup], capacity, fleet.place)
+    penalty = np.full(size, np.inf)
+    if kind.plain_routes and OPTIONAL in values:
+        penalty = checks.penalties(table, headers[OPTIONAL], values[OPTIONAL])
+    whole = [np.rint(one * units).astype(np.int64) for one in (delivery, pickup)]
+    return Task(
+        **task,
+        delivery=whole[0],
+        pickup=whole[1],
+        ready=ready,
+        due=due,
+        service=service,
+        penalty=penalty,
+        units=units,
+        count=1 if kind.plain_routes and not kind.has_depot else fleet.count,
+        vehicles=fleet.names,
+        capacity=None if capacity is None else round(capacity * units),
+        max_km=fleet.numbers.get("max_length") if kind.plain_routes else None,
+        open=fleet.open or bool(make_problem(task["problem"], kind.min_nodes).open_routes),
+        values={key: value for key, value in values.items() if key in {column.name for column in declared}},
+        clock=parsed.clock,
+        origin=parsed.origin,
+    )

@@ -1,0 +1,129 @@
+"""Which problem a planner's table is an instance of: the one whose columns it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from routing_gym.planning.table import InvalidInput
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.traits import Column
+
+FILLED = {"demand": 0.0, "backhaul": 0.0, "ready_time": 0.0, "due_time": float("inf"), "service_time": 0.0}
+MOST_TOLD = 3  # problems that an error names
+OPTIONAL = "penalty"  # with which any plain problem's stops may be left out
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the table and its vehicles hold.
+
+    Attributes:
+        columns: Names of columns that problems declare.
+        numbers: Those of the whole instance.
+        located: Whether stops have coordinates.
+        matrix: Whether there is a matrix.
+        open: Whether vehicles stay at their last stop.
+        count: Number of vehicles.
+    """
+
+    columns: frozenset[str]
+    numbers: frozenset[str]
+    located: bool
+    matrix: bool
+    open: bool = False
+    count: int | None = None
+
+
+def kinds() -> Iterator[tuple[str, AnyProblem]]:
+    """Yield all problems, of their least size."""
+    for name, kind in PROBLEMS.items():
+        yield name, make_problem(name, kind.min_nodes)
+
+
+def known_columns() -> dict[str, Column]:
+    """Return the columns of a table that some problem declares, by their names and their other names."""
+    columns = [column for _, rules in kinds() for column in rules.columns if column.tabular and column.kind != "coords"]
+    return {key: column for column in columns for key in (column.name, *column.also)}
+
+
+def lacking(rules: AnyProblem, given: Given) -> list[str]:
+    """Return what a problem needs beyond what is given and what has a default."""
+    missing = []
+    for column in rules.columns:
+        if not column.required or column.name in given.columns or column.name in given.numbers:
+            continue
+        if column.kind == "coords":
+            missing += [] if given.located or given.matrix else ["lat and lon, or x and y"]
+        elif column.kind == "matrix":
+            missing += [] if given.matrix else [column.name]
+        elif column.name not in FILLED and not (column.name == "capacity" and "demand" not in given.columns):
+            missing.append(column.name)
+    return missing
+
+
+def surplus(rules: AnyProblem, given: Given) -> set[str]:
+    """Return what is given and a problem does not take."""
+    return set(given.columns | given.numbers) - {column.name for column in rules.columns}
+
+
+def distance_to(rules: AnyProblem, given: Given) -> float:
+    """Return how many required columns of a problem are not given; a matrix instead of coordinates counts half."""
+    required = [column for column in rules.columns if column.required and column.kind not in ("coords", "matrix")]
+    absent = sum(column.name not in given.columns | given.numbers for column in required)
+    embedded = not given.located and any(column.kind == "coords" for column in rules.columns)
+    return absent + embedded / 2
+
+
+def recognise_task(given: Given) -> str:
+    """Return the problem that takes all that is given and lacks the least.
+
+    Raises:
+        InvalidInput: None takes it, or those that do need more; naming what.
+    """
+    tried = [given]
+    if OPTIONAL in given.columns:
+        tried.append(replace(given, columns=given.columns - {OPTIONAL}))
+    told: list[str] = []
+    for attempt in tried:
+        fitting = []
+        for name, rules in kinds():
+            if surplus(rules, attempt) or bool(rules.open_routes) != attempt.open:
+                continue
+            if attempt is not given and not rules.plain_routes:
+                continue
+            if missing := lacking(rules, attempt):
+                told.append(f"{name} needs {', '.join(missing)}")
+            else:
+                fitting.append((distance_to(rules, attempt), name))
+        if fitting:
+            return several_vehicles(min(fitting, key=lambda one: one[0])[1], given)
+    columns = ", ".join(sorted(given.columns | given.numbers)) or "no columns"
+    if told:
+        raise InvalidInput(
+            f"the stops and vehicles have {columns}, but " + "; ".join(list(dict.fromkeys(told))[:MOST_TOLD])
+        )
+    raise InvalidInput(f"no problem has all of {columns}; leave some out, or name the problem")
+
+
+def several_vehicles(name: str, given: Given) -> str:
+    """Return the problem for a number of vehicles where a table fits one that has a single tour."""
+    if given.count in (None, 1) or PROBLEMS[name].has_depot or "num_salesmen" in given.numbers:
+        return name
+    if OPTIONAL in given.columns:  # routes of vehicles that carry nothing
+        return recognise_task(replace(given, columns=given.columns | {"demand"}, numbers=given.numbers | {"capacity"}))
+    return recognise_task(replace(given, numbers=given.numbers | {"num_salesmen"}))
+
+
+def check_problem_name(problem: str, given: Given) -> None:
+    """Check that a problem that the user names can be made of what is given.
+
+    Raises:
+        InvalidInput: There is no such problem, or something is missing.
+    """
+    if problem not in PROBLEMS:
+        raise InvalidInput(f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}")
+    rules = make_problem(problem, PROBLEMS[problem].min_nodes)
+    if missing := lacking(rules, given):
+        raise InvalidInput(f"{problem} needs {', '.join(missing)}; give them, or name another problem")

@@ -1,0 +1,195 @@
+"""Routes of a task: whether they keep its limits, what they cost, and where another stop fits in, in constant time.
+
+Times are propagated forwards (departures) and backwards (latest arrivals), loads are prefix and suffix maxima: Vidal et
+al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section 4.3, in a simple form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from routing_gym.planning.task import Task
+
+SLACK = 1e-6  # minutes and km that rounding may take
+NEVER = float("inf")
+
+
+class Route:
+    """One vehicle's stops, and what is needed to insert another; made by `Rules.route`."""
+
+    __slots__ = ("cost", "departure", "head", "km", "latest", "most_after", "most_before", "nodes", "num_deliveries")
+
+    def __init__(self, nodes: tuple[int, ...], num_deliveries: int) -> None:
+        self.nodes = nodes  # without the depot
+        self.num_deliveries = num_deliveries  # stops before the first pickup
+        self.departure: list[float] = []  # from the depot and from each stop
+        self.latest: list[float] = []  # arrival at each stop and back at the depot
+        self.most_before: list[int] = []  # greatest load up to the leg that leads to each position
+        self.most_after: list[int] = []  # greatest load from there on
+        self.km = self.cost = 0.0
+
+
+class Rules:
+    """A task's limits as plain lists, which are faster than arrays where single numbers are read.
+
+    Args:
+        task: A plain task.
+    """
+
+    def __init__(self, task: Task) -> None:
+        matrices = [matrix.copy() for matrix in (task.costs, task.minutes, task.km)]
+        if task.open:
+            for matrix in matrices:
+                matrix[:, 0] = 0.0
+        self.task = task
+        self.costs, self.minutes, self.km = (matrix.tolist() for matrix in matrices)
+        self.ready, self.service = task.ready.tolist(), task.service.tolist()
+        self.due = [late + SLACK for late in task.due.tolist()]
+        self.end = NEVER if task.open else self.due[0]
+        self.delivery, self.pickup = task.delivery.tolist(), task.pickup.tolist()
+        self.capacity = 2**60 if task.capacity is None else task.capacity
+        self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
+        self.most_routes = len(task.ids) if task.count is None else task.count
+        self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
+        dearest = float(max(matrices[0].max(), 1e-9))
+        self.price = [min(one, 4.0 * dearest * len(task.ids)) for one in task.penalty.tolist()]  # of leaving a stop out
+        self.price[0] = 0.0
+
+    def route(self, nodes: Iterable[int]) -> Route | None:
+        """Return a route, or None if it breaks a limit."""
+        stops = tuple(nodes)
+        ends = (*stops, 0)
+        num_deliveries = next((k for k, node in enumerate(stops) if self.pickup[node]), len(stops))
+        if self.in_order and any(not self.pickup[node] for node in stops[num_deliveries:]):
+            return None
+        made = Route(stops, num_deliveries)
+        time, before, load = self.ready[0], 0, sum(self.delivery[node] for node in stops)
+        loads, departure = [load], [time]
+        for node in ends:
+            time += self.minutes[before][node]
+            if time > (self.due[node] if node else self.end):
+                return None
+            made.cost += self.costs[before][node]
+            made.km += self.km[before][node]
+            time = max(time, self.ready[node]) + self.service[node]
+            departure.append(time)
+            load += self.pickup[node] - self.delivery[node]
+            loads.append(load)
+            before = node
+        loads.pop()
+        if max(loads) > self.capacity or made.km > self.max_km:
+            return None
+        made.departure = departure[:-1]
+        made.latest = self.latest(ends)
+        made.most_before = np.maximum.accumulate(loads).tolist()
+        made.most_after = np.maximum.accumulate(loads[::-1])[::-1].tolist()
+        return made
+
+    def latest(self, ends: Sequence[int]) -> list[float]:
+        """Return the latest arrival at each stop, and at the depot, that keeps all windows from there on."""
+        found = [self.end]
+        for k in range(len(ends) - 2, -1, -1):
+            node = ends[k]
+            left = found[-1] - self.minutes[node][ends[k + 1]] - self.service[node]
+            found.append(min(self.due[node], left))
+        return found[::-1]
+
+    def best_place(self, node: int, route: Route, locked: int, most: float) -> tuple[float, int]:
+        """Return the least extra cost of a stop on a route and its position; -1 where it costs `most` or fits nowhere.
+
+        Args:
+            node: The stop.
+            route: Where.
+            locked: Stops at the head of the route that stay.
+            most: Extra cost that is too much.
+        """
+        place, nodes = -1, route.nodes
+        delivery, pickup = self.capacity - self.delivery[node], self.capacity - self.pickup[node]
+        first, last = locked, len(nodes)
+        if self.in_order:
+            if self.pickup[node]:
+                first = max(first, route.num_deliveries)
+            else:
+                last = route.num_deliveries
+        costs: list[list[float]] = self.costs
+        minutes, km = self.minutes, self.km
+        ready, due, service = self.ready[node], self.due[node], self.service[node]
+        room: float = self.max_km - route.km
+        for k in range(first, last + 1):
+            before = nodes[k - 1] if k else 0
+            after = nodes[k] if k < len(nodes) else 0
+            extra = costs[before][node] + costs[node][after] - (costs[before][after] if nodes else 0.0)
+            if extra >= most:
+                continue
+            arrival = route.departure[k] + minutes[before][node]
+            if arrival > due:
+                if route.departure[k] > due:
+                    break  # later positions are later still
+                continue
+            if route.most_before[k] > delivery or route.most_after[k] > pickup:
+                continue
+            if (ready if arrival < ready else arrival) + service + minutes[node][after] > route.latest[k]:
+                continue
+            if km[before][node] + km[node][after] - (km[before][after] if nodes else 0.0) > room:
+                continue
+            most, place = extra, k
+        return most, place
+
+    def total(self, routes: Iterable[Route], absent: Iterable[int]) -> float:
+        """Return the cost of routes, and the price of those left out."""
+        return float(sum(route.cost for route in routes) + sum(self.price[node] for node in absent))
+
+
+def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
+    """Make routes keep all limits: stops that do not fit go elsewhere, or are left out.
+
+    Args:
+        rules: Of the task.
+        routes: Stops of each vehicle, without the depot.
+
+    Returns:
+        Feasible routes, at most as many as there are vehicles, and the stops that are left out.
+    """
+    made: list[Route] = []
+    waiting: list[int] = []
+    for stops in sorted((list(route) for route in routes if route), key=len, reverse=True):
+        whole = rules.route(stops)
+        if whole is None:
+            kept: list[int] = []
+            for node in stops:
+                if rules.route([*kept, node]) is None:
+                    waiting.append(node)
+                else:
+                    kept.append(node)
+            whole = rules.route(kept)
+        if whole is None or len(made) >= rules.most_routes:
+            waiting += stops if whole is None else list(whole.nodes)
+        elif whole.nodes:
+            made.append(whole)
+    seen = {node for route in made for node in route.nodes} | set(waiting)
+    waiting += [node for node in rules.task.stops if node not in seen]
+    return insert_all(rules, made, waiting)
+
+
+def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tuple[list[Route], list[int]]:
+    """Insert stops one by one where they cost least; return the routes, and the stops that fit nowhere."""
+    routes, absent = list(routes), []
+    for node in waiting:
+        most, chosen, place = rules.price[node], -1, -1
+        for k, route in enumerate(routes):
+            extra, at = rules.best_place(node, route, 0, most)
+            if at >= 0:
+                most, chosen, place = extra, k, at
+        alone = rules.route([node]) if len(routes) < rules.most_routes else None
+        if alone is not None and alone.cost < most:
+            routes.append(alone)
+        elif chosen >= 0:
+            nodes = routes[chosen].nodes
+            grown = rules.route((*nodes[:place], node, *nodes[place:]))
+            if grown is not None:
+                routes[chosen] = grown
+        else:
+            absent.append(node)
+    return routes, absent

@@ -1,0 +1,206 @@
+"""Slack induction by string removals: Christiaens and Vanden Berghe (2020), Transportation Science 54.
+
+Strings of neighbouring stops are removed from a few routes, and inserted again one by one where they cost least, with a
+few positions overlooked by chance; simulated annealing accepts. Deviations: stops may be left out at their price,
+routes may begin with stops that stay, and the temperature follows the time that is left.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from routing_gym.planning.routes import Route, Rules, fit
+from routing_gym.planning.task import Task
+
+LONGEST_STRING, MEAN_REMOVED = 10, 10
+SPLIT, BLINK = 0.5, 0.01
+SPLIT_GROWS = 0.01
+HOTTEST, COLDEST = 0.3, 0.003  # temperatures, in mean legs of the start
+Report = Callable[[float, float], None]  # seconds so far, cost so far
+
+
+@dataclass(frozen=True)
+class Found:
+    """Routes without the depot, and the stops that are left out."""
+
+    routes: tuple[tuple[int, ...], ...]
+    absent: tuple[int, ...]
+    cost: float
+    seconds: float
+    rounds: int
+    interrupted: bool = False
+
+
+class Search:
+    """A set of routes that is taken apart and put together again.
+
+    Args:
+        task: A plain task.
+        start: Stops of each vehicle, without the depot; none for an empty start.
+        locked: For each vehicle, how many of its first stops stay; such a start has to keep all limits.
+        seed: Of the random choices.
+    """
+
+    def __init__(self, task: Task, start: Sequence[Sequence[int]], locked: Sequence[int] = (), seed: int = 1) -> None:
+        self.rules = Rules(task)
+        self.rng = np.random.default_rng(seed)
+        self.locked = list(locked)
+        self.held = {node for route, many in zip(start, locked, strict=False) for node in route[:many]}
+        if self.held:
+            self.routes, self.absent = self.take_up(start)
+        else:
+            self.routes, self.absent = fit(self.rules, start)
+        self.stops = [node for node in task.stops if node not in self.held]
+        self.near = np.argsort(np.minimum(task.costs, task.costs.T), axis=1, kind="stable").tolist()
+        self.far = task.costs[0].tolist()
+        self.cost = self.rules.total(self.routes, self.absent)
+
+    def take_up(self, start: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
+        """Begin with routes whose heads stay where they are; their other stops are inserted again where they must.
+
+        Raises:
+            ValueError: The stops that stay break a limit.
+        """
+        routes, absent = [], []
+        for k, stops in enumerate(start):
+            head = list(stops[: self.locked[k]]) if k < len(self.locked) else []
+            route = self.rules.route(head)
+            if route is None:
+                names = ", ".join(self.rules.task.names[node] for node in head)
+                raise ValueError(f"fixed: the stops {names} of vehicle {k + 1} break a limit in this order")
+            for node in stops[len(head) :]:
+                longer = self.rules.route((*route.nodes, node))
+                if longer is None:
+                    absent.append(node)
+                else:
+                    route = longer
+            routes.append(route)
+        seen = {node for route in routes for node in route.nodes}
+        return self.insert(routes, [node for node in self.rules.task.stops if node not in seen])
+
+    def run(self, seconds: float, report: Report | None = None) -> Found:
+        """Search for some time; Ctrl-C ends it before, with the best routes so far."""
+        started = reported = time.perf_counter()
+        best, best_absent, best_cost = list(self.routes), list(self.absent), self.cost
+        legs = max(1, len(self.stops) + len(self.routes))
+        mean = max(sum(route.cost for route in self.routes) / legs, 1e-9)
+        rounds, interrupted = 0, False
+        try:
+            while self.stops and (elapsed := time.perf_counter() - started) < seconds:
+                temperature = mean * HOTTEST * (COLDEST / HOTTEST) ** (elapsed / seconds)
+                routes, absent = self.insert(*self.remove())
+                cost = self.rules.total(routes, absent)
+                rounds += 1
+                if cost < self.cost - temperature * math.log(1.0 - self.rng.random()):
+                    self.routes, self.absent, self.cost = routes, absent, cost
+                    if cost < best_cost - 1e-9:
+                        best, best_absent, best_cost = list(routes), list(absent), cost
+                if report is not None and time.perf_counter() - reported >= 1.0:
+                    reported = time.perf_counter()
+                    report(reported - started, best_cost)
+        except KeyboardInterrupt:
+            interrupted = True
+        routes_ = tuple(route.nodes for route in best if route.nodes or self.locked)
+        return Found(routes_, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
+
+    def remove(self) -> tuple[list[Route], list[int]]:
+        """Take strings of stops out of the routes near a random stop; return what is left, and the stops taken out."""
+        random, rules = self.rng.random, self.rules
+        where = {node: k for k, route in enumerate(self.routes) for node in route.nodes}
+        mean = sum(len(route.nodes) for route in self.routes) / max(1, len(self.routes))
+        longest = max(1.0, min(LONGEST_STRING, mean))
+        strings = int(random() * (4.0 * MEAN_REMOVED / (1.0 + longest))) + 1
+        routes, gone = list(self.routes), list(self.absent)
+        ruined: set[int] = set()
+        seed = self.stops[int(random() * len(self.stops))]
+        for node in self.near[seed]:
+            if len(ruined) >= strings:
+                break
+            k = where.get(node, -1)
+            if k < 0 or k in ruined or node in self.held:
+                continue
+            nodes, head = routes[k].nodes, self.locked[k] if k < len(self.locked) else 0
+            free = nodes[head:]
+            length = int(random() * min(len(free), longest)) + 1
+            taken = self.string(free, free.index(node), length)
+            left = rules.route(other for other in nodes if other not in taken)
+            if left is None:  # without the triangle inequality, a shorter route may break a limit
+                continue
+            routes[k] = left
+            gone += taken
+            ruined.add(k)
+        if not self.locked:
+            routes = [route for route in routes if route.nodes]
+        return routes, gone
+
+    def string(self, nodes: Sequence[int], at: int, length: int) -> list[int]:
+        """Return neighbouring stops of a route that include one; every second time some between them stay."""
+        random, kept = self.rng.random, 0
+        if length < len(nodes) and length > 1 and random() < SPLIT:
+            kept = 1
+            while length + kept < len(nodes) and random() > SPLIT_GROWS:
+                kept += 1
+                if kept >= length:
+                    break
+        whole = length + kept
+        first = max(0, min(at - int(random() * whole), len(nodes) - whole))
+        string = list(nodes[first : first + whole])
+        if kept:
+            hole = int(random() * (len(string) - kept + 1))
+            del string[hole : hole + kept]
+        return string
+
+    def insert(self, routes: list[Route], gone: list[int]) -> tuple[list[Route], list[int]]:
+        """Insert stops where they cost least; return the routes, and the stops that are left out."""
+        rules, absent = self.rules, []
+        used = sum(1 for route in routes if route.nodes)
+        for node in self.ordered(gone):
+            most, chosen, place = rules.price[node], -1, -1
+            for k, route in enumerate(routes):
+                if self.rng.random() < BLINK:
+                    continue
+                if not route.nodes and used >= rules.most_routes:
+                    continue
+                extra, at = rules.best_place(node, route, self.locked[k] if k < len(self.locked) else 0, most)
+                if at >= 0:
+                    most, chosen, place = extra, k, at
+            if used < rules.most_routes and len(routes) < max(rules.most_routes, 1):
+                alone = rules.route((node,))
+                if alone is not None and alone.cost < most:
+                    routes.append(alone)
+                    used += 1
+                    continue
+            grown = None
+            if chosen >= 0:
+                nodes = routes[chosen].nodes
+                grown = rules.route((*nodes[:place], node, *nodes[place:]))
+            if grown is None:
+                absent.append(node)
+                continue
+            used += not routes[chosen].nodes
+            routes[chosen] = grown
+        return routes, absent
+
+    def ordered(self, gone: list[int]) -> list[int]:
+        """Sort stops for insertion: at random, the largest first, the farthest first, the nearest, or by windows."""
+        task, random = self.rules.task, self.rng.random()
+        weight = 11.0 + 6.0 * task.timed
+        kind = random * weight
+        if kind < 4:
+            return [gone[k] for k in self.rng.permutation(len(gone)).tolist()]
+        if kind < 8:
+            return sorted(gone, key=lambda node: -self.rules.delivery[node] - self.rules.pickup[node])
+        if kind < 10:
+            return sorted(gone, key=lambda node: -self.far[node])
+        if kind < 11:
+            return sorted(gone, key=self.far.__getitem__)
+        if kind < 13:
+            return sorted(gone, key=lambda node: self.rules.due[node] - self.rules.ready[node])
+        if kind < 15:
+            return sorted(gone, key=self.rules.ready.__getitem__)
+        return sorted(gone, key=lambda node: -self.rules.due[node])

@@ -1,0 +1,156 @@
+"""What is to be planned: stops, vehicles, minutes and kilometres, after everything about them has been checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.planning.geography import FloatArray, embedding
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import PROBLEMS, make_problem
+
+IntArray = npt.NDArray[np.int64]
+Minimise = Literal["minutes", "km"]
+DAY = 1440  # minutes
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A table of A stops and its vehicles, in minutes and km. Row 0 is the depot, where the problem has one.
+
+    Attributes:
+        source: Name of the table.
+        problem: Key of `PROBLEMS`.
+        ids: Of the stops; unique.
+        names: Of the stops; by default the ids.
+        points: Latitude and longitude in degrees, or x and y, as given: (A, 2); None without coordinates.
+        geographic: Whether the points are latitudes and longitudes.
+        plane: The points on a plane, in the unit of `km`; None without coordinates.
+        minutes: Of driving from each stop (row) to each other: (A, A).
+        km: The same ways' lengths.
+        straight: Whether `km` are the distances of `plane`, and minutes are proportional to them.
+        minimise: Which of the two the plan minimises.
+        delivery: Units to deliver, times `units`: int64 (A,).
+        pickup: Units to pick up, times `units`.
+        units: Power of ten that makes all amounts whole.
+        ready: Earliest start of service, in minutes: (A,); the depot's: when vehicles start.
+        due: Latest start, inf for none; the depot's: latest return.
+        service: Minutes at each stop.
+        penalty: Cost of leaving a stop out, in the unit that is minimised; inf: it has to be served.
+        mixed: Pickups and deliveries may alternate on a route; else all deliveries come first.
+        count: Vehicles at most; None: as many as it takes.
+        vehicles: Their names, as far as given.
+        capacity: Of each vehicle, times `units`; None: no limit.
+        max_km: Of each route; None: no limit.
+        open: Vehicles stay at their last stop.
+        values: Values of the table by the names of the problem's columns.
+        numbers: Those of the whole instance.
+        clock: How times are shown: as minutes, as HH:MM, or with the date.
+        origin: Midnight that times count from, where the table has dates.
+        notes: What the user should know: units, defaults, what is not used.
+    """
+
+    source: str
+    problem: str
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    points: FloatArray | None
+    geographic: bool
+    plane: FloatArray | None
+    minutes: FloatArray
+    km: FloatArray
+    straight: bool
+    minimise: Minimise
+    delivery: IntArray
+    pickup: IntArray
+    ready: FloatArray
+    due: FloatArray
+    service: FloatArray
+    penalty: FloatArray
+    units: int = 1
+    mixed: bool = False
+    count: int | None = None
+    vehicles: tuple[str, ...] = ()
+    capacity: int | None = None
+    max_km: float | None = None
+    open: bool = False
+    values: Mapping[str, FloatArray] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    clock: Literal["minutes", "clock", "iso"] = "minutes"
+    origin: datetime | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> AnyProblem:
+        """The problem, of the task's size."""
+        kind = PROBLEMS[self.problem]
+        return make_problem(self.problem, max(kind.min_nodes, len(self.ids) - int(kind.has_depot)))
+
+    @property
+    def plain(self) -> bool:
+        """Whether a plan is any set of routes that visit each stop once; see `Problem.plain_routes`."""
+        return PROBLEMS[self.problem].plain_routes
+
+    @property
+    def costs(self) -> FloatArray:
+        """The matrix that the plan minimises."""
+        return self.minutes if self.minimise == "minutes" else self.km
+
+    @property
+    def timed(self) -> bool:
+        """Whether any stop or the depot has a time window."""
+        return bool((self.ready > 0).any() or np.isfinite(self.due).any())
+
+    @property
+    def stops(self) -> range:
+        """Rows to be visited, without the start."""
+        return range(1, len(self.ids))
+
+    @property
+    def sentence(self) -> str:
+        """Which problem this is, in one line."""
+        kind = PROBLEMS[self.problem]
+        size = f"{len(self.ids) - 1} stops and a depot" if kind.has_depot else f"{len(self.ids)} stops"
+        parts = [f"{self.source}: {size}: {self.problem}"]
+        if self.mixed:
+            parts.append("pickups and deliveries in any order")
+        if self.count is not None:
+            parts.append(f"at most {self.count} vehicle{'s' * (self.count != 1)}")
+        if self.capacity is not None and (self.delivery.any() or self.pickup.any()):
+            parts.append(f"capacity {self.capacity / self.units:g}")
+        if self.max_km is not None:
+            parts.append(f"routes of at most {self.max_km:g} km")
+        return ", ".join([*parts, f"minimises {self.minimise}"])
+
+    def at(self, minutes: float) -> str:
+        """Return a time as the table writes times."""
+        if not math.isfinite(minutes):
+            return ""
+        if self.clock == "minutes":
+            return f"{minutes:.1f}"
+        if self.clock == "iso" and self.origin is not None:
+            return (self.origin + timedelta(minutes=round(minutes, 3))).isoformat(timespec="minutes")
+        whole = math.floor(minutes + 1e-6)
+        return f"{whole // 60:02d}:{whole % 60:02d}"
+
+    def amount(self, units: float) -> float:
+        """Return an amount in the owner's unit."""
+        return units / self.units
+
+    def plane_points(self) -> FloatArray:
+        """Return points for policies that know planes only: those given, or an embedding of the matrix."""
+        return embedding(self.costs) if self.plane is None else self.plane
+
+    def vehicle(self, number: int) -> str:
+        """Return the name of a vehicle, counted from 0."""
+        return self.vehicles[number] if number < len(self.vehicles) else str(number + 1)
+
+    def replaced(self, **changes: Any) -> Task:
+        """Return a copy with other fields."""
+        return replace(self, **changes)

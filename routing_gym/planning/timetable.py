@@ -1,0 +1,238 @@
+"""The timetable of a plan: who visits which stop when, with which load, after how many km; who is not visited, and why.
+
+Times, km and costs are added up here from the task's matrices, independently of what solvers report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from routing_gym.planning.routes import Rules
+from routing_gym.planning.task import Task
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One stop of a route; minutes count as the table's times do.
+
+    Attributes:
+        row: In the table; 0 is the depot.
+        id: Of the stop.
+        name: Of the stop.
+        arrival: When the vehicle arrives.
+        waiting: Minutes until the window opens.
+        start: When service starts.
+        service: Its minutes.
+        departure: When the vehicle leaves.
+        load: On board when it leaves.
+        km: Since the start of the route.
+        minutes: Of driving since the start of the route.
+    """
+
+    row: int
+    id: str
+    name: str
+    arrival: float
+    waiting: float
+    start: float
+    service: float
+    departure: float
+    load: float
+    km: float
+    minutes: float
+
+
+@dataclass(frozen=True)
+class PlannedRoute:
+    """One vehicle's route; the depot comes first, and last where the vehicle returns."""
+
+    vehicle: str
+    visits: tuple[Visit, ...]
+
+    @property
+    def stops(self) -> tuple[Visit, ...]:
+        """The visits between start and end."""
+        last = len(self.visits) - (len(self.visits) > 1 and self.visits[-1].row == self.visits[0].row)
+        return self.visits[1:last]
+
+    @property
+    def rows(self) -> list[int]:
+        return [visit.row for visit in self.visits]
+
+    @property
+    def km(self) -> float:
+        return self.visits[-1].km
+
+    @property
+    def minutes(self) -> float:
+        """Of driving."""
+        return self.visits[-1].minutes
+
+    @property
+    def waiting(self) -> float:
+        return sum(visit.waiting for visit in self.visits)
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """A stop that is left out.
+
+    Attributes:
+        row: In the table.
+        id: Of the stop.
+        name: Of the stop.
+        reason: "capacity", "window", "distance", "fleet", "price" (its penalty is less than its detour) or "problem"
+            (which does not visit all).
+        explanation: In words.
+    """
+
+    row: int
+    id: str
+    name: str
+    reason: str
+    explanation: str
+
+
+@dataclass(frozen=True, eq=False)
+class PlanData:
+    """What a plan consists of; `Plan` adds what it can be written as.
+
+    Attributes:
+        task: What was planned.
+        routes: One for each vehicle in use.
+        unserved: Stops that are left out.
+        cost: What is minimised: minutes of driving or km, with the penalties of stops left out; or what the problem
+            defines (the prize of OP).
+        solver: Whose plan it is.
+        costs: Cost of each solver's plan, by its name.
+        left_out: Stops that each solver's plan leaves out.
+        seconds: Of planning.
+        notes: What the user should know.
+        geometry: Streets to draw, by vehicle: (points, 2) of latitude and longitude.
+    """
+
+    task: Task
+    routes: tuple[PlannedRoute, ...]
+    unserved: tuple[Unserved, ...]
+    cost: float
+    solver: str
+    costs: Mapping[str, float] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    geometry: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> str:
+        """Name of the problem that the table is."""
+        return self.task.problem
+
+    @property
+    def unit(self) -> str:
+        """Unit of the cost."""
+        return "prize" if self.task.rules.maximises else self.task.minimise
+
+    @property
+    def km(self) -> float:
+        return sum(route.km for route in self.routes)
+
+    @property
+    def minutes(self) -> float:
+        """Of driving."""
+        return sum(route.minutes for route in self.routes)
+
+
+def timetable(
+    task: Task, vehicle: str, nodes: Sequence[int], closed: bool, loads: Sequence[float] | None = None
+) -> PlannedRoute:
+    """Return when a vehicle is where.
+
+    Args:
+        task: The task.
+        vehicle: Its name.
+        nodes: Rows it visits, the start first, without the return.
+        closed: Whether it returns.
+        loads: On board after each visit, where it does not follow from deliveries and pickups.
+    """
+    time, km, driven = float(task.ready[nodes[0]]) if task.ready[0] else 0.0, 0.0, 0.0
+    load = int(task.delivery[list(nodes[1:])].sum())
+    visits = []
+    ends = [*nodes, nodes[0]] if closed else list(nodes)
+    for k, node in enumerate(ends):
+        back = closed and k == len(ends) - 1
+        if k:
+            before = ends[k - 1]
+            leg = float(task.minutes[before, node])
+            time, driven, km = time + leg, driven + leg, km + float(task.km[before, node])
+        arrival = time
+        service = 0.0 if back or k == 0 else float(task.service[node])
+        start = arrival if back else max(arrival, float(task.ready[node]))
+        if k and not back:
+            load += int(task.pickup[node] - task.delivery[node])
+        time = start + service
+        on_board = task.amount(load) if loads is None else loads[min(k, len(loads) - 1)]
+        visits.append(
+            Visit(
+                node,
+                task.ids[node],
+                task.names[node],
+                arrival,
+                start - arrival,
+                start,
+                service,
+                time,
+                on_board,
+                km,
+                driven,
+            )
+        )
+    return PlannedRoute(vehicle, tuple(visits))
+
+
+def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
+    """Return why a stop is left out: the limit without which it would fit, alone or into one of the routes."""
+    task = rules.task
+    amount = max(task.delivery[node], task.pickup[node])
+
+    def told(reason: str, words: str) -> Unserved:
+        return Unserved(node, task.ids[node], task.names[node], reason, words)
+
+    if task.capacity is not None and amount > task.capacity:
+        return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(task.capacity):g}")
+    alone = float(task.km[0, node] + (0 if task.open else task.km[node, 0]))
+    if task.max_km is not None and alone > task.max_km:
+        return told("distance", f"{alone:.1f} km there and back; a route may have {task.max_km:g}")
+    if rules.route([node]) is None:
+        return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
+    if np.isfinite(task.penalty[node]) and fits(rules, routes, node):
+        return told("price", f"its detour costs more than its penalty of {task.penalty[node]:g} {task.minimise}")
+    all_used = sum(bool(nodes) for nodes in routes) >= rules.most_routes
+    vehicles = (
+        f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"
+    )
+    relaxations = {
+        "capacity": task.replaced(capacity=None),
+        "window": task.replaced(due=np.full(len(task.due), np.inf)),
+        "distance": task.replaced(max_km=None),
+    }
+    for reason, relaxed in relaxations.items():
+        if fits(Rules(relaxed), routes, node):
+            words = {
+                "capacity": f"no vehicle has {task.amount(amount):g} units free",
+                "window": "no vehicle can be there in time and keep its other windows",
+                "distance": f"no route has {alone:.1f} km left, or less for a detour",
+            }
+            return told(reason, f"{words[reason]}; {vehicles}")
+    return told("fleet", vehicles)
+
+
+def fits(rules: Rules, routes: list[list[int]], node: int) -> bool:
+    """Return whether a stop fits into a route, or a vehicle is free for it."""
+    made = [rules.route(nodes) for nodes in routes]
+    inserted = any(route is not None and rules.best_place(node, route, 0, float("inf"))[1] >= 0 for route in made)
+    used = sum(bool(nodes) for nodes in routes)
+    return inserted or (used < rules.most_routes and rules.route([node]) is not None)

@@ -1,0 +1,70 @@
+"""Every problem of `PROBLEMS` is solved from a table that is generated from its columns."""
+
+import numpy as np
+import pytest
+
+import routing_agents
+from routing_gym.data import from_columns
+from routing_gym.planning import read_task
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.traits import Column
+
+NUM_NODES = 6
+
+
+def values_of(column: Column, instance) -> np.ndarray | float:
+    """Return the values of a column of a drawn instance; a field of None is a number that others are divided by."""
+    if column.target is None:
+        return 1.0
+    value = getattr(instance, column.target)[0]
+    return np.asarray(value, dtype=float) if column.per == "node" else float(value)
+
+
+def table_of(problem: str) -> tuple[dict, dict, np.ndarray | None]:
+    """Return the columns of a drawn instance, the numbers of the whole instance, and its matrix if it needs one."""
+    rules = make_problem(problem, NUM_NODES)
+    instance = rules.generate(np.random.default_rng(5), 1)
+    columns, numbers, matrix = {}, {}, None
+    for column in rules.columns:
+        if not column.required:
+            continue
+        value = values_of(column, instance)
+        if column.kind == "coords":
+            columns |= {"x": value[:, 0], "y": value[:, 1]}
+        elif column.kind == "matrix":
+            matrix = value
+        elif column.per == "node":
+            columns[column.name] = value
+        else:
+            numbers[column.name] = value
+    return columns, numbers, matrix
+
+
+def actions_of(plan, has_depot: bool) -> np.ndarray:
+    """Return a plan's routes as actions."""
+    if not has_depot:
+        return np.array(plan.routes[0].rows[:-1])
+    return np.array([node for route in plan.routes for node in (*(visit.row for visit in route.stops), 0)] or [0])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_problem_is_solved_from_its_columns(problem):
+    """The cost of the plan is that of the problem's own rules, which check the tour too."""
+    columns, numbers, matrix = table_of(problem)
+    plan = routing_agents.solve(
+        columns or None, distances=matrix, problem=problem, solver="auto", seconds=0.2, **numbers
+    )
+    own = from_columns(problem, columns | numbers | ({} if matrix is None else {"distances": matrix}))
+    assert plan.problem == problem
+    assert plan.cost == pytest.approx(own.cost(actions_of(plan, PROBLEMS[problem].has_depot)), rel=1e-5)
+    assert len(plan.costs) > 1 or own.problem.stochastic
+    best = max if own.problem.maximises else min
+    assert plan.cost == best(plan.costs.values())
+
+
+@pytest.mark.parametrize("problem", [name for name in PROBLEMS if name != "SDVRP"])
+def test_columns_tell_the_problem(problem):
+    """But for SDVRP, which has the columns of CVRP."""
+    columns, numbers, matrix = table_of(problem)
+    vehicles = {"open": make_problem(problem, NUM_NODES).open_routes}
+    assert read_task(columns or None, vehicles=vehicles, distances=matrix, **numbers).problem == problem
