@@ -233,9 +233,9 @@ def trained(
     except ValueError as error:
         if model is not None or solver == "trained":
             raise
-        notes = (f"no policy was used: {error}",)
-        return [replace(search(task, "search", beginning, seconds, seed, told), notes=notes)]
-    notes = ()
+        found = search(task, "search", beginning, seconds, seed, told)
+        return [replace(found, notes=(f"no policy was used: {error}",))]
+    notes: tuple[str, ...] = ()
     if tours.plane:
         matrix = "the matrix" if task.points is None or not task.geographic else "lengths on the ground"
         notes = (

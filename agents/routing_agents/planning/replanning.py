@@ -62,19 +62,21 @@ def read_previous(start: Any) -> Previous:
     path = Path(start)
     try:
         document = json.loads(read_bytes(path, MAX_BYTES))
-        vehicles, stops, leaves = [], [], []
+        vehicles: list[str] = []
+        done: list[tuple[str, ...]] = []
+        left: list[tuple[float, ...]] = []
         for route in document["routes"]:
             visits = route["visits"]
             last = len(visits) - (len(visits) > 1 and visits[-1]["row"] == visits[0]["row"])
             vehicles.append(str(route["vehicle"]))
-            stops.append(tuple(str(visit["id"]) for visit in visits[1:last]))
-            leaves.append(tuple(float(visit["departure"]) for visit in visits))
+            done.append(tuple(str(visit["id"]) for visit in visits[1:last]))
+            left.append(tuple(float(visit["departure"]) for visit in visits))
         origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InvalidFile):
             raise
         raise InvalidFile(path, None, f"no plan that --json wrote ({type(error).__name__}: {error})") from None
-    return Previous(tuple(vehicles), tuple(stops), tuple(leaves), origin)
+    return Previous(tuple(vehicles), tuple(done), tuple(left), origin)
 
 
 def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
