@@ -4,7 +4,7 @@
     python agents/solve.py --checkpoint runs/NAME C101.txt RC208.vrp         # Solomon's, VRPLIB's
     python agents/solve.py customers.csv --capacity 30
     python agents/solve.py X-n200-k36.vrp --improve 60                       # search for a minute
-    python agents/solve.py stops.csv --vehicles vans.csv --map map.html      # latitudes, windows, a fleet
+    python agents/solve.py stops.csv --vehicles vans.csv --map map.html      # your own stops
 
 CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
 (OP, with --max-length); prize and penalty (PCTSP, with --required-prize). Other columns are not used; the output names

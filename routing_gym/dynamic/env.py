@@ -229,7 +229,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
 
     @property
     def known_day(self) -> Day:
-        """What has arrived of the day: all that a policy may see."""
+        """The part of the day that has arrived: all that a policy may see."""
         return rules.known_part(self.day, self.state)
 
     @property

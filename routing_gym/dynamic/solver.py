@@ -22,7 +22,7 @@ Tour = list[int]  # ids of requests, 0 for the depot
 
 @dataclass(frozen=True)
 class Limits:
-    """How long PyVRP searches: whichever limit comes first.
+    """Limits of PyVRP's search; the first one that is reached ends it.
 
     Attributes:
         seconds: Time limit; None: no limit.

@@ -22,7 +22,7 @@ from routing_gym.problem import AnyProblem
 
 @dataclass(frozen=True, eq=False)
 class Plan(PlanData):
-    """What `routing_agents.solve` returns; notebooks show its map. See `PlanData` for what it holds."""
+    """Routes with their timetable, as `routing_agents.solve` returns them; notebooks show the map. See `PlanData`."""
 
     def __str__(self) -> str:
         return plan_text(self)

@@ -17,7 +17,7 @@ OPTIONAL = "penalty"  # with which any plain problem's stops may be left out
 
 @dataclass(frozen=True)
 class Given:
-    """What the table and its vehicles hold.
+    """Content of a table and its vehicles.
 
     Attributes:
         columns: Names of columns that problems declare.

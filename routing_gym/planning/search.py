@@ -61,7 +61,7 @@ class Search:
         self.cost = self.rules.total(self.routes, self.absent)
 
     def take_up(self, start: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
-        """Begin with routes whose heads stay where they are; their other stops are inserted again where they must.
+        """Start from routes whose heads stay where they are; their other stops are inserted again where they must.
 
         Raises:
             ValueError: The stops that stay break a limit.

@@ -69,7 +69,7 @@ class PlannedRoute:
 
     @property
     def minutes(self) -> float:
-        """Of driving."""
+        """Total of driving."""
         return self.visits[-1].minutes
 
     @property
@@ -99,7 +99,7 @@ class Unserved:
 
 @dataclass(frozen=True, eq=False)
 class PlanData:
-    """What a plan consists of; `Plan` adds what it can be written as.
+    """Data of a plan; `Plan` adds the formats that it is written in.
 
     Attributes:
         task: What was planned.
@@ -142,7 +142,7 @@ class PlanData:
 
     @property
     def minutes(self) -> float:
-        """Of driving."""
+        """Total of driving."""
         return sum(route.minutes for route in self.routes)
 
 

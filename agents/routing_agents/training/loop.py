@@ -28,7 +28,9 @@ class RunArgs:
     """Base class for the dataclass of arguments of a training script."""
 
     epochs: int
+    """Number of training epochs."""
     steps_per_epoch: int
+    """Number of steps per epoch."""
 
     local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which no checkpoint holds
     beside_resume: ClassVar[tuple[str, ...]] = ()  # may be given together with `--resume`
