@@ -1,0 +1,124 @@
+"""Plans of `routing_agents.solve`: recomputed from the table, with a small fleet, pickups, and what has been driven."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import routing_agents
+import solve as solve_script
+from routing_gym.planning import InvalidInput
+
+RNG = np.random.default_rng(4)
+COORDS = RNG.uniform(0, 10, (11, 2))  # km
+STOPS = {
+    "id": ["D", *"ABCDEFGHIJ".lower()],
+    "name": ["depot", "<script>alert(1)</script>", *(f"stop {k}" for k in range(2, 11))],
+    "x": COORDS[:, 0],
+    "y": COORDS[:, 1],
+    "demand": [0, *RNG.integers(1, 5, 10)],
+    "earliest": [0, *RNG.integers(0, 60, 10)],
+    "latest": [600, *RNG.integers(120, 300, 10)],
+    "service": [0, *[3] * 10],
+}
+FLEET = {"count": 4, "capacity": 12, "speed": 30}
+MINUTES = np.hypot(*(COORDS[:, None] - COORDS).transpose(2, 0, 1)) * 2 * RNG.uniform(1, 1.3, (11, 11))
+np.fill_diagonal(MINUTES, 0)
+
+
+def check(plan, minutes, cost):
+    """Recompute times, loads and the cost of a plan from the table, stop by stop."""
+    served, total = [], 0.0
+    for route in plan.routes:
+        rows = route.rows
+        assert rows[0] == rows[-1] == 0
+        load = sum(STOPS["demand"][row] for row in rows)
+        assert load <= FLEET["capacity"]
+        clock = route.visits[0].departure
+        for before, visit in zip(rows, route.visits[1:], strict=False):
+            clock += minutes[before, visit.row]
+            assert visit.arrival == pytest.approx(clock, abs=1e-6)
+            clock = max(clock, STOPS["earliest"][visit.row])
+            assert clock <= STOPS["latest"][visit.row] + 1e-6
+            clock += STOPS["service"][visit.row]
+            load -= STOPS["demand"][visit.row]
+            assert visit.load == pytest.approx(load)
+            total += cost[before, visit.row]
+        served += rows[1:-1]
+    assert sorted([*served, *(stop.row for stop in plan.unserved)]) == list(range(1, 11))
+    assert plan.cost == pytest.approx(total)
+
+
+@pytest.mark.parametrize("solver", ["auto", "trained", "pyvrp", "ortools"])
+def test_a_plan_of_coordinates(solver):
+    """Minutes at 30 km/h are twice the km."""
+    km = np.hypot(*(COORDS[:, None] - COORDS).transpose(2, 0, 1))
+    plan = routing_agents.solve(STOPS, vehicles=FLEET, solver=solver, seconds=1.0)
+    check(plan, km * 2, km)
+    assert not plan.unserved
+    assert plan.cost == min(plan.costs.values())
+
+
+def test_a_plan_of_an_asymmetric_matrix():
+    plan = routing_agents.solve(STOPS, vehicles=FLEET, durations=MINUTES, seconds=0.6)
+    check(plan, MINUTES, MINUTES)
+    assert plan.unit == "minutes"
+    assert any("only seen the plane" in note for note in plan.notes)
+
+
+def test_a_fleet_that_is_too_small_names_what_it_leaves_out():
+    plan = routing_agents.solve(STOPS, vehicles={**FLEET, "count": 1}, durations=MINUTES, seconds=0.4)
+    check(plan, MINUTES, MINUTES)
+    assert plan.unserved
+    assert {stop.reason for stop in plan.unserved} <= {"capacity", "window", "fleet"}
+    assert all(stop.id in str(plan) for stop in plan.unserved)
+
+
+def test_a_stop_is_a_pickup():
+    """Two units are delivered to a and b each, and four picked up at c: a vehicle of 4 does it in one route."""
+    stops = {"x": [0.0, 1, 2, 3], "y": [0.0, 0, 0, 0], "demand": [0, 2, 2, 0], "pickup": [0, 0, 0, 4]}
+    plan = routing_agents.solve(stops, vehicles={"capacity": 4}, seconds=0.4)
+    (route,) = plan.routes
+    assert route.rows == [0, 1, 2, 3, 0]
+    assert [visit.load for visit in route.visits] == [4, 2, 0, 4, 4]
+    assert plan.cost == pytest.approx(6)
+
+
+def test_what_has_been_driven_stays():
+    first = routing_agents.solve(STOPS, vehicles=FLEET, durations=MINUTES, seconds=0.4)
+    route = max(first.routes, key=lambda one: len(one.stops))
+    kept = [visit.id for visit in route.stops[:2]]
+    second = routing_agents.solve(
+        STOPS, vehicles=FLEET, durations=MINUTES, seconds=0.3, start=first, fixed={route.vehicle: 2}
+    )
+    check(second, MINUTES, MINUTES)
+    (same,) = [one for one in second.routes if one.vehicle == route.vehicle]
+    assert [visit.id for visit in same.stops[:2]] == kept
+    assert second.cost <= first.cost + 1e-9
+    with pytest.raises(InvalidInput, match="fixed: it keeps stops of a previous plan; give that as start"):
+        routing_agents.solve(STOPS, vehicles=FLEET, seconds=0.2, fixed={"1": 2})
+
+
+def test_files_of_the_command(tmp_path, capsys):
+    """The table of the terminal; text from the table is text in the page and in GeoJSON."""
+    names = [key for key in STOPS if key not in ("x", "y")]
+    lines = [",".join(["lat", "lon", *names])]
+    for row in range(11):
+        point = [f"{38.7 + COORDS[row, 1] / 100:.5f}", f"{-9.1 + COORDS[row, 0] / 100:.5f}"]
+        lines.append(",".join([*point, *(str(STOPS[key][row]) for key in names)]))
+    (tmp_path / "stops.csv").write_text("\n".join(lines))
+    files = {name: tmp_path / f"plan.{name}" for name in ("map", "geojson", "json")}
+    args = solve_script.Args(
+        (tmp_path / "stops.csv",), vehicles="4", capacity=12, seconds=0.4, out=tmp_path / "out", **files
+    )
+    (plan,) = solve_script.main(args)
+    assert "stops.csv: 10 stops and a depot: VRPTW, at most 4 vehicles, capacity 12" in capsys.readouterr().out
+    assert "<script>alert" not in files["map"].read_text()
+    features = json.loads(files["geojson"].read_text())["features"]
+    assert sum(feature["geometry"]["type"] == "LineString" for feature in features) == len(plan.routes)
+    assert len(json.loads(files["json"].read_text())["routes"]) == len(plan.routes)
+    assert len((tmp_path / "out" / "stops.csv").read_text().splitlines()) > 11
+    with pytest.raises(FileExistsError, match="give --overwrite"):
+        solve_script.main(args)

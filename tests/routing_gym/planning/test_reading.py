@@ -1,0 +1,99 @@
+"""Tables, matrices and vehicles: what is accepted, and the one error for what is not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from routing_gym.planning import InvalidInput, read_task
+
+STOPS = {
+    "id": ["D", "A", "B"],
+    "lat": [38.70, 38.75, 38.80],
+    "lon": [-9.10, -9.15, -9.20],
+    "demand": [0, 2, 3],
+    "earliest": ["08:00", "09:00", "10:30"],
+    "latest": ["18:00", "10:00", "12:00"],
+    "service": [0, 5, 10],
+}
+MATRIX = np.array([[0.0, 7, 9], [8, 0, 5], [11, 6, 0]])
+FLEET = {"count": 2, "capacity": 5}
+
+
+def stops(**changes):
+    return {**STOPS, **changes}
+
+
+@pytest.mark.parametrize("kind", [dict, pd.DataFrame, pl.DataFrame])
+def test_tables_of_all_kinds(kind):
+    """Minutes after midnight: 08:00 is 480, 10:30 is 630."""
+    task = read_task(kind(STOPS), vehicles=FLEET)
+    assert task.problem == "VRPTW"
+    assert task.ready.tolist() == [480, 540, 630]
+    assert list(task.ids) == ["D", "A", "B"]
+
+
+def test_a_spreadsheet_with_a_mark_and_semicolons(tmp_path):
+    """Excel's export: a byte-order mark, semicolons, decimal commas; other names for the same columns."""
+    (tmp_path / "stops.csv").write_bytes(
+        b"\xef\xbb\xbfLatitude;Longitude;Demand\r\n38,70;-9,10;0\r\n38,75;-9,15;2\r\n38,80;-9,20;3\r\n"
+    )
+    task = read_task(tmp_path / "stops.csv", vehicles=FLEET)
+    assert task.problem == "CVRP"
+    assert task.points[1] == pytest.approx([38.75, -9.15])
+
+
+def test_iso_times():
+    days = {"earliest": ["2026-01-05T08:00"] * 3, "latest": ["2026-01-05T18:00", "2026-01-05T11:00", "2026-01-06T01:00"]}
+    task = read_task(stops(**days), vehicles=FLEET)
+    assert np.diff(task.due).tolist() == [-420, 840]  # 7 h earlier, then 14 h later
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lat": [98.7, 38.75, 38.8]}, "row 0, column lat: found 98.7; .*-90 to 90; exchange lat and lon"),
+        ({"service": [0, 480 * 60, 5]}, "row 1, column service: found 28800"),
+        ({"latest": ["18:00", "08:30", "12:00"]}, "row 1, column latest: .*closes before it opens"),
+        ({"earliest": ["08:00", "9 am", "10:30"]}, "row 1, column earliest: found '9 am'"),
+        ({"id": ["D", "A", "A"]}, "row 2, column id: found 'A'; .* has the same id"),
+        ({"demand": [0, -2, 3]}, "row 1, column demand: found -2"),
+        ({"demand": ["0", "1,5", "3"]}, "row 1, column demand: found '1,5'; expected a decimal point"),
+        ({"demand": ["0", "1,500", "3"]}, "row 1, column demand: found '1,500'"),
+        ({"lon": [-9.1, "west", -9.2]}, "row 1, column lon: found 'west'"),
+        ({"lat": [38.7, 38.75, -60.0], "lon": [-9.1, -9.15, 170.0]}, "km"),
+    ],
+)
+def test_errors_of_tables_say_where(changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_task(stops(**changes), vehicles=FLEET)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (MATRIX[:2], "durations: found 2 rows of 3 numbers; expected 3 rows and columns"),
+        (MATRIX[:2, :2], "durations: found 2 rows of 2 numbers; expected 3 rows and columns"),
+        (MATRIX - 6, r"durations, row 0, column 0|durations, row 1, column 2 \(from A to B\): found -1"),
+        (np.where(MATRIX == 5, np.nan, MATRIX), r"durations, row 1, column 2 \(from A to B\)"),
+    ],
+)
+def test_errors_of_matrices_say_where(matrix, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_task(STOPS, vehicles=FLEET, durations=matrix)
+
+
+def test_osrm(tmp_path):
+    """OSRM's seconds are minutes here; a pair without a way is null, and named."""
+    table = (MATRIX * 60).tolist()
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps({"code": "Ok", "durations": table}))
+    assert read_task(STOPS, vehicles=FLEET, durations=path).minutes == pytest.approx(MATRIX)
+    table[1][2] = None
+    path.write_text(json.dumps({"code": "Ok", "durations": table}))
+    with pytest.raises(InvalidInput, match=r"row 1, column 2 \(from A to B\): found no value \(null\)"):
+        read_task(STOPS, vehicles=FLEET, durations=path)
