@@ -53,8 +53,8 @@ class Args:
     def __post_init__(self) -> None:
         check_positive(self, "seconds")
         check_counts(self, "customers", "instances")
-        if unknown := [name for name in self.variants if name not in PRESETS]:
-            raise ValueError(f"--variants: unknown {', '.join(unknown)}; choose from {', '.join(PRESETS)}")
+        if unknown := set(self.variants).difference(PRESETS):
+            raise ValueError(f"--variants: unknown {', '.join(sorted(unknown))}; choose from {', '.join(PRESETS)}")
 
 
 def task_of(name: str, customers: int, seed: int, number: int) -> Task:
