@@ -61,8 +61,8 @@ from routing_agents.training.baselines import (
     RolloutBaseline,
     SharedBaseline,
 )
-from routing_agents.training.loop import RunArgs, run
-from routing_agents.training.report import Column, make_report
+from routing_agents.training.loop import RunArgs
+from routing_agents.training.report import Column
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
@@ -272,12 +272,10 @@ class ReinforceTrainer(loop.Trainer):
 
     Attributes:
         history: What is known of the runs before, from which the weights came.
-        reference: What a solver's solutions of the held-out instances cost, if there is one.
     """
 
     script = "am_reinforce.py"
     best_is = ("greedy", -1)
-    reference: float | None = None
 
     def __init__(self, args: Args) -> None:
         super().__init__(args)
@@ -318,9 +316,11 @@ class ReinforceTrainer(loop.Trainer):
         return f"{self.problem.name.lower()}-{self.problem.num_nodes}-{self.args.baseline}"
 
     @property
-    def instances(self) -> int:
-        """Instances seen, by all processes."""
-        return self.step * self.args.batch_size
+    def columns(self) -> tuple[Column, ...]:
+        return table_columns(self.problem, self.args.baseline)
+
+    def find_reference(self, cache: Path) -> float | None:
+        return runs.reference_cost(self.problem, self.held_out, cache)
 
     @property
     def learning_rate(self) -> float:
@@ -404,23 +404,6 @@ class ReinforceTrainer(loop.Trainer):
         self.sums = checkpoint.fitting("sums", self.sums, tensors, path)
         self.best, self.history = -header["best_cost"], header["history"]
 
-    def train(self, folder: Path) -> None:
-        args, is_first = self.args, distributed.rank() == 0
-        if is_first:
-            self.reference = runs.reference_cost(self.problem, self.held_out, folder.parent / ".references")
-        columns = table_columns(self.problem, args.baseline)
-        report = make_report(folder, args.to_json(), columns, self.step, args.total_steps, self.reference)
-        profile = runs.make_profiler(args.profile and is_first, folder)
-        with profile as profiler, loop.session(self, folder, report) as session:
-            while session.goes_on():
-                self.update()
-                report.advance()
-                if profiler is not None:
-                    profiler.step()
-                if self.step % args.steps_per_epoch == 0:
-                    metrics = self.end_epoch()
-                    session.record(metrics, self.gap(metrics["greedy"]))
-
     def gap(self, greedy: float) -> dict[str, float]:
         """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
         return {} if self.reference is None else {"gap": (greedy - self.reference) / abs(self.reference)}
@@ -451,7 +434,15 @@ class ReinforceTrainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(ReinforceTrainer, args)
+    args, saved = loop.resumed(ReinforceTrainer, args)
+    trainer = ReinforceTrainer(args)
+    with loop.session(trainer, saved, args.profile) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                metrics = trainer.end_epoch()
+                session.record(metrics, trainer.gap(metrics["greedy"]))
+    return session.folder
 
 
 def train_in_processes(args: Args) -> None:

@@ -45,7 +45,7 @@ from routing_agents.terminal import command_line
 from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
 from routing_agents.training.policy_gradient import clipped_losses, gae
-from routing_agents.training.report import Column, make_report
+from routing_agents.training.report import Column
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import Day
 from routing_gym.dynamic.observations import observe
@@ -125,13 +125,13 @@ class Args(RunArgs):
         return from_json(cls, values)
 
 
-class Trainer(loop.Trainer):
+class DispatchTrainer(loop.Trainer):
     """The network of one run, and how it learns."""
 
     script = "dispatch.py"
     remedy = "a lower --learning-rate"
     best_is = ("versus_greedy", -1)
-    shown = (
+    columns = (
         Column("epoch", ".0f"),
         Column("loss", ".4f"),
         Column("leave", ".3f"),
@@ -157,6 +157,10 @@ class Trainer(loop.Trainer):
     @property
     def title(self) -> str:
         return f"dispatch-{self.args.algorithm}"
+
+    @property
+    def batch_size(self) -> int:
+        return self.args.days
 
     def draw(self, seed: int, purpose: int, step: int, count: int) -> Day:
         """Draw days that depend on seed, purpose and step only."""
@@ -269,7 +273,7 @@ class Trainer(loop.Trainer):
         self.sums = {}
         cost = play(self.held_out, self.policy(), self.router, np.random.default_rng(0))
         versus = 100 * float((cost / self.greedy_cost).mean() - 1)
-        return {"epoch": self.epoch, "instances": self.step * self.args.days, **means, "versus_greedy": versus}
+        return {"epoch": self.epoch, "instances": self.instances, **means, "versus_greedy": versus}
 
     def describe(self) -> dict[str, Any]:
         config = dataclasses.asdict(self.model.config)
@@ -280,17 +284,6 @@ class Trainer(loop.Trainer):
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         self.best, self.sums = header["best"], header["sums"]
-
-    def train(self, folder: Path) -> None:
-        args = self.args
-        logged = {**args.to_json(), "batch_size": args.days, "precision": "float32"}
-        report = make_report(folder, logged, self.shown, self.step, args.total_steps)
-        with loop.session(self, folder, report) as session:
-            while session.goes_on():
-                self.update()
-                report.advance()
-                if self.step % args.steps_per_epoch == 0:
-                    session.record(self.end_epoch())
 
     def picture(self) -> np.ndarray:
         return picture_of(self.held_out, self.policy(), self.router)
@@ -313,8 +306,20 @@ def log_probability(scores: Tensor, leaves: Tensor) -> Tensor:
 
 def main(args: Args) -> Path:
     """Train, or evaluate, as `args` say; return the folder of the run."""
-    if args.evaluate is None:
-        return loop.run(Trainer, args)
+    if args.evaluate is not None:
+        return evaluate(args)
+    args, saved = loop.resumed(DispatchTrainer, args)
+    trainer = DispatchTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
+
+
+def evaluate(args: Args) -> Path:
+    """Compare a trained policy with others on held-out days; return the folder of its run."""
     router = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations))
     learned = load_policy(args.evaluate, router.limits)
     source = make_source(args.static, args.requests)

@@ -35,7 +35,7 @@ from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_not_negative, check_positive
 from routing_agents.terminal import command_line
-from routing_agents.training.loop import run
+from routing_agents.training import loop
 from routing_agents.training.report import Column
 from routing_gym.multi_agent import CompetitiveOP
 from routing_gym.multi_agent.environments import GameVectorEnv
@@ -219,7 +219,14 @@ class MaddpgTrainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(MaddpgTrainer, args)
+    args, saved = loop.resumed(MaddpgTrainer, args)
+    trainer = MaddpgTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policies.attention.decoding import sampling_choice
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_not_negative, check_positive
 from routing_agents.terminal import command_line
-from routing_agents.training.loop import run
+from routing_agents.training import loop
 from routing_agents.training.policy_gradient import clipped_losses, gae
 from routing_agents.training.report import Column
 from routing_gym.multi_agent import CompetitiveOP
@@ -209,7 +209,14 @@ class MappoTrainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(MappoTrainer, args)
+    args, saved = loop.resumed(MappoTrainer, args)
+    trainer = MappoTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import loop
-from routing_agents.training.loop import RunArgs, run
-from routing_agents.training.report import Column, make_report
+from routing_agents.training.loop import RunArgs
+from routing_agents.training.report import Column
 from routing_agents.training.tuning import choose_precision
 
 COLUMNS = (
@@ -208,6 +208,10 @@ class PointerTrainer(loop.Trainer):
         return f"{self.args.task}-{size}-{self.args.model.encoder}"
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*COLUMNS, *METRICS[self.args.task], SPEED)
+
+    @property
     def learning_rate(self) -> float:
         """Constant, then along half a cosine to 2 % over the last part of the run."""
         decayed = max(0.0, 1 - (1 - self.step / self.args.total_steps) / self.args.decay)
@@ -251,7 +255,7 @@ class PointerTrainer(loop.Trainer):
         self.model.train()
         return {
             "epoch": self.epoch,
-            "instances": self.step * self.args.batch_size,
+            "instances": self.instances,
             "loss": loss,
             "gradient_norm": norm,
             "learning_rate": self.learning_rate,
@@ -267,17 +271,6 @@ class PointerTrainer(loop.Trainer):
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         self.sums, self.best = checkpoint.fitting("sums", self.sums, tensors, path), header["best"]
         self.history = header.get("history", [])  # which runs of before had not
-
-    def train(self, folder: Path) -> None:
-        args = self.args
-        columns = (*COLUMNS, *METRICS[args.task], SPEED)
-        report = make_report(folder, args.to_json(), columns, self.step, args.total_steps)
-        with loop.session(self, folder, report) as session:
-            while session.goes_on():
-                self.update()
-                report.advance()
-                if self.step % args.steps_per_epoch == 0:
-                    session.record(self.end_epoch())
 
     def draw_held_out(self, model: PointerNetwork) -> Any:
         """Draw some held-out instances and what a network makes of them."""
@@ -305,7 +298,14 @@ class PointerTrainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(PointerTrainer, args)
+    args, saved = loop.resumed(PointerTrainer, args)
+    trainer = PointerTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import signal
 
 import gymnasium as gym
 import numpy as np
@@ -229,23 +228,6 @@ def test_learns_what_the_mlp_does_not(tmp_path, capsys):
     sb3_curves.main(sb3_curves.Args(runs=(folder, folder), out=out, picture=picture))
     assert json.loads(out.read_text())["runs"] == [document, document]
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_ctrl_c_stops_and_saves(tmp_path, monkeypatch):
-    """Interrupted after the first measurement: one step in each of 64 lanes is made, and the MLP is not begun."""
-    measure = sb3_maskable_ppo.HeldOut.measure
-
-    def interrupted_measure(callback):
-        measure(callback)
-        if callback.num_timesteps == 0:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(sb3_maskable_ppo.HeldOut, "measure", interrupted_measure)
-    folder = sb3_maskable_ppo.main(dataclasses.replace(TINY, runs=tmp_path))
-    curves = json.loads((folder / "curves.json").read_text())["curves"]
-    assert [[point["steps"] for point in curve] for curve in curves.values()] == [[0, 64]]
-    assert (folder / "attention.zip").exists()
-    assert not (folder / "mlp.zip").exists()
 
 
 @pytest.mark.parametrize(
