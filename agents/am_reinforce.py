@@ -46,11 +46,11 @@ from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.pointer import saved
-from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig
+from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.policies.protocol import PolicyNetwork
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed, loop
 from routing_agents.training.baselines import (
@@ -152,13 +152,13 @@ class Args(RunArgs):
     """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "processes", "threads")
-        check_at_least(1, self, "epochs", "steps_per_epoch")
-        check_counts(self, "batch_size", "num_tours", "baseline_size", "held_out")
-        check_positive(self, "learning_rate", "max_grad_norm", "decay")
+        check_integers(self, "seed", least=0)
+        check_integers(self, "epochs", "steps_per_epoch")
+        check_integers(self, "batch_size", "num_tours", "baseline_size", "held_out", most=MOST_COUNT)
+        check_numbers(self, "learning_rate", "max_grad_norm", "decay")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        runs.check_at_most(runs.MOST_THREADS, self, "processes", "threads")
+        check_integers(self, "processes", "threads", least=0, most=runs.MOST_THREADS)
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
@@ -175,11 +175,11 @@ class Args(RunArgs):
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
         values = {key: value for key, value in values.items() if key not in cls.local}
-        if "num_starts" in values:  # its name before
+        if "num_starts" in values:  # its name in published weights
             values["num_tours"] = values.pop("num_starts")
         if not isinstance(values["model"], str):  # there was no choice
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
-        return from_json(cls, {**values, "pointer": {**BEFORE_NORMALIZATION, **values["pointer"]}})
+        return from_json(cls, values)
 
 
 def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:

@@ -40,7 +40,7 @@ from routing_agents.dispatch.network import SMALL, RequestNetwork, Requests, ope
 from routing_agents.dispatch.policy import KIND, PRIZE_UNIT, Learned, Lessons, lessons, load_policy, worthwhile
 from routing_agents.header import from_json
 from routing_agents.policies.attention.model import ModelConfig
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
@@ -114,10 +114,11 @@ class Args(RunArgs):
     """Folder of a run to compare with other policies on held-out days, instead of training."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "threads")
-        check_at_least(1, self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
-        check_counts(self, "days", "held_out", "samples")
-        check_positive(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
+        check_integers(self, "seed", least=0)
+        check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
+        check_integers(self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
+        check_integers(self, "days", "held_out", "samples", most=MOST_COUNT)
+        check_numbers(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:

@@ -40,11 +40,11 @@ from routing_agents.policies.attention.saved import warm_start
 from routing_agents.policies.pointer import pictures
 from routing_agents.policies.pointer.decoding import evaluate, predict
 from routing_agents.policies.pointer.labels import labelled
-from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork, log_likelihood
+from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork, log_likelihood
 from routing_agents.policies.pointer.saved import describe, load_network
 from routing_agents.policies.pointer.sequences import PADDING, Order, arrange
 from routing_agents.policies.pointer.tasks import TASKS
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
@@ -136,13 +136,14 @@ class Args(RunArgs):
     """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "threads")
-        check_at_least(1, self, "epochs", "steps_per_epoch", "workers")
-        check_counts(self, "solved", "batch_size", "held_out")
-        check_positive(self, "learning_rate", "max_grad_norm", "decay")
+        check_integers(self, "seed", least=0)
+        check_integers(self, "epochs", "steps_per_epoch")
+        check_integers(self, "solved", "batch_size", "held_out", most=MOST_COUNT)
+        check_numbers(self, "learning_rate", "max_grad_norm", "decay")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        runs.check_at_most(runs.MOST_THREADS, self, "threads", "workers")
+        check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
+        check_integers(self, "workers", most=runs.MOST_THREADS)
         low, high = self.sizes
         if not low <= high <= MOST_POINTS:
             raise ValueError(
@@ -164,7 +165,7 @@ class Args(RunArgs):
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
-        return from_json(cls, {**values, "model": {**BEFORE_NORMALIZATION, **values["model"]}})
+        return from_json(cls, values)
 
 
 class PointerTrainer(loop.Trainer):
@@ -270,7 +271,7 @@ class PointerTrainer(loop.Trainer):
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         self.sums, self.best = checkpoint.fitting("sums", self.sums, tensors, path), header["best"]
-        self.history = header.get("history", [])  # which runs of before had not
+        self.history = header["history"]
 
     def draw_held_out(self, model: PointerNetwork) -> Any:
         """Draw some held-out instances and what a network makes of them."""

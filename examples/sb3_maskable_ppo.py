@@ -25,7 +25,7 @@ import tyro
 
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
-from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, check_at_least, check_positive, make_folder, stream
+from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, check_integers, check_numbers, make_folder, stream
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -78,9 +78,9 @@ class Args:
     """Name of the run's folder. Default: the environment, the seed and the time."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "total_steps", "num_envs", "num_minibatches", "num_epochs", "evaluations", "held_out")
-        check_at_least(0, self, "seed", "threads")
-        check_positive(self, "learning_rate")
+        check_integers(self, "total_steps", "num_envs", "num_minibatches", "num_epochs", "evaluations", "held_out")
+        check_integers(self, "seed", "threads", least=0)
+        check_numbers(self, "learning_rate")
         if self.num_envs % self.num_minibatches:
             raise ValueError(f"--num-minibatches {self.num_minibatches} does not divide --num-envs {self.num_envs}")
 

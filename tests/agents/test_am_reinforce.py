@@ -454,7 +454,7 @@ def test_resume_of_an_incomplete_checkpoint(run, change, message):
     ("changes", "message"),
     [
         ({"epochs": 0}, "--epochs must be an integer of at least 1, got 0"),
-        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number of at most .*, got 0.0"),
         ({"threads": 10**6}, "--threads must be at most 1024, got 1000000"),
         ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),

@@ -21,7 +21,7 @@ from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Out
 from routing_agents.multi_agent.pictures import draw_attention, listening
 from routing_agents.multi_agent.players import compare, greedy, heuristic, play_one
 from routing_agents.multi_agent.saved import describe, load_policy
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
 from routing_agents.training.report import Column
@@ -83,12 +83,12 @@ class GameArgs(RunArgs):
     """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "threads", "rivals_seen")
-        check_at_least(1, self, "epochs", "steps_per_epoch")
-        check_counts(self, "num_agents", "games", "held_out")
-        runs.check_at_most(MOST_AGENTS, self, "num_agents")
-        check_positive(self, "max_grad_norm")
-        runs.check_at_most(runs.MOST_THREADS, self, "threads")
+        check_integers(self, "seed", "rivals_seen", least=0)
+        check_integers(self, "epochs", "steps_per_epoch")
+        check_integers(self, "games", "held_out", most=MOST_COUNT)
+        check_integers(self, "num_agents", most=MOST_AGENTS)
+        check_numbers(self, "max_grad_norm")
+        check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:

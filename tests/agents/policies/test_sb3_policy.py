@@ -234,7 +234,7 @@ def test_learns_what_the_mlp_does_not(tmp_path, capsys):
     ("changes", "message"),
     [
         ({"num_envs": 6}, "--num-minibatches 4 does not divide --num-envs 6"),
-        ({"learning_rate": 0.0}, "--learning-rate must be a positive number, got 0.0"),
+        ({"learning_rate": 0.0}, "--learning-rate must be a positive number of at most .*, got 0.0"),
     ],
 )
 def test_arguments(changes, message):
@@ -244,5 +244,6 @@ def test_arguments(changes, message):
 
 def test_a_run_is_not_overwritten(tmp_path):
     (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").touch()
     with pytest.raises(FileExistsError, match="run exists; choose another --name"):
         sb3_maskable_ppo.main(dataclasses.replace(TINY, runs=tmp_path))

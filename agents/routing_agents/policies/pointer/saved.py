@@ -8,7 +8,7 @@ from typing import Any
 
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError, from_json
-from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork
+from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork
 from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS, Task
 
@@ -36,7 +36,7 @@ def rebuild(header: dict[str, Any]) -> tuple[PointerNetwork, Task]:
     if header.get("network") != NETWORK:
         raise CheckpointError("holds no pointer network; train one with agents/pointer_network.py")
     task = TASKS[header["task"]]
-    config = from_json(PointerConfig, {**BEFORE_NORMALIZATION, **header["model"]}, "model")
+    config = from_json(PointerConfig, header["model"], "model")
     if header["order"] not in ("sorted", "given"):
         raise ValueError(f"order {header['order']!r}")
     return PointerNetwork(config, task.holds, header["fixed_size"]), task
