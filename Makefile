@@ -60,7 +60,7 @@ wheel: $(READY)  ## build the wheel, import it in an empty environment, solve wi
 	cd dist/unpacked && ../../$(BIN)/python -m routing_agents solve ../../examples/cities.csv
 
 clean:  ## delete the virtual environments and caches; keeps runs/
-	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist docs/_build docs/environments docs/playground/data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist docs/_build docs/environments playground/data .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set up once, and again when a dependency changes.
