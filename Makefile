@@ -9,7 +9,7 @@ TRAINS := $(VENV)/.trains
 # Ray pins Gymnasium 1.2.2, and Tianshou an old pandas: they get an environment of their own.
 INTEGRATIONS := .venv-integrations
 INTEGRATION_PAGES := multi-agent-rllib rllib tianshou
-INTEGRATION_TESTS := $(addprefix tests/routing_gym/integrations/,test_rllib.py test_tianshou.py test_game_pettingzoo.py)
+INTEGRATION_TESTS := $(addprefix tests/routing_gym/integrations/,test_rllib.py test_tianshou.py test_game_pettingzoo.py test_ray.py)
 INTEGRATION_TESTS += $(foreach page,$(INTEGRATION_PAGES),"tests/test_docs.py::test_page[docs/how-to/$(page).md]")
 
 .PHONY: help train test test-commands test-docs test-integrations docs lint wheel clean
@@ -78,7 +78,7 @@ $(TRAINS): pyproject.toml constraints.txt
 
 $(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
 	$(call new_environment,$(INTEGRATIONS))
-	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,pettingzoo,rllib,tianshou]" hypothesis pytest
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,cluster,pettingzoo,rllib,tianshou]" hypothesis pytest
 	@touch $@
 
 define FRONT_DOOR
