@@ -37,7 +37,7 @@ Method = Callable[[AnyProblem, Any], Solution]
 
 @dataclass(frozen=True)
 class Setup:
-    """What all methods of an evaluation are given.
+    """Settings and resources that all methods of an evaluation share.
 
     Attributes:
         seed: For sampled tours and randomised solvers.

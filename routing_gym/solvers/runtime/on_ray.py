@@ -84,7 +84,7 @@ class OnRay(Executor):
 
 
 class Actor:
-    """What runs on Ray: the work, loaded once."""
+    """Actor on Ray that has loaded the work once."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
