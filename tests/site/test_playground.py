@@ -1,8 +1,10 @@
 """The playground as a person uses it: in a browser, from a file and over HTTP."""
 
 import json
+import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ import routing_agents
 from helpers import CVRP_TEXT, OP_TEXT, SQUARE
 from routing_gym import data
 from routing_gym.problems import make_problem
+from routing_gym.solvers import make_solver
 
 PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")  # those that the page knows
 FIELDS = {"expected_prize": "prize", "real_prize": "realPrize", "max_length": "maxLength"}
@@ -497,3 +500,56 @@ def test_presets_hold_valid_instances(site):
             assert max(row["coords"]) <= 1
             assert all(len(row[key]) == size for key in ("demand", "prize", "penalty", "realPrize") if key in row), name
             assert row["cost"] > 0
+
+
+def test_greedy_edges_are_the_solvers(open_page):
+    page = open_page("#problem=TSP&preset=4")
+    page.evaluate(AS_INSTANCE)
+    problem = make_problem("TSP", 30)
+    instance = problem.generate(np.random.default_rng(3), 4)
+    tours = page.evaluate(
+        "(rows) => rows.map((row) => search.greedyEdges(asInstance({problem: 'TSP', ...row})))", js_rows(instance)
+    )
+    expected = make_solver("greedy-edge").solve(problem, instance).cost
+    assert problem.objective(instance, np.array(tours)) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("problem", "heuristic"), [("TSP", "Greedy edge"), ("CVRP", "Nearest neighbour")])
+def test_a_race_ranks_four_methods(open_page, problem, heuristic):
+    page = settled(open_page(f"#problem={problem}&random=12.5"))
+    page.click("#race-go")
+    until(page, "document.querySelectorAll('#race tr').length === 4 && !page.race.worker")
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#race tr')].map((row) => [...row.children].map((c) => c.textContent))"
+    )
+    assert {row[0] for row in rows} == {heuristic, "2-opt and Or-opt", "Model, greedy", "Model, search"}
+    costs = [float(row[1]) for row in rows]
+    assert costs == sorted(costs)
+    assert cost(page) == costs[0]  # the best tour is on the map
+
+
+def test_a_visitor_draws_a_tour_and_shares_it(open_page):
+    """The visitor takes city 0, 1, 2, ... and sees both lengths at the end; so does who opens the link."""
+    page = settled(open_page("#problem=TSP&random=6.5"))
+    page.click("#draw-mode")
+    assert page.evaluate("document.querySelectorAll('.lines *, .ghost *').length") == 0
+    for node in range(5):  # the last city is forced
+        assert "likely" not in page.evaluate(f"describeNode(page.state, {node})")
+        page.evaluate(f"page.choose({node})")
+    assert page.evaluate("page.state.shown.actions") == [0, 1, 2, 3, 4, 5]
+    verdict = text(page, "#verdict")
+    assert verdict.startswith("Your tour: ")
+    assert re.search(r"the model.s: \d", verdict)
+    until(page, "location.hash.includes('by=you')")
+    other = settled(open_page(page.evaluate("location.hash")))
+    assert text(other, "#verdict") == verdict
+
+
+def test_the_map_is_saved_as_a_picture(open_page, tmp_path):
+    page = settled(open_page("#problem=CVRP&preset=1"))
+    with page.expect_download() as download:
+        page.click("#save-picture")
+    assert download.value.suggested_filename == "cvrp-tour.png"
+    pixels = plt.imread(download.value.path())
+    assert pixels.shape[:2] == (1260, 1200)
+    assert len(np.unique(pixels[:1200].reshape(-1, pixels.shape[2]), axis=0)) > 50  # colours of routes, antialiased

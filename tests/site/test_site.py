@@ -126,7 +126,9 @@ def test_tutorials_are_notebooks(built):
     page = (built / "tutorials" / "train-a-policy.html").read_text()
     (address,) = re.findall(r'href="([^"]+\.ipynb)"', page)
     notebook = json.loads((built / "tutorials" / address).read_text())
-    assert any("nearest neighbour" in "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    assert any(
+        "nearest neighbour" in "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
+    )
 
 
 def test_pages_lead_to_their_source(built):

@@ -48,7 +48,10 @@ def test_a_spreadsheet_with_a_mark_and_semicolons(tmp_path):
 
 
 def test_iso_times():
-    days = {"earliest": ["2026-01-05T08:00"] * 3, "latest": ["2026-01-05T18:00", "2026-01-05T11:00", "2026-01-06T01:00"]}
+    days = {
+        "earliest": ["2026-01-05T08:00"] * 3,
+        "latest": ["2026-01-05T18:00", "2026-01-05T11:00", "2026-01-06T01:00"],
+    }
     task = read_task(stops(**days), vehicles=FLEET)
     assert np.diff(task.due).tolist() == [-420, 840]  # 7 h earlier, then 14 h later
 
