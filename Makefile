@@ -69,7 +69,7 @@ release: wheel  ## check sdist and wheel for PyPI, and install them on all Pytho
 	for python in $(PYTHONS); do $(BIN)/python tests/try_release.py $$python dist --extras "$(EXTRAS)" || exit 1; done
 
 clean:  ## delete the virtual environments and caches; keeps runs/
-	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist docs/_build docs/environments docs/playground/data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist docs/_build docs/environments playground/data .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set up once, and again when a dependency changes.

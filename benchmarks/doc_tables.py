@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import multi_agent_tables
-import speed_tables
-from pointer_tables import PAPER as PAPER_POINTER
-from pointer_tables import PAPER_LABELS
-from quality_tables import PAPER, markdown, tables, two_digits, value_cell
+from benchmarks import speed_tables
+from benchmarks.multi_agent import multi_agent_tables
+from benchmarks.pointer.pointer_tables import PAPER as PAPER_POINTER
+from benchmarks.pointer.pointer_tables import PAPER_LABELS
+from benchmarks.quality.quality_tables import PAPER, markdown, tables, two_digits, value_cell
+from benchmarks.speed_tables import JUMANJI, OURS, RL4CO
 from routing_gym.files import write_atomically
-from speed_tables import JUMANJI, OURS, RL4CO
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

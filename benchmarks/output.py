@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hardware import describe_machine
+from benchmarks.hardware import describe_machine
 
 Figures = dict[str, Any]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import tyro
 from rich.table import Table
 
-from output import Figures, finish
+from benchmarks.output import Figures, finish
 from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quality_tables import markdown
+from benchmarks.quality.quality_tables import markdown
 
 OURS, JAX, RL4CO, JUMANJI = "routing-gym", "routing-gym-jax", "rl4co", "jumanji"
 OWN = {RL4CO: "loop, its own policy", JUMANJI: "call per step, its own policy"}  # the loop that a peer ships

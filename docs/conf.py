@@ -11,14 +11,14 @@ from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "agents")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("", "agents", "examples"))]
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[1:3])  # of the kernels that run the pages' cells
 
 import directives  # noqa: E402
 import environment_pages  # noqa: E402
-from playground import build as playground  # noqa: E402
 
 import routing_gym  # noqa: E402
+from playground import build as playground  # noqa: E402
 from routing_gym.problems import PROBLEMS  # noqa: E402
 
 project = "routing-gym"
@@ -26,7 +26,7 @@ version = release = routing_gym.__version__
 author = "The routing-gym developers"
 copyright = author  # noqa: A001
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "playground"]
+exclude_patterns = ["_build"]
 MOVED = {  # addresses of earlier versions, which lead to the pages' new ones
     "get-started": "tutorials/get-started",
     "own-data": "how-to/own-data",

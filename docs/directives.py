@@ -22,13 +22,14 @@ WIDTH, HEIGHT, GAP = 250, 26, 6  # of a box of the drawing, in pixels
 
 
 def help_of(script: str) -> str:
-    """Return what a script of agents/ prints for `--help-all`, or `routing-gym` for `--help`."""
+    """Return what a script of agents/ or examples/ prints for `--help-all`, or `routing-gym` for `--help`."""
     printed = io.StringIO()
     with mock.patch.dict(os.environ, {"COLUMNS": "100"}), contextlib.redirect_stdout(printed):
         if script == "routing-gym":
             return cli.usage()
-        with mock.patch.object(sys, "argv", [f"agents/{script}.py"]), contextlib.suppress(SystemExit):
-            module = importlib.import_module(script)
+        module = importlib.import_module(script)
+        path = str(Path(module.__file__).relative_to(ROOT))
+        with mock.patch.object(sys, "argv", [path]), contextlib.suppress(SystemExit):
             parse(module.Args, module.__doc__, ["--help-all"])
     lines = (line.rstrip() for line in printed.getvalue().splitlines() if line.strip(" -") or not line.strip())
     return "\n".join(lines)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import worker_process
 from am_reinforce import Args
+from benchmarks import worker_process
 from routing_agents import checkpoint
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.pointer.model import PointerConfig

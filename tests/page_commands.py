@@ -54,7 +54,8 @@ def parse(command: str) -> tuple[Any, Any]:
         SystemExit: The arguments are wrong.
     """
     program, script, *arguments = shlex.split(command)
-    module = import_module(Path(SCRIPTS[script] if program == "routing-gym" else script).stem)
+    path = Path(SCRIPTS[script] if program == "routing-gym" else script)
+    module = import_module(".".join(path.with_suffix("").parts) if path.parts[0] == "benchmarks" else path.stem)
     return module, parse_arguments(module.Args, "", arguments) if hasattr(module, "Args") else arguments
 
 

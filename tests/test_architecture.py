@@ -56,6 +56,7 @@ ORDER = (  # folders and modules; each may import from those before it only
     "routing_agents",
     "routing_agents.__main__",
     "agents",  # scripts
+    "examples",
     "benchmarks",
 )
 OPTIONAL = (
@@ -81,13 +82,14 @@ LISTED_IN = {  # files that may hold a dict display by problem, and why
     "routing_gym/solvers/external/ortools.py": ADAPTER,
     "routing_gym/solvers/external/pyvrp.py": ADAPTER,
     "benchmarks/problem_lines.py": "folders of other libraries",
-    "benchmarks/search_on_files.py": CHOICE,
-    "benchmarks/search_over_time.py": CHOICE,
-    "benchmarks/solution_quality.py": "folders of the original code's weights",
+    "benchmarks/quality/search_on_files.py": CHOICE,
+    "benchmarks/quality/search_over_time.py": CHOICE,
+    "benchmarks/quality/solution_quality.py": "folders of the original code's weights",
 }
 PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))
 AGENTS = sorted((ROOT / "agents" / "routing_agents").rglob("*.py"))
-SCRIPTS = sorted([*(ROOT / "agents").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+SCRIPTS = sorted([*(ROOT / "agents").glob("*.py"), *(ROOT / "examples").glob("*.py")])
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 
 
 def dotted_name(file: Path) -> str:
@@ -97,8 +99,8 @@ def dotted_name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-SCRIPT_NAMES = {script.stem for script in SCRIPTS}  # which import their siblings by plain name
-MODULES = {dotted_name(file) for file in [*PACKAGE, *AGENTS]}
+SCRIPT_FOLDERS = {script.stem: script.parent.name for script in SCRIPTS}  # which are imported by plain name
+MODULES = {dotted_name(file) for file in [*PACKAGE, *AGENTS, *BENCHMARKS]}
 WHOLE = ("routing_gym", "routing_agents")  # in ORDER only for their own `__init__`
 
 
@@ -120,8 +122,8 @@ def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
 def place(name: str) -> int:
     """Return where in `ORDER` a module of ours stands, by the longest name that leads to it."""
     top = name.split(".")[0]
-    if top in SCRIPT_NAMES:
-        return ORDER.index("agents")
+    if top in SCRIPT_FOLDERS:
+        return ORDER.index(SCRIPT_FOLDERS[top])
     known = [part for part in ORDER if f"{name}.".startswith(f"{part}.") and (name == part or part not in WHOLE)]
     assert known, f"say in ORDER where {name} belongs"
     return ORDER.index(max(known, key=len))
@@ -132,18 +134,18 @@ def breaches(source: str, name: str, package: str) -> list[str]:
     return [
         f"{name}, line {line}: imports {imported}"
         for line, imported in imports(source, package)
-        if imported.split(".")[0] in (*WHOLE, "agents", "benchmarks", *SCRIPT_NAMES) and place(imported) > place(name)
+        if imported.split(".")[0] in (*WHOLE, "agents", "benchmarks", *SCRIPT_FOLDERS) and place(imported) > place(name)
     ]
 
 
-@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS], ids=dotted_name)
+@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS, *BENCHMARKS], ids=dotted_name)
 def test_imports_run_one_way(file):
     name = dotted_name(file)
     package = name if file.stem == "__init__" else name.rpartition(".")[0]
     assert not breaches(file.read_text(), name, package)
 
 
-@pytest.mark.parametrize("files", [PACKAGE, AGENTS], ids=["routing_gym", "routing_agents"])
+@pytest.mark.parametrize("files", [PACKAGE, AGENTS, BENCHMARKS], ids=[*WHOLE, "benchmarks"])
 def test_imports_have_no_circle(files):
     """Imports for type checkers and those inside functions count too."""
     graph = {}
@@ -175,7 +177,7 @@ def test_breaches_are_found(source, imported):
 @pytest.mark.parametrize("file", PACKAGE, ids=dotted_name)
 def test_the_package_never_imports_an_agent(file):
     """Scripts import their siblings by plain name, so those names count too."""
-    forbidden = {"routing_agents", "agents", "benchmarks", "tests", *SCRIPT_NAMES}
+    forbidden = {"routing_agents", "agents", "benchmarks", "tests", *SCRIPT_FOLDERS}
     found = {imported.split(".")[0] for _, imported in imports(file.read_text(), dotted_name(file))}
     assert not found & forbidden
 
@@ -242,7 +244,7 @@ def exceptions(file: Path, allowed: dict[str, str]) -> list[str]:
     return [entry for entry in allowed if path.is_relative_to(entry)]
 
 
-@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS], ids=dotted_name)
+@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS, *BENCHMARKS], ids=dotted_name)
 def test_code_asks_for_traits(file):
     """What others need to know of a problem stands in its file, as an attribute that every problem has."""
     if not exceptions(file, NAMED_IN):
@@ -254,7 +256,7 @@ def test_code_asks_for_traits(file):
 @pytest.mark.parametrize("entry", [*NAMED_IN, *LISTED_IN])
 def test_exceptions_are_used(entry):
     """An exception that nothing needs any more would hide what is added later."""
-    files = [file for file in [*PACKAGE, *AGENTS, *SCRIPTS] if exceptions(file, {entry: ""})]
+    files = [file for file in [*PACKAGE, *AGENTS, *SCRIPTS, *BENCHMARKS] if exceptions(file, {entry: ""})]
     assert any(list(named_problems(file.read_text())) for file in files), "leave it out of the list"
 
 

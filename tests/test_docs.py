@@ -130,7 +130,7 @@ def test_commands_are_understood(page):
     for command in SHELL[page]:
         if command.startswith("make "):
             assert f"\n{command.removeprefix('make ')}: " in (ROOT / "Makefile").read_text()
-        elif command.startswith("python docs/"):
+        elif command.startswith("python playground/"):
             assert (ROOT / command.split()[1]).exists()
         elif command.startswith(("python ", "routing-gym ")):
             missing = extras_of(*parse(command)) - extras
@@ -234,7 +234,7 @@ def spoken(source):
 
 
 def test_docstrings_say_what_happens():
-    files = [*(ROOT / "routing_gym").rglob("*.py"), *(ROOT / "agents").rglob("*.py")]
+    files = [path for folder in ("routing_gym", "agents", "examples") for path in (ROOT / folder).rglob("*.py")]
     found = {str(path.relative_to(ROOT)): spoken(path.read_text()) for path in files}
     assert {path: docs for path, docs in found.items() if docs} == {}
 

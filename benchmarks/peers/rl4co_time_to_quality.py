@@ -3,8 +3,8 @@
     VENV/bin/python benchmarks/peers/rl4co_time_to_quality.py HELD_OUT.npz CURVE.npz --seconds 600 --threads 2
 
 Runs in a virtual environment of its own (pip install torch==2.13.0, then rl4co==0.7.0), which lacks routing-gym:
-started by benchmarks/time_to_quality.py, which exports the held-out instances and rescores the tours. Model, optimiser,
-baseline, batch and epoch size, precision and gradient clipping are the defaults of `AttentionModel` and
+started by benchmarks/training/time_to_quality.py, which exports the held-out instances and rescores the tours. Model,
+optimiser, baseline, batch and epoch size, precision and gradient clipping are the defaults of `AttentionModel` and
 `RL4COTrainer`. Two differences, both in its favour: its own validation is left out, and the policy is put into
 training mode at the start of each epoch. The baseline's rollouts leave it in evaluation mode, and Lightning
 has not changed that back since 2.2, so that batch normalisation would never learn its statistics.

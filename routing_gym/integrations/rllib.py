@@ -30,7 +30,7 @@ RLLIB = Library(
     mask_key="action_mask",
     mask_dtype=np.float32,
     autoreset_mode=AutoresetMode.NEXT_STEP,
-    advice="RLlib's ActionMaskingTorchRLModule and the module of agents/rllib_ppo.py choose legal actions only.",
+    advice="RLlib's ActionMaskingTorchRLModule and the module of examples/rllib_ppo.py choose legal actions only.",
 )
 CONFIG = {"env_id": None, "flat": True, "num_envs": None}  # what `make_env` reads itself, and the defaults
 

@@ -28,7 +28,7 @@ TIANSHOU = Library(
     mask_key="mask",
     mask_dtype=np.bool_,
     autoreset_mode=AutoresetMode.DISABLED,
-    advice="DQN and its kin choose legal actions only; PPO leaves that to the actor, as in agents/tianshou_ppo.py.",
+    advice="DQN and its kin choose legal actions only; PPO leaves that to the actor, as in examples/tianshou_ppo.py.",
 )
 
 

@@ -27,7 +27,6 @@ import routing_agents
 from am_reinforce import Args, ReinforceTrainer, TrainingDivergedError
 from helpers import (
     AGENTS,
-    BENCHMARKS,
     ROOT,
     SMALL,
     TINY,
@@ -268,7 +267,7 @@ def test_kills_change_nothing(tiny):
     seconds = (time.perf_counter() - started) / 6
     call = "from helpers import *; from test_am_reinforce import *; from pathlib import *; "
     call += f"kill_and_resume({replace(args, name='killed')}, {seconds})"
-    paths = os.pathsep.join(map(str, (AGENTS, BENCHMARKS, ROOT, ROOT / "tests", Path(__file__).parent)))
+    paths = os.pathsep.join(map(str, (AGENTS, ROOT, ROOT / "tests", Path(__file__).parent)))
     killed = subprocess.run(
         [sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
     )

@@ -19,7 +19,7 @@ from routing_agents.policies.attention.model import ModelConfig
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "agents"
-SCRIPTS = sorted(path.stem for path in AGENTS.glob("*.py"))
+SCRIPTS = sorted(path.stem for folder in (AGENTS, ROOT / "examples") for path in folder.glob("*.py"))
 NEEDS = {"jax_reinforce": "optax", "rllib_ppo": "ray", "sb3_maskable_ppo": "sb3_contrib", "tianshou_ppo": "tianshou"}
 NEEDS |= {"torchrl_ppo": "torchrl"}
 SPOKEN = ("Of ", "Say ", "Tell ", "Make of ")  # how a help text may not begin
@@ -36,7 +36,7 @@ def routing_gym(monkeypatch):
 
 def documented_fields():
     """Yield file, class, field and help text of all arguments, without importing a script."""
-    for path in sorted(AGENTS.rglob("*.py")):
+    for path in sorted([*AGENTS.rglob("*.py"), *(ROOT / "examples").glob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef) and node.name.endswith(("Args", "Config")):
                 texts = {
@@ -46,7 +46,7 @@ def documented_fields():
                     if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
                         own = after.value.value if isinstance(after, ast.Expr) else None
                         yield (
-                            f"{path.relative_to(AGENTS)} {node.name}",
+                            f"{path.relative_to(ROOT)} {node.name}",
                             field.target.id,
                             own or texts.get(field.target.id),
                         )

@@ -12,9 +12,9 @@ import am_reinforce
 import evaluate
 import helpers
 import pointer_network
-import publish_pointer
 import routing_agents
 import solve
+from benchmarks.pointer import publish_pointer
 from helpers import SQUARE, check_resumption, logged
 from pointer_network import Args, PointerTrainer
 from routing_agents import checkpoint

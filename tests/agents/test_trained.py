@@ -11,10 +11,10 @@ import torch
 
 import am_reinforce
 import evaluate
-import publish_weights
 import solve as solve_script
+from benchmarks.quality import publish_weights
+from benchmarks.quality.publish_weights import greedy_cost
 from helpers import SQUARE, TINY
-from publish_weights import greedy_cost
 from routing_agents import checkpoint, trained
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model

@@ -7,10 +7,9 @@ import re
 
 import pytest
 
-import doc_tables
-import speed_tables
+from benchmarks import doc_tables, speed_tables
+from benchmarks.quality.solution_quality import digest
 from routing_agents.trained import find_weights
-from solution_quality import digest
 
 
 def test_pages_show_what_was_measured():

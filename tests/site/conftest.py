@@ -11,12 +11,12 @@ import pytest
 
 from helpers import ROOT
 
-PLAYGROUND = ROOT / "docs" / "playground"
+PLAYGROUND = ROOT / "playground"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def load_script(path):
-    """Import a script of docs/ by its path."""
+    """Import a script by its path."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,7 +1,7 @@
 """Training on several processes, as `torchrun` starts them. With one process every function is the identity.
 
 On a CPU, two processes of one thread each train faster than two threads of one process, by as much as
-benchmarks/train_throughput.py measures.
+benchmarks/training/train_throughput.py measures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two settings that make training on a CPU faster; benchmarks/train_throughput.py shows by how much."""
+"""Two settings that make training on a CPU faster; benchmarks/training/train_throughput.py shows by how much."""
 
 from __future__ import annotations
 

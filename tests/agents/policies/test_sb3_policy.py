@@ -14,8 +14,8 @@ from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
-import sb3_curves
 import sb3_maskable_ppo
+from benchmarks.training import sb3_curves
 from problem_names import ONE_OF_EACH
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import ModelConfig

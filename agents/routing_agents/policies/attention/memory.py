@@ -1,7 +1,7 @@
 """How many tours to decode at a time: as many as free memory holds.
 
-The attention kernels of torch never hold the scores of all pairs of nodes, so that memory grows with the
-number of nodes, not with its square, where the encoder sees no edges; benchmarks/large_instances.py measures it.
+The attention kernels of torch never hold the scores of all pairs of nodes, so that memory grows with the number of
+nodes, not with its square, where the encoder sees no edges; benchmarks/quality/large_instances.py measures it.
 """
 
 from __future__ import annotations

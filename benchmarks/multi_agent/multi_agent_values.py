@@ -1,0 +1,254 @@
+"""Which network values a game best? Values of fixed policies, fitted to what they went on to collect.
+
+    python benchmarks/multi_agent/multi_agent_values.py    # all, hours on a busy core
+    python benchmarks/multi_agent/multi_agent_values.py --agents 8 --seeds 1       # a part of it
+
+All vehicles play `prize_per_tick`, so many head for the same customers. m values v^i are fitted to what each vehicle
+still collects, by each kind of network in turn, on the same fresh games in the same order; then measured on games that
+none has seen, by the share of variance that they explain. Vehicles do not see their rivals: what a network knows of
+them, it has from its mixing layer.
+
+Writes benchmarks/results/multi_agent_values.json and docs/multi_agent_values.png, with all cells that `--folder` holds:
+one file each, written when it is complete, and not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.table import Table
+from torch import Tensor
+
+from benchmarks.arguments import check_counts
+from benchmarks.output import Figures, finish
+from routing_agents.multi_agent.extractor import Layout, flatten
+from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
+from routing_agents.runs import check_positive
+from routing_agents.terminal import command_line
+from routing_agents.training.tuning import keep_freed_memory
+from routing_gym import CompetitiveOP
+from routing_gym.files import write_atomically
+from routing_gym.multi_agent.environments import GameVectorEnv
+from routing_gym.multi_agent.heuristics import prize_per_tick
+
+ROOT = Path(__file__).parents[2]
+ARMS: dict[Mixing, str] = {
+    "own": "own observation only",
+    "concatenation-narrow": "concatenation, equal parameters",
+    "concatenation": "concatenation, equal width",
+    "mean": "own and mean",
+    "attention": "attention",
+    "attention-own": "own and attention",
+}
+HELD_OUT_SEED = 10**6
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    agents: tuple[int, ...] = (2, 4, 8, 16)
+    """Numbers of vehicles, m."""
+    customers: tuple[int, ...] = (1, 4)
+    """Numbers of customers for each vehicle, n / m: the fewer, the more contested."""
+    seeds: tuple[int, ...] = (1, 2)
+    """Random seed for weights and games."""
+    steps: int = 500
+    """Batches that each network is fitted to."""
+    games: int = 32
+    """Games in a batch."""
+    ticks: int = 4
+    """How many ticks of each are in the batch, drawn at random."""
+    held_out: int = 256
+    """Games on which the values are measured."""
+    learning_rate: float = 2e-3
+    """Adam's initial learning rate, which falls linearly to zero."""
+    threads: int = 1
+    """CPU threads."""
+    folder: Path = ROOT / "runs" / "multi_agent_values"
+    """Where complete cells lie."""
+    out: Path = ROOT / "benchmarks" / "results" / "multi_agent_values.json"
+    """Where the figures go."""
+    picture: Path = ROOT / "docs" / "multi_agent_values.png"
+    """Where the picture goes."""
+
+    def __post_init__(self) -> None:
+        check_counts(self, "agents", "customers", "seeds", "steps", "games", "ticks", "held_out", "threads")
+        check_positive(self, "learning_rate")
+        if self.ticks > (most := CompetitiveOP(2).num_ticks):
+            raise ValueError(f"--ticks must be at most {most}, of which a game has no more, got {self.ticks}")
+
+    @property
+    def settings(self) -> Figures:
+        """What all cells of a folder have in common."""
+        return {key: getattr(self, key) for key in ("steps", "games", "ticks", "held_out", "learning_rate")}
+
+
+def play(game: CompetitiveOP, rng: np.random.Generator, games: int) -> tuple[Tensor, Tensor]:
+    """Play games with the fixed policy.
+
+    Returns:
+        What vehicles see at every tick, (games * T, m, F), and what they collect from then on, (games * T, m).
+    """
+    env = GameVectorEnv(game, games, autoreset_mode="Disabled", copy=False)
+    observation, _ = env.reset(options={"instance": game.generate(rng, games)})
+    seen, gains = [], []
+    for _ in range(game.num_ticks):
+        seen.append(flatten({key: torch.as_tensor(value) for key, value in observation.items()}))
+        observation, gain, *_ = env.step(prize_per_tick(game, env.instance, env.state))
+        gains.append(torch.as_tensor(gain, dtype=torch.float32))
+    returns = torch.stack(gains).flip(0).cumsum(0).flip(0)  # (T, games, m)
+    return torch.stack(seen).flatten(0, 1), returns.flatten(0, 1)
+
+
+def explained(network: AgentNetwork, seen: Tensor, returns: Tensor) -> float:
+    """Return the share of the variance of the returns that the values explain."""
+    with torch.no_grad():
+        values = torch.cat([network(part) for part in seen.split(1024)])
+    return 1 - float((returns - values).square().mean() / returns.var(correction=0))
+
+
+def listened(network: AgentNetwork, seen: Tensor) -> Figures:
+    """Return which share of the attention to rivals goes to the two nearest ones, and what it would be by chance."""
+    weights = torch.cat([network.attention(part).mean(dim=1) for part in seen.split(1024)])  # (B, m, m)
+    num_agents = weights.shape[-1]
+    oneself = torch.eye(num_agents, dtype=torch.bool)
+    distance = torch.cdist(seen[..., :2], seen[..., :2]).masked_fill(oneself, np.inf)
+    nearest = distance.topk(2, largest=False).indices
+    to_rivals = 1 - weights.diagonal(dim1=1, dim2=2)
+    share = float(weights.gather(-1, nearest).sum(-1).mean() / to_rivals.mean())
+    return {"nearest_two": share, "by_chance": 2 / (num_agents - 1), "oneself": 1 - float(to_rivals.mean())}
+
+
+def measure(num_agents: int, customers: int, seed: int, args: Args) -> Figures:
+    """Fit all kinds of networks in one cell."""
+    game = CompetitiveOP(num_agents, num_customers=customers * num_agents)
+    networks = {
+        arm: AgentNetwork(
+            Layout.of(game), NetworkConfig(arm), num_agents, generator=torch.Generator().manual_seed(seed)
+        )
+        for arm in ARMS
+    }
+    optimizers = {arm: torch.optim.Adam(network.parameters(), foreach=True) for arm, network in networks.items()}
+    seconds = dict.fromkeys(ARMS, 0.0)
+    for step in range(args.steps):
+        rng = np.random.default_rng((seed, step))
+        seen, returns = play(game, rng, args.games)
+        rows = rng.choice(len(seen), args.games * args.ticks, replace=False)
+        seen, returns = seen[rows], returns[rows]
+        for arm, network in networks.items():
+            started = time.perf_counter()
+            loss = (network(seen) - returns).square().mean()
+            optimizers[arm].zero_grad()
+            loss.backward()
+            optimizers[arm].param_groups[0]["lr"] = args.learning_rate * (1 - step / args.steps)
+            optimizers[arm].step()
+            seconds[arm] += time.perf_counter() - started
+    held_out = play(game, np.random.default_rng(HELD_OUT_SEED), args.held_out)
+    rows = {
+        arm: {
+            "explained": explained(network, *held_out),
+            "trunk_parameters": network.trunk_size(),
+            "seconds": seconds[arm],
+        }
+        for arm, network in networks.items()
+    }
+    for arm in ("attention", "attention-own") if num_agents > 3 else ():  # of three, two are all the rivals
+        rows[arm]["attention"] = listened(networks[arm], held_out[0])
+    return {"agents": num_agents, "customers": customers, "seed": seed, "arms": rows}
+
+
+def mean_explained(cells: list[Figures], num_agents: int, customers: int, arm: str) -> list[float]:
+    """List what an arm explains at one m and n / m, a number for each seed."""
+    found = [cell for cell in cells if (cell["agents"], cell["customers"]) == (num_agents, customers)]
+    return [cell["arms"][arm]["explained"] for cell in found]
+
+
+def leads(cells: list[Figures], arm: str, other: str) -> dict[tuple[int, int], list[float]]:
+    """List by how much one arm explains more than another, by m and n / m, a number for each seed."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for cell in cells:
+        lead = cell["arms"][arm]["explained"] - cell["arms"][other]["explained"]
+        found.setdefault((cell["agents"], cell["customers"]), []).append(lead)
+    return found
+
+
+def interaction(leads: Mapping[tuple[int, ...], list[float]], rng: np.random.Generator) -> Figures:
+    """How much a lead grows when m doubles, with a 95 % bootstrap interval.
+
+    The slope of the mean lead over log2 m. Leads are drawn with replacement within each group, whose number of seeds
+    they keep. No interval where a group has a single seed.
+
+    Args:
+        leads: By m, and what else may set groups apart: the leads of all seeds.
+        rng: Draws them.
+    """
+    doublings = np.log2([agents for agents, *_ in leads])
+
+    def slope(means: list[float]) -> float:
+        return float(np.polyfit(doublings, means, 1)[0])
+
+    per_doubling = slope([float(np.mean(seeds)) for seeds in leads.values()])
+    if min(map(len, leads.values())) < 2:
+        return {"per_doubling": per_doubling, "interval": None}
+    drawn = [slope([rng.choice(seeds, len(seeds)).mean() for seeds in leads.values()]) for _ in range(2000)]
+    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
+    return {"per_doubling": per_doubling, "interval": [low, high]}
+
+
+def draw(cells: list[Figures], path: Path) -> None:
+    """Plot the explained variance over m, a panel for each n / m; thin bars from the worst to the best seed."""
+    ratios = sorted({cell["customers"] for cell in cells})
+    figure = Figure(figsize=(max(8.2, 3.7 * len(ratios)), 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, ratio in zip(figure.subplots(1, len(ratios), squeeze=False, sharey=True)[0], ratios, strict=True):
+        sizes = sorted({cell["agents"] for cell in cells if cell["customers"] == ratio})
+        for arm, label in ARMS.items():
+            values = [mean_explained(cells, size, ratio, arm) for size in sizes]
+            (line,) = axes.plot(sizes, [np.mean(seeds) for seeds in values], marker="o", ms=4, label=label)
+            axes.vlines(
+                sizes, [min(seeds) for seeds in values], [max(seeds) for seeds in values], color=line.get_color()
+            )
+        axes.set_xscale("log", base=2)
+        axes.set(xlabel="vehicles, m", title=f"n / m = {ratio}", xticks=sizes, xticklabels=sizes)
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("explained variance, held out")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=90)
+
+
+def main(args: Args) -> Figures:
+    """Measure what is missing, then write and draw all there is."""
+    keep_freed_memory()
+    torch.set_num_threads(args.threads)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for seed, customers, num_agents in product(args.seeds, args.customers, args.agents):  # seed by seed
+        path = args.folder / f"{num_agents}-agents-{customers}-customers-seed{seed}.json"
+        if not path.exists():
+            cell = {**measure(num_agents, customers, seed, args), "settings": args.settings}
+            write_atomically(path, json.dumps(cell).encode())
+    cells = [json.loads(path.read_text()) for path in sorted(args.folder.glob("*.json"))]
+    if others := [made for cell in cells if (made := cell.get("settings")) != args.settings]:
+        raise ValueError(f"{args.folder}: holds cells made with {others[0]}; move them away, or name another --folder")
+    draw(cells, args.picture)
+    table = Table("m", "n / m", "seeds", *ARMS.values(), title="Explained variance, held out")
+    for num_agents, customers in sorted({(cell["agents"], cell["customers"]) for cell in cells}):
+        found = [mean_explained(cells, num_agents, customers, arm) for arm in ARMS]
+        table.add_row(str(num_agents), str(customers), str(len(found[0])), *(f"{np.mean(x):.3f}" for x in found))
+    pairs = [(arm, other) for arm in ("attention", "attention-own") for other in ("concatenation", "mean", "own")]
+    rng = np.random.default_rng(0)
+    grown = {f"{arm} over {other}": interaction(leads(cells, arm, other), rng) for arm, other in pairs}
+    return finish(args, {"cells": cells, "interaction": grown}, table)
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)

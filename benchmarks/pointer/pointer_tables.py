@@ -1,0 +1,245 @@
+"""How well pointer networks answer, beside the paper's figures: docs/research shows them.
+
+    python benchmarks/pointer/pointer_tables.py                      # the published weights, labels and speed
+    python benchmarks/pointer/pointer_tables.py runs/A runs/B        # other networks; all other figures are kept
+    python benchmarks/doc_tables.py                          # writes the page's tables
+
+Each network answers the same held-out instances, drawn with a seed of their own. Vinyals et al. (2015) had a million
+examples; how many each of ours saw, and for how long it trained, is in its row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.output import Figures, finish
+from routing_agents.policies.pointer.decoding import evaluate, predict
+from routing_agents.policies.pointer.labels import labelled
+from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork, log_likelihood
+from routing_agents.policies.pointer.pictures import draw_row
+from routing_agents.policies.pointer.saved import PUBLISHED, load_network
+from routing_agents.policies.pointer.tasks import TASKS, TSP_LABELS, Task, solve_tours, tour_lengths
+from routing_agents.terminal import command_line
+from routing_agents.training.tuning import fast_precision, keep_freed_memory
+
+ROOT = Path(__file__).parents[2]
+# By what was trained: by points, tables 1 to 3 and section 4.3; area nan where the paper prints FAIL. By reinforcement:
+# Bello et al. (2016), greedy, as Kool et al. (2019) quote it in table 1.
+PAPER: dict[str, dict[int, dict[str, float]]] = {
+    "tsp 5-20": {
+        n: {"length": length}
+        for n, length in zip((5, 10, 20, 25, 30, 40, 50), (2.12, 2.87, 3.88, 4.30, 4.72, 5.91, 7.66), strict=True)
+    },
+    "tsp 50-50, labels a1": {50: {"length": 6.42}},
+    "tsp 50-50, labels a3": {50: {"length": 6.09}},
+    "tsp 20, reinforcement": {20: {"length": 3.89}},
+    "convex-hull 50-50": {50: {"accuracy": 0.726, "area": 0.999}},
+    "convex-hull 50-50, answer attention": {50: {"accuracy": 0.389, "area": 0.997}},
+    "convex-hull 50-50, answer sequence": {50: {"accuracy": 0.019, "area": math.nan}},
+    "convex-hull 5-50": {
+        n: {"accuracy": a, "area": b}
+        for n, a, b in zip(
+            (5, 10, 50, 100, 200, 500),
+            (0.920, 0.870, 0.696, 0.503, 0.221, 0.013),
+            (0.996, 0.998, 0.999, 0.999, 0.999, 0.992),
+            strict=True,
+        )
+    },
+    "delaunay 5-5": {5: {"accuracy": 0.807, "coverage": 0.930}},
+    "delaunay 10-10": {10: {"accuracy": 0.226, "coverage": 0.813}},
+    "delaunay 50-50": {50: {"accuracy": 0.0, "coverage": 0.528}},
+}
+PAPER_LABELS = {  # mean lengths of the paper's optimal tours and of its algorithms
+    5: {"optimal": 2.12, "a1": 2.18, "a2": 2.12, "a3": 2.12},
+    10: {"optimal": 2.87, "a1": 3.07, "a2": 2.87, "a3": 2.87},
+    20: {"optimal": 3.83, "a1": 4.24, "a2": 3.86, "a3": 3.85},
+    50: {"a1": 6.46, "a2": 5.84, "a3": 5.79},
+}
+HELD_OUT_SEED = 20150609  # not that of a training, whose best weights were chosen by its own held-out instances
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    models: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Runs or checkpoints; by default the published ones."""
+    size: int = 10_000
+    """Held-out instances of each size."""
+    width: int = 4
+    """Width of the beam, for TSP."""
+    label_size: int = 1_000
+    """Instances, the first of them, that are solved by a1, a2 and a3."""
+    batch_size: int = 128
+    """Examples per batch, where the speed of training is measured."""
+    threads: int = 1
+    """CPU threads."""
+    examples: Path = ROOT / "runs" / ".examples"
+    """Where solved instances are kept."""
+    out: Path = ROOT / "benchmarks" / "results" / "pointer_network.json"
+    """Where the figures go."""
+    picture: Path = ROOT / "docs" / "pointer_networks.png"
+    """Where the picture of the published networks' answers goes."""
+
+
+def measure(path: Path, args: Args) -> Iterator[Figures]:
+    """Measure one network on all sizes that the paper has for it, or else on the largest it was trained on."""
+    model, task, header = load_network(path)
+    trained, high = trained_on(task, header)
+    trainings = [*header.get("history", []), header]  # of a run that began with another's weights, the others' too
+    about = {
+        "model": path.name if path.is_dir() else path.stem,
+        "trained": trained,
+        "encoder": model.config.encoder,
+        "answer": model.config.answer,
+        "units": model.config.units,
+        "masks": model.masks,
+        "order": header["order"],
+        "examples": sum(one["metrics"]["instances"] for one in trainings),
+        "hours": sum(one["seconds"] for one in trainings) / 3600,
+    }
+    for n in PAPER.get(trained, {high: {}}):
+        points, right = labelled(task, "optimal", {n: args.size}, HELD_OUT_SEED, args.examples, 1, True)[n]
+        for width in (1, args.width) if task.name == "tsp" else (1,):
+            started = time.perf_counter()
+            metrics = evaluate(model, task, points, right, order=header["order"], width=width)
+            yield {**about, "n": n, "width": width, **metrics, "seconds": time.perf_counter() - started}
+
+
+def trained_on(task: Task, header: Figures) -> tuple[str, int]:
+    """Name what a network was trained on, as in `PAPER`; and the most points that it saw."""
+    args = header["args"]
+    if "settings" in header:  # by am_reinforce.py
+        before = " after examples" if header.get("history") else ""
+        return f"{task.name} {header['settings']['num_nodes']}, reinforcement{before}", header["settings"]["num_nodes"]
+    low, high = args["sizes"]
+    labels = "" if args["labels"] == "optimal" else f", labels {args['labels']}"
+    answer = "" if header["model"]["answer"] == "pointer" else f", answer {header['model']['answer']}"
+    return f"{task.name} {low}-{high}{labels}{answer}", high
+
+
+def measure_labels(args: Args) -> list[Figures]:
+    """Mean lengths of optimal tours and of our choice of A1, A2 and A3, on the same instances."""
+    rows = []
+    for n in PAPER_LABELS:
+        points, right = labelled(TASKS["tsp"], "optimal", {n: args.size}, HELD_OUT_SEED, args.examples, 1, True)[n]
+        points, right = points[: args.label_size], right[: args.label_size]
+        lengths = {"optimal": tour_lengths(points, right).mean()}
+        for name in tuple(TSP_LABELS)[1:]:
+            lengths[name] = tour_lengths(points, solve_tours(points, name)).mean()
+        rows.append({"n": n, **lengths})
+    return rows
+
+
+def operations(config: PointerConfig, n: int, steps: int) -> int:
+    """Multiplications and additions of one training step per example; a backward pass counts as two forward ones.
+
+    Matrix products only: an LSTM multiplies 8 d^2 weights a step; a transformer's layer 12 d^2 a point, and n d twice.
+    """
+    d = config.units
+    encoder = n * 8 * d * d
+    if config.encoder == "transformer":
+        encoder = config.num_layers * (n * 12 * d * d + 2 * n * n * d)
+    pointing = n * d * d + steps * d * d + steps * n * d
+    return 3 * 2 * (encoder + steps * 8 * d * d + pointing)
+
+
+def products_per_second(dtype: torch.dtype) -> float:
+    """Return how many multiplications and additions a second the machine makes in a product of 1024 x 1024 matrices."""
+    matrix = torch.randn(1024, 1024).to(dtype)
+    for _ in range(3):
+        matrix @ matrix
+    started = time.process_time()
+    for _ in range(20):
+        matrix @ matrix
+    return 20 * 2 * 1024**3 / (time.process_time() - started)
+
+
+def throughput(task: Task, config: PointerConfig, n: int, dtype: torch.dtype, batch_size: int) -> Figures:
+    """Examples per second of processor time in forward and backward pass, and the share of the machine's products."""
+    rng = np.random.default_rng(0)
+    points = torch.as_tensor(rng.random((batch_size, n, 2), dtype=np.float32))
+    answers = torch.as_tensor(np.argsort(rng.random((batch_size, n)), axis=1))
+    model = PointerNetwork(config, task.holds)
+    model.multiply_in(dtype)
+    times = []
+    for _ in range(6):
+        started = time.process_time()
+        log_p, _ = log_likelihood(model, points, answers)
+        log_p.mean().backward()
+        times.append(time.process_time() - started)
+    rate = batch_size / float(np.median(times[1:]))
+    share = rate * operations(config, n, n) / products_per_second(dtype)
+    return {"encoder": config.encoder, "units": config.units, "n": n, "examples_per_second": rate, "share": share}
+
+
+def draw_tasks(args: Args) -> None:
+    """Draw one held-out instance of each published network: the input, the right answer, the network's."""
+    paths = sorted(PUBLISHED.glob("*.safetensors"))
+    figure = Figure(figsize=(7.5, 2.7 * len(paths)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, path in zip(figure.subplots(len(paths), 3, squeeze=False), paths, strict=True):
+        model, task, header = load_network(path)
+        n = min(header["args"]["sizes"][1], 20)
+        points, right = labelled(task, "optimal", {n: 1}, HELD_OUT_SEED, args.examples)[n]
+        each_once = task.holds == "every"
+        predicted = predict(model, task, points, order=header["order"], width=args.width, each_once=each_once)
+        draw_row(axes, task, points[0], (None, right[0], predicted[0]))
+        axes[0].set_ylabel(task.name)
+    figure.savefig(args.picture, dpi=100)
+
+
+def measure_speeds(args: Args) -> list[Figures]:
+    """Speed of training by encoder, units and points."""
+    dtype = fast_precision("cpu")
+    return [
+        throughput(TASKS["tsp"], PointerConfig(encoder=encoder, units=units), n, dtype, args.batch_size)
+        for encoder in ("transformer", "lstm")
+        for units in (128, 256)
+        for n in (10, 20, 50)
+    ]
+
+
+def main(args: Args) -> Figures:
+    """Measure, and write the figures."""
+    keep_freed_memory()
+    torch.set_num_threads(args.threads)
+    old = json.loads(args.out.read_text()) if args.out.exists() else {}
+    kept = old if args.models else {}
+    rows = []
+    console = Console()
+    for path in args.models or sorted(PUBLISHED.glob("*.safetensors")):
+        for row in measure(path, args):
+            console.print({key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()})
+            rows.append(row)
+    names = {row["model"] for row in rows}
+    rows = [*(row for row in old.get("rows", []) if row["model"] not in names), *rows]
+    table = Table("network", "n", "width", "result")
+    for row in rows:
+        shown = {key: row[key] for key in ("length", "gap", "accuracy", "area", "coverage", "valid") if key in row}
+        table.add_row(row["model"], str(row["n"]), str(row["width"]), str({k: round(v, 4) for k, v in shown.items()}))
+    figures = {
+        "rows": rows,
+        "labels": kept.get("labels") or measure_labels(args),
+        "throughput": kept.get("throughput") or measure_speeds(args),
+    }
+    if any(PUBLISHED.glob("*.safetensors")):
+        draw_tasks(args)
+    return finish(args, figures, table)
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)

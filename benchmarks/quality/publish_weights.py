@@ -1,0 +1,185 @@
+"""Publish the best weights of a run: in half precision, with a card that says what they are.
+
+    python benchmarks/quality/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
+
+They go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem and
+size. The log of the run goes to benchmarks/results/training. Weights that decode worse after
+rounding to half precision, or worse than the weights that are there, are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from torch import Tensor
+
+from am_reinforce import Args as TrainingArgs
+from benchmarks.hardware import describe_machine
+from routing_agents import checkpoint
+from routing_agents.policies.attention.decoding import solve
+from routing_agents.policies.attention.saved import load_model
+from routing_agents.terminal import command_line
+from routing_agents.trained import WEIGHTS
+from routing_gym.arrays import select, to_backend
+from routing_gym.data.paper import NAMES as PAPER_PROBLEMS
+from routing_gym.data.paper import TEST_SEED, paper_test_set
+from routing_gym.files import write_atomically
+from routing_gym.problem import AnyProblem
+
+ROOT = Path(__file__).parents[2]
+
+TOLERANCE = 1e-3  # of the mean greedy cost, relative
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the script."""
+
+    run: tyro.conf.Positional[Path]
+    """The folder of a run."""
+    size: int = 10_000
+    """First instances of the paper's test set (of 10,000 random ones where the paper has none), whose mean greedy
+    cost must not move and is written on the card."""
+    out: Path = WEIGHTS
+    """Folder of the weights and their cards."""
+    logs: Path = ROOT / "benchmarks" / "results" / "training"
+    """Folder of the logs."""
+
+
+def commands(runs: list[dict[str, Any]], command: Callable[[dict[str, Any]], list[str]]) -> list[str]:
+    """Write the commands that make the weights, each of which starts from the weights of the one before."""
+    lines = []
+    for step, run in enumerate(runs, 1):
+        start = ["--init-from", f"runs/step-{step - 1}"] if step > 1 else []
+        lines.append(shlex.join([*command(run["args"]), *start, "--name", f"step-{step}"]))
+    return lines
+
+
+def command(values: dict[str, Any]) -> list[str]:
+    """Return the words of the command that started a run."""
+    return words("am_reinforce.py", TrainingArgs.from_json(values), TrainingArgs())
+
+
+def words(script: str, given: Any, default: Any) -> list[str]:
+    """Return the words of a command: the script, and the arguments that differ from the defaults."""
+    found = ["python", f"agents/{script}"]
+    settings = [(given, default, field.name) for field in fields(given)]
+    for network in ("attention", "model"):  # the names of its sizes
+        if is_dataclass(sizes := getattr(given, network, None)):
+            settings += [(sizes, getattr(default, network), field.name) for field in fields(sizes)]
+    for ours, usual, name in settings:
+        value, option = getattr(ours, name), "--" + name.replace("_", "-")
+        if value == getattr(usual, name) or is_dataclass(value) or name in ("runs", "name", "workers"):
+            continue
+        if isinstance(value, bool):
+            found.append(option if value else option.replace("--", "--no-", 1))
+        elif isinstance(value, dict):
+            found += [option, *(word for pair in value.items() for word in pair)]
+        else:
+            found += [option, *map(str, value if isinstance(value, tuple) else (value,))]
+    return found
+
+
+def portable(value: Any) -> Any:
+    """Shorten the paths of this machine in a document: to where they start in the repository, or to their names."""
+    if isinstance(value, dict):
+        return {key: portable(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [portable(entry) for entry in value]
+    if not isinstance(value, str) or not Path(value).is_absolute():
+        return value
+    path = Path(value)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
+def test_set(problem: AnyProblem, size: int) -> Any:
+    """Return the first instances of the paper's test set; for a problem that the paper has not, random ones."""
+    if problem.name in PAPER_PROBLEMS:
+        return select(paper_test_set(problem.name, problem.num_nodes), slice(0, size))
+    return problem.generate(np.random.default_rng(TEST_SEED), size)
+
+
+def greedy_cost(path: Path, size: int) -> float:
+    """Return the mean greedy cost on the test set."""
+    model, problem, _ = load_model(path)
+    return float(solve(model, problem, to_backend(test_set(problem, size), "torch")).cost.double().mean())
+
+
+def check_ended(run: Path) -> None:
+    """Raise FileNotFoundError if a run has not ended, which draws its learning curve."""
+    for file in ("metrics.jsonl", "curve.png"):
+        if not (run / file).exists():
+            raise FileNotFoundError(f"{run} has no {file}: the run has not ended")
+
+
+def halve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights in half precision."""
+    return {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+
+
+def install(candidate: Path, path: Path, card: dict[str, Any], run: Path, log: Path) -> None:
+    """Put the weights in place, with their card, and the run's log."""
+    candidate.replace(path)
+    write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
+    shutil.copy(run / "metrics.jsonl", log)
+
+
+def main(args: Args) -> Path:
+    """Write weights, card and log; return the path of the weights.
+
+    Raises:
+        ValueError: Half precision moves the costs, the weights that are there are better, nothing is known of how
+            these were made, or the paper has no test set of their size.
+        OSError: The run has not ended, or nothing can be written.
+    """
+    if args.size < 1:
+        raise ValueError(f"--size must be at least 1, got {args.size}")
+    best = args.run / "best.safetensors"
+    tensors, header = checkpoint.load(best)
+    header = portable(header)
+    runs = [*header.get("history", []), header]
+    if not all({"args", "metrics", "seconds"} <= run.keys() for run in runs):
+        raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")
+    check_ended(args.run)
+    before = greedy_cost(best, args.size)
+    name = f"{header['problem'].lower()}-{header['settings']['num_nodes']}"
+    args.out.mkdir(parents=True, exist_ok=True)
+    args.logs.mkdir(parents=True, exist_ok=True)
+    path = args.out / f"{name}.safetensors"
+    if path.exists() and (there := greedy_cost(path, args.size)) < before:
+        raise ValueError(f"{best} costs {before:.4f}, but {path} only {there:.4f}; delete that to replace it")
+    candidate = path.with_suffix(".candidate")
+    checkpoint.save(candidate, halve(tensors), header)
+    after = greedy_cost(candidate, args.size)
+    if abs(after - before) > TOLERANCE * abs(before):
+        candidate.unlink()
+        raise ValueError(f"{best}: half precision moves the mean greedy cost from {before:.4f} to {after:.4f}")
+    card = {
+        "commands": commands(runs, command),
+        "seed": header["args"]["seed"],
+        "instances": sum(run["metrics"]["instances"] for run in runs),
+        "hours": round(sum(run["seconds"] for run in runs) / 3600, 2),
+        f"{'paper' if header['problem'] in PAPER_PROBLEMS else 'random'}_test_set": {
+            "instances": args.size,
+            "greedy": after,
+            "greedy_in_float32": before,
+        },
+        "held_out": header["metrics"],
+        "arguments": header["args"],
+        "published_on": describe_machine(),
+    }
+    install(candidate, path, card, args.run, args.logs / f"{name}-step-{len(runs)}.jsonl")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, mean greedy cost {after:.4f} (float32: {before:.4f})")
+    return path
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)

@@ -1,0 +1,136 @@
+"""How good tours of instance files are: one greedy tour, the best of many, these improved by search; and solvers'.
+
+    python benchmarks/quality/search_on_files.py ../shared/data/cvrplib/X-*.vrp --seconds 30
+    python benchmarks/doc_tables.py                                                    # writes the table of the docs
+
+Gaps are to the best known cost that lies beside each file, in the file's own integers; files without one, and of
+problems whose tours no search improves, are left out. One thread. The classical solvers have as long as the search.
+Each file is written as soon as it is solved; what is there with the same settings and weights is not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+
+from benchmarks.hardware import describe_machine, digest
+from routing_agents import load
+from routing_agents.runs import check_positive
+from routing_agents.terminal import command_line
+from routing_agents.trained import choose_decoding, find_weights, load_repair
+from routing_gym import data
+from routing_gym.files import write_atomically
+from routing_gym.solvers import make_solver
+
+ROOT = Path(__file__).parents[2]
+SOLVERS = {"TSP": ("2-opt+or-opt", "fast-tsp"), "CVRP": ("pyvrp", "hygese")}  # beside our search
+WAYS = ("greedy", "best of many", "improved")  # ours
+UNTIMED = ("2-opt+or-opt",)  # it ends by itself
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """TSPLIB and CVRPLIB files."""
+    seconds: float = 30.0
+    """Seconds of search for each file, after the best of many tours, and of each classical solver."""
+    seed: int = 1
+    """Random seed for the search and the solvers."""
+    out: Path = ROOT / "benchmarks" / "results" / "search_on_files.json"
+    """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "seconds")
+        if not self.files:
+            raise ValueError("name at least one .tsp or .vrp file")
+
+
+def gap(file: data.FileInstance, actions: Any) -> float:
+    """Return by how much a tour costs more than the best known one."""
+    assert file.best_known is not None
+    return file.cost(np.asarray(actions)) / file.best_known - 1
+
+
+def solve(file: data.FileInstance, name: str, seconds: float, seed: int) -> tuple[float, float]:
+    """Run a classical solver; return the seconds it took, and the gap.
+
+    Raises:
+        RuntimeError: It found no tour.
+    """
+    settings = {} if name in UNTIMED else {"time_limit": seconds}
+    solution = make_solver(name, **settings).solve(file.problem, file.instance, seed=seed)
+    if solution.failed.any():
+        raise RuntimeError(f"{name} failed on {file.name}: {solution.status[0]}")
+    return float(solution.seconds[0]), gap(file, solution.actions[0])
+
+
+def ours(file: data.FileInstance, args: Args) -> dict[str, Any]:
+    """Solve one file in our three ways: their gaps, and wall-clock seconds."""
+    model = load(find_weights(file.problem.name, file.problem.num_nodes))
+    figures: dict[str, Any] = {"weights": model.path.stem}
+    actions = None
+    for name, decoding in (("greedy", "greedy"), ("best of many", "starts")):
+        started = time.perf_counter()
+        found = model.solve_batch(file.problem, file.instance, choose_decoding(decoding, file.problem))
+        seconds, actions = time.perf_counter() - started, found.actions[0].numpy()
+        figures[name] = {"gap": gap(file, actions), "seconds": seconds}
+    repair = load_repair(file.problem)
+    improved = repair.improve(file.problem, file.instance, actions, args.seconds, args.seed)
+    if improved.interrupted:  # not a measurement
+        raise KeyboardInterrupt(f"while {file.name} was searched")
+    found = {"gap": gap(file, improved.actions), "seconds": improved.seconds}
+    return {**figures, "repair": repair.path.stem, "improved": found}
+
+
+def solvers(file: data.FileInstance, args: Args) -> dict[str, Any]:
+    """Solve one file with the classical solvers: their gaps, and wall-clock seconds."""
+    figures = {}
+    for name in SOLVERS[file.problem.name]:
+        seconds, found = solve(file, name, args.seconds, args.seed)
+        figures[name] = {"gap": found, "seconds": seconds}
+    return figures
+
+
+def main(args: Args) -> dict[str, Any]:
+    """Solve the files; return and write the figures.
+
+    Raises:
+        ValueError: A file cannot be read.
+        RuntimeError: A solver found no tour.
+        OSError: The figures cannot be written.
+    """
+    torch.set_num_threads(1)
+    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    console = Console(stderr=True)
+    for path in args.files:
+        file = data.read_instance(path)
+        if file.best_known is None or file.problem.subproblem is None:
+            console.print(f"{path.name}: left out", markup=False)
+            continue
+        limits = {"seconds": args.seconds, "seed": args.seed}
+        used = {"weights": digest(find_weights(file.problem.name, file.problem.num_nodes))}
+        used["repair"] = digest(load_repair(file.problem).path)
+        figures = results.setdefault(path.stem, {"problem": file.problem.name, "nodes": file.problem.num_nodes})
+        for part, settings, method in (("ours", limits | used, ours), ("solvers", limits, solvers)):
+            if figures.get(part, {}).get("settings") != settings:
+                figures[part] = {**method(file, args), "settings": settings, "machine": describe_machine()}
+                args.out.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(args.out, (json.dumps(results, indent=2, sort_keys=True) + "\n").encode())
+        measured = {name: found for part in ("ours", "solvers") for name, found in figures[part].items()}
+        gaps = (f"{name} {measured[name]['gap']:.2%}" for name in (*WAYS, *SOLVERS[file.problem.name]))
+        console.print(path.stem, *gaps, markup=False, soft_wrap=True)
+    return results
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__, (RuntimeError,), stopped="stopped; the files before are kept")

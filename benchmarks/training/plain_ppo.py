@@ -1,0 +1,170 @@
+"""Learning curves of Stable-Baselines3's PPO, which knows no masks, beside sb3-contrib's MaskablePPO.
+
+    python benchmarks/training/plain_ppo.py                                 # all four problems, hours
+    python benchmarks/training/plain_ppo.py --curves PPO/TSP-20 MaskablePPO/TSP-20
+
+Writes benchmarks/results/plain_ppo.json and docs/plain_ppo.png, with all curves that `--folder` holds: one file
+each, written when it is complete, and not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+from benchmarks.output import Figures, finish
+from routing_agents.terminal import command_line
+from routing_gym.files import write_atomically
+from routing_gym.integrations.sb3 import RoutingVecEnv
+
+ROOT = Path(__file__).parents[2]
+ALGORITHMS: dict[str, Any] = {"PPO": PPO, "MaskablePPO": MaskablePPO}
+STEPS = {"TSP-20": 300_000, "CVRP-20": 600_000, "OP-20": 600_000, "TSP-50": 2_000_000}  # the curves' lengths
+HELD_OUT_SEED = 10**6
+SETTINGS = {"n_steps": 128, "batch_size": 512, "gamma": 1.0}  # the rest are the library's defaults
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    curves: tuple[str, ...] = tuple(f"{algorithm}/{size}" for size in STEPS for algorithm in ALGORITHMS)
+    """What to measure where it is missing."""
+    num_envs: int = 16
+    """Lanes."""
+    points: int = 50
+    """Points of a curve."""
+    held_out: int = 500
+    """Instances played greedily at each of them."""
+    seed: int = 0
+    """Random seed for instances, network and actions."""
+    threads: int = 1
+    """CPU threads."""
+    folder: Path = ROOT / "runs" / "plain_ppo"
+    """Where complete curves lie."""
+    out: Path = ROOT / "benchmarks" / "results" / "plain_ppo.json"
+    """Where the figures go."""
+    picture: Path = ROOT / "docs" / "plain_ppo.png"
+    """Where the picture goes."""
+
+
+class Curve(BaseCallback):
+    """Sum up the training episodes, whose actions are sampled, at regular steps, and play held-out ones greedily."""
+
+    def __init__(self, total_steps: int, args: Args, held_out: RoutingVecEnv) -> None:
+        super().__init__()
+        self.marks = np.linspace(0, total_steps, args.points + 1)[1:].tolist()
+        self.held_out = held_out
+        self.episodes: list[dict[str, Any]] = []
+        self.points: list[Figures] = []
+
+    def _on_step(self) -> bool:
+        self.episodes += [self.locals["infos"][lane] for lane in np.flatnonzero(self.locals["dones"])]
+        if self.marks and self.num_timesteps >= self.marks[0]:
+            greedy = play_greedily(self.model, self.held_out)
+            self.points.append(
+                {"steps": self.num_timesteps, "greedy": summary(greedy), "sampled": summary(self.episodes)}
+            )
+            self.marks, self.episodes = self.marks[1:], []
+        return True
+
+
+def play_greedily(model: Any, env: RoutingVecEnv) -> list[dict[str, Any]]:
+    """Play the same episode in each lane with the likeliest actions; return the infos of their ends."""
+    env.seed(HELD_OUT_SEED)
+    observation = env.reset()
+    ends: dict[int, dict[str, Any]] = {}
+    while len(ends) < env.num_envs:
+        masks = {"action_masks": env.vector_env.action_masks()} if isinstance(model, MaskablePPO) else {}
+        actions, _ = model.predict(observation, deterministic=True, **masks)
+        observation, _, dones, infos = env.step(actions)
+        for lane in np.flatnonzero(dones).tolist():
+            ends.setdefault(lane, infos[lane])
+    return list(ends.values())
+
+
+def summary(episodes: list[dict[str, Any]]) -> Figures:
+    """Return the share of legal episodes, and the mean cost of these; None where there is none."""
+    costs = [end["cost"] for end in episodes if not end["illegal_action"]]
+    return {
+        "episodes": len(episodes),
+        "legal": len(costs) / max(1, len(episodes)),
+        "cost": float(np.mean(costs)) if costs else None,
+    }
+
+
+def measure(name: str, args: Args) -> Figures:
+    """Train for the whole length of a curve."""
+    algorithm, size = name.split("/")
+    torch.manual_seed(args.seed)
+    env = RoutingVecEnv(f"routing/{size}", num_envs=args.num_envs)
+    model = ALGORITHMS[algorithm]("MultiInputPolicy", env, **SETTINGS, seed=args.seed, device="cpu")
+    curve = Curve(STEPS[size], args, RoutingVecEnv(f"routing/{size}", num_envs=args.held_out))
+    start = time.perf_counter()
+    model.learn(STEPS[size], callback=curve)
+    return {
+        "seed": args.seed,
+        "num_envs": args.num_envs,
+        "seconds": time.perf_counter() - start,
+        "points": curve.points,
+    }
+
+
+def draw(curves: dict[str, Figures], path: Path) -> None:
+    """Plot legality above and cost below, a column for each problem; greedy held-out episodes, sampled ones dotted."""
+    sizes = [size for size in STEPS if any(name.endswith(f"/{size}") for name in curves)]
+    figure = Figure(figsize=(3.6 * len(sizes), 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    columns = figure.subplots(2, len(sizes), squeeze=False, sharex="col").T
+    for (legality, cost), size in zip(columns, sizes, strict=True):
+        for number, algorithm in enumerate(ALGORITHMS):
+            if f"{algorithm}/{size}" not in curves:
+                continue
+            points = curves[f"{algorithm}/{size}"]["points"]
+            for kind, line in (("greedy", "-"), ("sampled", ":")):
+                style = {"label": f"{algorithm}, {kind}", "color": f"C{number}", "linestyle": line}
+                legality.plot([p["steps"] for p in points], [100 * p[kind]["legal"] for p in points], **style)
+                reached = [(p["steps"], p[kind]["cost"]) for p in points if p[kind]["cost"] is not None]
+                cost.plot(*zip(*reached, strict=True), **style) if reached else None
+        legality.set(title=f"routing/{size}", ylim=(-3, 103))
+        cost.set(xlabel="environment steps")
+        cost.locator_params(axis="x", nbins=3)
+        cost.xaxis.set_major_formatter("{x:,.0f}")
+        for axes in (legality, cost):
+            axes.grid(alpha=0.3)
+    columns[0][0].set(ylabel="legal episodes, %")
+    columns[0][1].set(ylabel="mean cost of the legal ones")
+    columns[0][0].legend(fontsize="small")
+    figure.savefig(path, dpi=90)
+
+
+def main(args: Args) -> Figures:
+    """Measure what is missing, then write and draw all there is."""
+    known = [f"{algorithm}/{size}" for size in STEPS for algorithm in ALGORITHMS]
+    unknown = set(args.curves) - set(known)
+    if unknown:
+        raise ValueError(f"unknown curves {sorted(unknown)}; choose from {', '.join(known)}")
+    torch.set_num_threads(args.threads)
+    files = {name: args.folder / f"{name.replace('/', '-')}.json" for name in known}
+    for name in args.curves:
+        if not files[name].exists():
+            args.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(files[name], json.dumps(measure(name, args)).encode())
+    curves = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
+    draw(curves, args.picture)
+    return finish(args, {"settings": SETTINGS, "curves": curves})
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)
