@@ -122,7 +122,8 @@ def write_pages(app):
 def copy_playground(app, error):
     """Put the playground beside the pages, with its weights."""
     if error is None and app.builder.format == "html":
-        playground.publish(Path(app.outdir) / "playground")
+        address = os.environ.get("SITE_ADDRESS")  # set by the workflow that publishes the site
+        playground.publish(Path(app.outdir) / "playground", address and f"{address.rstrip('/')}/playground/")
 
 
 def redirect(app, error):
