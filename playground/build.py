@@ -55,7 +55,7 @@ def publish(out: Path, address: str | None = None) -> None:
 
     Args:
         out: Folder.
-        address: Where the page will be, such as https://example.org/playground/: previews of links need whole addresses.
+        address: Where the page will be, such as https://example.org/playground/; previews of links need it.
     """
     shutil.copytree(
         HERE, out, ignore=shutil.ignore_patterns("*.py", "data", "snapshots", "__pycache__"), dirs_exist_ok=True
