@@ -11,51 +11,43 @@ in a unit that the table names (solve.py gives the file's own integers). Methods
 path of a run or checkpoint, or `trained` for the published weights, each with settings after a colon. Gaps refer to the
 first method, or to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes.
 Solved instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
+Several machines: `--executor ray --address HOST:6379`, or `--shard 1/8` to `--shard 8/8` and then `--merge`, each with
+the same --out; see docs/how-to/several-machines.md.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from functools import partial
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import tyro
-from rich.markup import escape
-from rich.progress import Progress
 
-from routing_agents.policies.attention.decoding import Decoding, first_nodes, solve
-from routing_agents.search.active import active_search
-from routing_agents.search.beam import beam_search, simulation_guided_search
-from routing_agents.terminal import command_line, plain_console
-from routing_agents.trained import TrainedModel, find_weights, load
-from routing_agents.trained.pointer import TrainedPointer
+from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
+from routing_agents.evaluation.decoding import CHUNK_SIZE
+from routing_agents.evaluation.methods import TRAINED, Setup, labels, make_method, parse_method
+from routing_agents.runs import choose_device
+from routing_agents.terminal import command_line
 from routing_agents.training import distributed
 from routing_agents.training.tuning import keep_freed_memory
-from routing_gym import arrays, data
-from routing_gym.arrays import select, to_backend
+from routing_gym import data
+from routing_gym.arrays import batch_size, select
 from routing_gym.data.npz import load_npz
 from routing_gym.data.paper import paper_test_set
 from routing_gym.data.peers import is_peer_npz
 from routing_gym.evaluate import Table, compare
-from routing_gym.files import printable, write_atomically
+from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
-from routing_gym.rollout import Rollout
-from routing_gym.solvers import SOLVERS, Solution, make_solver
+from routing_gym.solvers import SOLVERS, Solution
 from routing_gym.solvers.runtime.base import FEASIBLE
+from routing_gym.solvers.runtime.executors import ExecutorName, make_executor
 
-TRAINED = "trained"
 BEST_KNOWN = "best known"  # the costs that lie beside the instances of a file
-SEARCHES = {"beam": "expansion", "active": "embeddings"}  # settings that name a search, and what may stand beside each
-Method = Callable[[AnyProblem, Any], Solution]
 
 
 @dataclass(frozen=True)
@@ -76,14 +68,31 @@ class Args:
     seed: int = 1234
     """Random seed for generated instances, sampled tours and randomised solvers."""
     batch_size: int | None = None
-    """Number of tours that a model decodes at a time. Default: 1,024, or as many as free memory holds. Sampled tours
-    depend on it."""
-    workers: int = os.cpu_count() or 1
-    """Number of processes for solvers that take one instance at a time."""
+    """Number of tours that a model decodes at a time. Default: 1,024, or fewer where instances are large. Sampled
+    tours depend on it."""
+    workers: int | None = None
+    """Number of worker processes. Default: the number of cores, on Ray that of the cluster."""
+    executor: ExecutorName | None = None
+    """Where instances are solved. Default: in worker processes by solvers that take one instance at a time, in this
+    process by all other methods."""
+    address: str | None = None
+    """Address of a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Default: Ray starts on this machine."""
+    device: str = "cpu"
+    """Device of models: cpu, cuda, or auto. On Ray, each worker has a GPU of its own unless it is cpu."""
+    chunk_size: int = CHUNK_SIZE
+    """Number of instances that a worker decodes at a time. Sampled tours depend on it."""
+    tours: Path | None = None
+    """Folder that keeps the tours of models, chunk by chunk, for the next run."""
+    shard: str = ""
+    """Part of the instances to solve, such as 3/8; writes their costs to --out. Under torchrun: one per process."""
+    merge: bool = False
+    """Read the costs of all shards from --out, instead of solving, and write the table."""
     cache: Path = Path("runs/.references")
     """Folder in which solutions of solvers are kept for the next run."""
     out: Path | None = None
-    """Folder for table.md, table.csv, table.json and gap.png."""
+    """Folder for table.md, table.csv, table.json and gap.png, and for the costs of shards."""
+
+    advanced = ("address", "device", "chunk_size", "tours", "shard", "merge")
 
 
 @dataclass(frozen=True)
@@ -139,160 +148,6 @@ def read_instances(args: Args) -> TestSet:
     return TestSet(file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])})
 
 
-def parse_method(text: str) -> tuple[str, dict[str, Any]]:
-    """Split NAME:key=value,key=value into the name and its settings.
-
-    Raises:
-        ValueError: A setting without a value, an empty one, or one that is set twice.
-    """
-    name, colon, listed = text.partition(":")
-    settings: dict[str, Any] = {}
-    for setting in listed.split(",") if colon else ():
-        key, equals, value = setting.partition("=")
-        if not setting:
-            raise ValueError(f"{text!r}: a setting is empty; write {name}:SETTING=VALUE, or leave the colon out")
-        if key in settings:
-            raise ValueError(f"{text!r}: {key} is set twice; leave one out")
-        if not equals:
-            raise ValueError(f"{text!r}: {setting!r} has no value; write {name}:{setting}=VALUE")
-        try:
-            settings[key] = json.loads(value)
-        except json.JSONDecodeError:
-            settings[key] = value
-    return name, settings
-
-
-def make_method(text: str, args: Args, problem: AnyProblem) -> Method:
-    """Build one method and check that it can solve the problem, before any work is done.
-
-    Raises:
-        ValueError: Neither a solver nor a checkpoint, unsuitable for the problem, or a wrong setting.
-        ImportError: A solver's package is missing.
-    """
-    name, settings = parse_method(text)
-    if name in SOLVERS:
-        solver = make_solver(name, **settings)
-        solver.check(problem)
-        solver.load()
-        return partial(solver.solve, seed=args.seed, num_workers=args.workers, progress=True, cache=args.cache)
-    path = find_weights(problem.name, problem.num_nodes) if name == TRAINED else Path(name)
-    if name == TRAINED:
-        plain_console(stderr=True).print(printable(f"{TRAINED}: {path}"), soft_wrap=True)
-    if not path.exists():
-        raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
-    model = load(path)
-    model.check(problem)
-    searches = any(key in settings and settings.keys() <= {key, option} for key, option in SEARCHES.items())
-    return (make_search if searches else make_decoder)(text, settings, model, args, problem)
-
-
-def make_search(text: str, settings: dict[str, Any], model: TrainedModel, args: Args, problem: AnyProblem) -> Method:
-    """Build active search or a beam search.
-
-    Raises:
-        ValueError: A setting is of a wrong kind, or the model or the problem does not allow the search.
-    """
-    embeddings = settings.pop("embeddings", False)
-    if not isinstance(embeddings, bool):
-        raise ValueError(f"{text!r}: embeddings must be true or false, got {embeddings!r}")
-    for key, value in settings.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
-    completing = "".join(settings.keys() & {"active", "expansion"})  # one of them, or neither
-    if isinstance(model, TrainedPointer):
-        if completing:
-            raise ValueError(f"{text!r}: a pointer network has beam alone; leave {completing} out")
-        decoding = Decoding(settings["beam"], force_starts=settings["beam"] > 1)
-        return partial(timed, text, pointer_decoder(model, decoding), several=False, batch_size=None)
-    if completing and problem.stochastic:
-        raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
-    decode: Callable[..., Rollout]
-    if completing == "active":
-        generator = torch.Generator().manual_seed(args.seed)
-        iterations = settings["active"]
-        decode = partial(
-            active_search, model.network, iterations=iterations, generator=generator, embeddings=embeddings
-        )
-    elif completing == "expansion":
-        width, expansion = settings["beam"], settings["expansion"]
-        decode = partial(simulation_guided_search, model.network, width=width, expansion=expansion)
-    else:
-        decode = partial(beam_search, model.network, width=settings["beam"])
-    return partial(timed, text, decode, several=settings != {"beam": 1}, batch_size=args.batch_size)
-
-
-def make_decoder(text: str, settings: dict[str, Any], model: TrainedModel, args: Args, problem: AnyProblem) -> Method:
-    """Build what decodes as the fields of `Decoding` say.
-
-    Raises:
-        ValueError: An unknown or wrong setting.
-    """
-    known = [field.name for field in fields(Decoding)]
-    if unknown := sorted(settings.keys() - set(known)):
-        raise ValueError(
-            f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion; "
-            "or active, and embeddings"
-        )
-    try:
-        decoding = Decoding(**settings)
-        if decoding.force_starts:
-            first_nodes(problem, decoding.num_tours)
-    except ValueError as error:
-        raise ValueError(f"{text!r}: {error}") from error
-    if isinstance(model, TrainedPointer):
-        return partial(timed, text, pointer_decoder(model, decoding), several=False, batch_size=None)
-    generator = torch.Generator().manual_seed(args.seed)
-    decode = partial(solve, model.network, decoding=decoding, generator=generator)
-    several = decoding.num_tours * decoding.symmetries > 1
-    return partial(timed, text, decode, several=several, batch_size=args.batch_size)
-
-
-def pointer_decoder(model: TrainedPointer, decoding: Decoding) -> Callable[..., Rollout]:
-    """Return what solves a batch with a pointer network, called as the attention model's decoders are."""
-
-    def decode(problem: AnyProblem, instance: Any, batch_size: int | None, progress: Callable[[int], None]) -> Rollout:
-        return model.solve_batch(problem, instance, decoding, progress=progress)
-
-    return decode
-
-
-def labels(methods: tuple[str, ...]) -> list[str]:
-    """Shorten the paths of checkpoints to the names of their runs, where these tell the methods apart."""
-    short = []
-    for text in methods:
-        name, colon, settings = text.partition(":")
-        path = Path(name)
-        run = path.parent.name if path.name in ("best.safetensors", "last.safetensors") else path.stem
-        short.append(text if name in (*SOLVERS, TRAINED) else run + colon + settings)
-    return [one if short.count(one) == 1 else text for one, text in zip(short, methods, strict=True)]
-
-
-def timed(
-    label: str,
-    decode: Callable[..., Rollout],
-    problem: AnyProblem,
-    instance: Any,
-    *,
-    several: bool,
-    batch_size: int | None,
-) -> Solution:
-    """Decode with a progress bar and a clock, and have the tours rescored.
-
-    The best of several tours of a stochastic problem is a bound: no policy could choose it.
-    """
-    with Progress(console=plain_console(stderr=True)) as progress:
-        task = progress.add_task(escape(printable(label)), total=arrays.batch_size(instance))
-        started = time.perf_counter()
-        found = decode(
-            problem,
-            to_backend(problem.rescale(instance), "torch"),
-            batch_size=batch_size,
-            progress=lambda done: progress.advance(task, done),
-        )
-        seconds = time.perf_counter() - started
-    return Solution.score(problem, instance, found.actions.numpy(), seconds, is_bound=several and problem.stochastic)
-
-
 def commit() -> str:
     """Return the commit that is checked out, marked where files are changed."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
@@ -303,44 +158,104 @@ def commit() -> str:
 
 
 def check_options(args: Args) -> None:
-    """Refuse options that have no effect.
+    """Refuse options that are wrong or have no effect.
 
     Raises:
         ValueError: With the option.
     """
+    for name, least in (("size", args.size), ("workers", args.workers), ("chunk-size", args.chunk_size)):
+        if least is not None and least < 1:
+            raise ValueError(f"--{name} must be at least 1, got {least}")
+    if not args.methods:
+        raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
+    if args.reference and args.reference not in args.methods:
+        raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
     path = Path(args.instances)
     if args.problem and path.suffix != ".pkl" and not (path.suffix == ".npz" and is_peer_npz(path)):
         raise ValueError(f"--problem {args.problem} has no effect: {args.instances} says what it holds; leave it out")
     if args.batch_size is not None and all(parse_method(text)[0] in SOLVERS for text in args.methods):
         raise ValueError(f"--batch-size {args.batch_size} has no effect: no method is a model; leave it out")
+    if args.shard and args.merge:
+        raise ValueError("--shard solves a part, and --merge puts all parts together; choose one of them")
+    if (args.shard or args.merge) and args.out is None:
+        raise ValueError("--shard and --merge need --out, the folder of the shards")
 
 
-def main(args: Args) -> Table:
-    """Solve with every method; print the table and write it where asked."""
+def choose_shard(args: Args) -> Shard | None:
+    """Return which part of the instances to solve: what the user says, or one part for each process of torchrun.
+
+    Raises:
+        ValueError: It is none; or torchrun has started several processes that would do the same.
+    """
+    if args.shard:
+        distributed.check_alone()
+        return Shard.parse(args.shard)
+    if args.out is None or args.merge or not distributed.launched():
+        distributed.check_alone()
+        return None
+    return Shard(int(os.environ["RANK"]) + 1, int(os.environ["WORLD_SIZE"]))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and check that files can be written there.
+
+    Raises:
+        OSError: They cannot.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(f"--out {folder}: no file can be written there ({error.strerror}); choose another") from error
+
+
+def make_setup(args: Args, first_row: int) -> Setup:
+    """Return what all methods are given.
+
+    Raises:
+        ValueError: There is no such device or cluster.
+    """
+    executor = make_executor(args.executor, args.workers, args.address) if args.executor else None
+    if args.address is not None and executor is None:
+        raise ValueError(f"--address {args.address} has no effect without --executor ray; add it")
+    on_ray = args.executor == "ray"  # where this process may have no GPU
+    return Setup(
+        seed=args.seed,
+        tours_at_once=args.batch_size,
+        workers=args.workers or os.cpu_count() or 1,
+        executor=executor,
+        cache=args.cache,
+        tours=args.tours,
+        chunk_size=args.chunk_size,
+        device=args.device if on_ray else choose_device(args.device),
+        first_row=first_row,
+    )
+
+
+def main(args: Args) -> Table | None:
+    """Solve with every method; print the table and write it where asked. A shard makes no table."""
     keep_freed_memory()
-    distributed.check_alone()
-    if args.size < 1:
-        raise ValueError(f"--size must be at least 1, got {args.size}")
-    if not args.methods:
-        raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
-    if args.reference and args.reference not in args.methods:
-        raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
     check_options(args)
+    shard = choose_shard(args)
     test_set = read_instances(args)
     problem, instance = test_set.problem, test_set.instance
-    methods = {text: make_method(text, args, problem) for text in args.methods}
+    num_rows = batch_size(instance)
+    rows = slice(0, num_rows) if shard is None else shard.rows(num_rows, args.chunk_size)
+    setup = make_setup(args, rows.start)
+    methods = {} if args.merge else {text: make_method(text, setup, problem) for text in args.methods}
     if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
-    names = dict(zip(methods, labels(tuple(methods)), strict=True))
-    solutions = {names[text]: method(problem, instance) for text, method in methods.items()}
-    reference = names[args.reference or args.methods[0]]
-    if test_set.best_known is not None:
-        cost = test_set.best_known
-        known = Solution(np.full((len(cost), 1), -1), cost, np.full(len(cost), np.nan), (FEASIBLE,) * len(cost))
-        solutions = {BEST_KNOWN: known, **solutions}
-        reference = names[args.reference] if args.reference else BEST_KNOWN
-    about = {"instances": args.instances, **test_set.remarks, "seed": args.seed, "commit": commit()}
-    table = compare(problem, solutions, reference, about)
+        make_folder(args.out)
+    asked = {name: getattr(args, name) for name in ("instances", "methods", "problem", "seed", "chunk_size")}
+    asked |= {"methods": list(args.methods), "tours at once": args.batch_size, "size": num_rows}
+    part = select(instance, rows)
+    names = dict(zip(args.methods, labels(args.methods), strict=True))
+    solutions = {names[text]: method(problem, part) for text, method in methods.items()}
+    if shard is not None and args.out is not None:
+        print(f"{write_shard(args.out, shard, rows, asked, solutions)}: rows {rows.start:,} to {rows.stop:,}")
+        return None
+    if args.merge and args.out is not None:
+        solutions = merge_shards(args.out, asked, num_rows)
+    table = make_table(args, test_set, solutions)
     if args.out is not None:
         for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):
             write_atomically(args.out / f"table.{suffix}", text.encode())
@@ -349,5 +264,19 @@ def main(args: Args) -> Table:
     return table
 
 
+def make_table(args: Args, test_set: TestSet, solutions: dict[str, Solution]) -> Table:
+    """Compare the methods, also with the best known costs if there are some."""
+    names = dict(zip(args.methods, labels(args.methods), strict=True))
+    reference = names[args.reference or args.methods[0]]
+    if test_set.best_known is not None:
+        cost = test_set.best_known
+        known = Solution(np.full((len(cost), 1), -1), cost, np.full(len(cost), np.nan), (FEASIBLE,) * len(cost))
+        solutions = {BEST_KNOWN: known, **solutions}
+        reference = names[args.reference] if args.reference else BEST_KNOWN
+    about = {"instances": args.instances, **test_set.remarks, "seed": args.seed, "commit": commit()}
+    return compare(test_set.problem, solutions, reference, about)
+
+
 if __name__ == "__main__":
-    command_line(main, Args, __doc__, (TypeError,), stopped="stopped; what the solvers have solved is kept in --cache")
+    stopped = "stopped; what the solvers have solved is kept in --cache, and finished chunks of models in --tours"
+    command_line(main, Args, __doc__, (TypeError, RuntimeError), stopped=stopped)

@@ -43,7 +43,7 @@ from rich.text import Text
 from routing_agents import TrainedModel, load
 from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
-from routing_agents.runs import check_at_least, check_positive, option
+from routing_agents.runs import check_integers, check_numbers, option
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import choose_decoding, find_weights, load_repair
@@ -96,7 +96,7 @@ class Args(PlanArgs):
     problem: str | None = None
     """Problem of the CSV files, such as OVRPTW; by default the first that takes all their columns."""
     batch_size: int | None = None
-    """Number of tours decoded at a time. Default: 1,024, or as many as free memory holds. Sampled tours depend on
+    """Number of tours decoded at a time. Default: 1,024, or fewer where instances are large. Sampled tours depend on
     it."""
     seed: int = 1
     """Random seed for sampling and search."""
@@ -112,9 +112,9 @@ class Args(PlanArgs):
     """Overwrite existing tours and pictures."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "tours", *(["batch_size"] if self.batch_size is not None else []))
-        check_at_least(0, self, "seed")
-        check_positive(self, "improve")
+        check_integers(self, "tours", *(["batch_size"] if self.batch_size is not None else []))
+        check_integers(self, "seed", least=0)
+        check_numbers(self, "improve")
         if self.improve is not None and self.improve < LEAST_SECONDS:
             raise ValueError(
                 f"--improve {self.improve} has no effect: a round of the search takes longer; give at least "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import solve
 from evaluate import Args
 from helpers import SQUARE
 from routing_agents import checkpoint
+from routing_agents.evaluation.decoding import DecodeWork
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
@@ -222,3 +225,99 @@ def test_tables_are_written_before_they_are_printed(tmp_path, monkeypatch):
     with pytest.raises(BrokenPipeError, match="closed"):
         evaluate.main(Args("random/TSP-10", ("nearest-neighbour",), size=2, out=tmp_path / "out"))
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"table.md", "table.csv", "table.json", "gap.png"}
+
+
+def costs(table):
+    return [(row.method, row.mean, row.gap, row.wins, row.failed) for row in table.rows]
+
+
+@pytest.fixture
+def chunked(args):
+    """Twelve instances in three chunks; with a model that samples, one that searches, and a solver that draws."""
+    methods = (*args.methods, "random-insertion")
+    return replace(args, methods=methods, chunk_size=4, workers=2)
+
+
+def test_executors_give_the_same_table(chunked):
+    chunked = replace(chunked, methods=(chunked.methods[2], chunked.methods[4]))  # workers take seconds to start
+    tables = [evaluate.main(replace(chunked, executor=name)) for name in (None, "inline", "processes")]
+    assert costs(tables[0]) == costs(tables[1]) == costs(tables[2])
+
+
+def test_shards_merge_to_the_same_table(chunked, tmp_path):
+    """Of three shards, in any order; a missing one is named, and so is one of another evaluation."""
+    whole = evaluate.main(chunked)
+    args = replace(chunked, out=tmp_path / "parts", cache=tmp_path / "other")
+    for shard in ("3/3", "1/3"):
+        assert evaluate.main(replace(args, shard=shard)) is None
+    with pytest.raises(ValueError, match="parts: run the evaluation with --shard 2/3 first"):
+        evaluate.main(replace(args, merge=True))
+    evaluate.main(replace(args, shard="2/3"))
+    assert costs(evaluate.main(replace(args, merge=True))) == costs(whole)
+    with pytest.raises(ValueError, match="was evaluated with seed 3, and now it is 4; use the same"):
+        evaluate.main(replace(args, seed=4, merge=True))
+    (tmp_path / "parts" / "shard-2-of-3.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"shard-2-of-3.npz: no shard, or damaged \(.*\); evaluate it again"):
+        evaluate.main(replace(args, merge=True))
+
+
+def test_each_process_of_torchrun_takes_its_shard(chunked, monkeypatch):
+    """Process 1 of 3 solves the second chunk."""
+    for name, value in {"TORCHELASTIC_RUN_ID": "one", "RANK": "1", "WORLD_SIZE": "3"}.items():
+        monkeypatch.setenv(name, value)
+    evaluate.main(chunked)
+    with np.load(chunked.out / "shard-2-of-3.npz") as shard:
+        assert shard["rows"].tolist() == [4, 8]
+
+
+def test_a_second_run_decodes_what_is_missing(chunked, tmp_path, monkeypatch):
+    """All three chunks of two models, then one of six that was deleted; damage and other instances are told."""
+    args = replace(chunked, tours=tmp_path / "tours")
+    first = evaluate.main(args)
+    files = sorted((tmp_path / "tours").glob("TSP-8-*/chunk-*.npz"))
+    assert [path.name for path in files] == [f"chunk-00000{number}.npz" for number in (0, 1, 2)] * 2
+    files[1].unlink()
+    decoded = []
+    do = DecodeWork.do
+    monkeypatch.setattr(DecodeWork, "do", lambda work, *chunk: decoded.append(chunk[1]) or do(work, *chunk))
+    assert costs(evaluate.main(args)) == costs(first)
+    assert decoded == [1]
+    with pytest.raises(ValueError, match="chunk-000000.npz: holds tours of other instances; choose another folder"):
+        evaluate.main(replace(args, size=3))
+    files[0].write_bytes(b"")
+    with pytest.raises(ValueError, match=r"chunk-000000.npz: no tours, or damaged \(.*\); delete it to decode again"):
+        evaluate.main(args)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shard": "4/3"}, "--shard 4/3: expected K/N with K from 1 to N, such as 3/8"),
+        ({"shard": "1/4"}, "12 instances are 3 chunks of 4, too few for 4 shards; give --chunk-size 3"),
+        ({"shard": "1/3", "merge": True}, "choose one of them"),
+        ({"merge": True, "out": None}, "--shard and --merge need --out"),
+        ({"merge": True}, "out: expected the shards of one evaluation, found none"),
+        ({"address": "auto"}, "--address auto has no effect without --executor ray"),
+        ({"address": "auto", "executor": "inline"}, "address auto has no effect with executor inline; choose ray"),
+        ({"workers": 0}, "--workers must be at least 1, got 0"),
+        ({"device": "tpu"}, "--device must be cpu, cuda"),
+    ],
+)
+def test_options_of_several_machines_are_checked(chunked, changes, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate.main(replace(chunked, **changes))
+
+
+def test_a_folder_that_cannot_be_written_is_refused(chunked, tmp_path, monkeypatch):
+    def full(dir):  # noqa: A002  (the name of the argument)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(OSError, match=r"--out .*: no file can be written there \(No space left on device\); choose"):
+        evaluate.main(chunked)
+
+
+def test_ray_that_is_missing_names_its_extra(chunked, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r'ray cannot be imported .*: pip install "\.\[cluster\]"'):
+        evaluate.main(replace(chunked, executor="ray"))

@@ -52,7 +52,8 @@ from routing_gym.solvers.external.hygese import scale_demand
 from routing_gym.solvers.external.split_delivery import best_replay, merge_copies, replay, unit_copies
 from routing_gym.solvers.runtime import cache
 from routing_gym.solvers.runtime.base import distance_matrix
-from routing_gym.solvers.runtime.pool import RowResult, row_seed, serve
+from routing_gym.solvers.runtime.pool import serve
+from routing_gym.solvers.runtime.rows import RowResult, RowWork, row_seed
 from routing_gym.testing.exhaustive import check_exhaustively
 
 LIMIT = 60.0  # seconds, which no test reaches: see `limited_by_work`
@@ -800,7 +801,7 @@ def test_workers_end_quietly_with_their_parent(error, monkeypatch):
             raise error
 
     monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its Ctrl-C
-    serve(Gone(), NearestNeighbour(), make_problem("TSP", 3))
+    serve(Gone(), RowWork(Counting(), make_problem("TSP", 3)))
 
 
 def test_workers_that_do_not_start_say_what_to_do():

@@ -172,7 +172,7 @@ class TrainedModel:
             instance: B instances, on any backend.
             decoding: How.
             seed: Of sampled tours.
-            tours_at_once: Tours decoded at a time; by default as many as free memory holds, at most 1,024.
+            tours_at_once: Tours decoded at a time; by default 1,024, or fewer where instances are large.
             progress: Called with the number of instances done.
 
         Returns:
@@ -180,7 +180,7 @@ class TrainedModel:
 
         Raises:
             ValueError: Another problem than the network's, or a decoding that the problem does not allow.
-            MemoryError: Not even one tour fits.
+            MemoryError: Torch cannot allocate what the tours need.
         """
         self.check(problem)
         if type(seed) is not int or not 0 <= seed < 2**63:

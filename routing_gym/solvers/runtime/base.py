@@ -8,12 +8,12 @@ nothing else.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from time import perf_counter
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,16 @@ from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import check_integer, check_positive
 from routing_gym.solvers.runtime.cache import Store
-from routing_gym.solvers.runtime.pool import RowResult, solve_rows
+from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.progress import show_progress
+from routing_gym.solvers.runtime.rows import ChunkWork, Finished, RowResult, RowWork, solve_chunks, solve_rows
+from routing_gym.solvers.runtime.work import Executor, Inline, Work
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 OPTIMAL = "optimal"  # proven
 FEASIBLE = "feasible"
-Finished: TypeAlias = Generator[tuple[int, RowResult], None, None]  # rows as they finish; closing it ends the work
 NO_NODE = -1  # in the actions of a failed row
 MAX_TIME_LIMIT = 1e6  # seconds, eleven days; the packages take no more than some 2^31 or 2^63 of their own units
 CHUNK_ELEMENTS = 2**20  # of one (chunk, A, A) array in a batched solver: 8 MiB of float64 stay in the cache
@@ -133,6 +134,8 @@ class Solver(ABC):
         num_workers: int = 1,
         progress: bool = False,
         cache: Path | str | None = None,
+        executor: Executor | None = None,
+        first_row: int = 0,
     ) -> Solution:
         """Solve a batch of instances.
 
@@ -145,9 +148,12 @@ class Solver(ABC):
                 the run with it.
             progress: Show a progress bar.
             cache: Folder that keeps solved rows for the next run; None keeps nothing.
+            executor: What solves the rows, instead of `num_workers` processes of this machine: a cluster, say. It
+                also distributes the rows of batched solvers, by chunks.
+            first_row: Place of the first instance in a larger batch, of which the others are solved elsewhere.
 
         Raises:
-            ValueError: The solver does not support the problem or these instances.
+            ValueError: The solver does not support the problem or these instances, or there is no such cluster.
             InvalidInstance: The instances are malformed.
             ImportError: A package is missing; names the extra that brings it.
         """
@@ -158,11 +164,13 @@ class Solver(ABC):
         if self.needs_symmetry and not problem.asymmetric:
             self.check_symmetry(instance)
         self.load()
-        store = Store(cache, self, problem, instance, seed) if cache is not None else None
+        executor = executor or self.usual_executor(num_workers)
+        executor.prepare(self.work(problem, seed))
+        store = Store(cache, self, problem, instance, seed, first_row) if cache is not None else None
         results = store.known() if store else {}
         todo = [row for row in range(batch_size(instance)) if row not in results]
         try:
-            with closing(self.run(problem, instance, todo, seed, num_workers)) as finished:
+            with closing(self.run(problem, instance, todo, seed, first_row, executor)) as finished:
                 for row, result in show_progress(finished, len(todo), f"{self.label} {problem.name}", progress):
                     results[row] = result
                     if store:
@@ -205,9 +213,25 @@ class Solver(ABC):
         for package in self.packages:
             require(package, "solvers")
 
+    def usual_executor(self, num_workers: int) -> Executor:
+        """Return what solves the rows if `solve` is not told."""
+        return Processes(num_workers) if num_workers else Inline()
+
     @abstractmethod
-    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
-        """Solve the given rows of the instances (NumPy, valid) and yield them as they finish."""
+    def work(self, problem: AnyProblem, seed: int) -> Work:
+        """Return what workers do."""
+
+    @abstractmethod
+    def run(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        rows: Sequence[int],
+        seed: int,
+        first_row: int,
+        executor: Executor,
+    ) -> Finished:
+        """Solve the given rows of the instances (NumPy, valid) and yield them as they finish; see `solve`."""
 
 
 class BatchSolver(Solver):
@@ -235,15 +259,24 @@ class BatchSolver(Solver):
     def row_status(self) -> str:
         return FEASIBLE
 
-    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
+    def usual_executor(self, num_workers: int) -> Executor:
+        return Inline()
+
+    def work(self, problem: AnyProblem, seed: int) -> ChunkWork:
+        return ChunkWork(self.name, partial(self.tours, problem, seed=seed), self.row_status)
+
+    def run(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        rows: Sequence[int],
+        seed: int,
+        first_row: int,
+        executor: Executor,
+    ) -> Finished:
         size = max(1, CHUNK_ELEMENTS // self.row_elements(problem.num_actions))
-        for first in range(0, len(rows), size):
-            chunk = np.asarray(rows[first : first + size], dtype=np.int64)
-            start = perf_counter()
-            tours = self.tours(problem, select(instance, chunk), chunk, seed)
-            seconds = (perf_counter() - start) / len(chunk)
-            for row, tour in zip(chunk.tolist(), tours, strict=True):
-                yield row, RowResult(tour, seconds, self.row_status)
+        chunks = [np.asarray(rows[start : start + size], dtype=np.int64) for start in range(0, len(rows), size)]
+        return solve_chunks(self.work(problem, seed), instance, chunks, executor, first_row)
 
 
 @dataclass(frozen=True)
@@ -288,8 +321,19 @@ class RowSolver(Solver):
             Actions and status, "optimal" or "feasible". Whatever it raises marks the row as failed.
         """
 
-    def run(self, problem: AnyProblem, instance: Any, rows: Sequence[int], seed: int, num_workers: int) -> Finished:
-        return solve_rows(self, problem, instance, rows, seed, num_workers)
+    def work(self, problem: AnyProblem, seed: int) -> RowWork:
+        return RowWork(self, problem)
+
+    def run(
+        self,
+        problem: AnyProblem,
+        instance: Any,
+        rows: Sequence[int],
+        seed: int,
+        first_row: int,
+        executor: Executor,
+    ) -> Finished:
+        return solve_rows(self, problem, instance, rows, seed, executor, first_row)
 
 
 class TimedOut(RuntimeError):

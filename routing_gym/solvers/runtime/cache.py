@@ -22,10 +22,11 @@ import numpy as np
 from routing_gym.arrays import batch_size
 from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.runtime.pool import RowResult
+from routing_gym.solvers.runtime.rows import RowResult
 
 VERSION = 3  # of the file layout, of what enters the hashes, and of the solvers: raise it where their tours change
 SAVE_INTERVAL = 10.0  # seconds
+SAVE_SHARE = 20.0  # and as many times as long as saving takes, which rewrites the whole file
 PADDING = -1  # after the actions of the shorter tours
 
 
@@ -45,12 +46,21 @@ class Store:
         problem: The problem.
         instance: The batch (NumPy).
         seed: Of the batch.
+        first_row: Place of the first instance in a larger batch.
 
     Raises:
         ValueError: The file is damaged.
     """
 
-    def __init__(self, folder: Path | str, solver: CachedSolver, problem: AnyProblem, instance: Any, seed: int) -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        solver: CachedSolver,
+        problem: AnyProblem,
+        instance: Any,
+        seed: int,
+        first_row: int = 0,
+    ) -> None:
         settings = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}  # type: ignore[arg-type]
         about = {"solver": solver.name, **settings, "problem": problem.name, "nodes": problem.num_nodes, "seed": seed}
         packages = {package.partition(".")[0] for package in solver.packages}
@@ -59,9 +69,10 @@ class Store:
         name = f"{solver.name}-{problem.name}-{problem.num_nodes}-{sha256(self.about.encode()).hexdigest()[:12]}.npz"
         self.path = Path(folder) / name
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.keys = row_keys(instance)
+        self.keys = row_keys(instance, first_row)
         self.rows = read(self.path)
         self.saved = monotonic()
+        self.pause = SAVE_INTERVAL
         self.changed = False
 
     def known(self) -> dict[int, RowResult]:
@@ -74,26 +85,28 @@ class Store:
             return
         self.rows[self.keys[row]] = result
         self.changed = True
-        if monotonic() - self.saved > SAVE_INTERVAL:
+        if monotonic() - self.saved > self.pause:
             self.save()
 
     def save(self) -> None:
         """Write all rows, with those that another process has added meanwhile; all or nothing."""
         if not self.changed:
             return
+        started = monotonic()
         self.rows = {**read(self.path), **self.rows}
         write(self.path, self.about, self.rows)
         self.saved = monotonic()
+        self.pause = max(SAVE_INTERVAL, SAVE_SHARE * (self.saved - started))
         self.changed = False
 
 
-def row_keys(instance: Any) -> list[str]:
+def row_keys(instance: Any, first_row: int = 0) -> list[str]:
     """Hash every row of an instance (NumPy) together with its place in the batch."""
     arrays = {name: np.ascontiguousarray(values) for name, values in vars(instance).items() if values is not None}
     layout = json.dumps({name: [values.dtype.str, values.shape[1:]] for name, values in arrays.items()})
     return [
         sha256(
-            b"".join([f"{row} {layout}".encode(), *(values[row].tobytes() for values in arrays.values())])
+            b"".join([f"{first_row + row} {layout}".encode(), *(values[row].tobytes() for values in arrays.values())])
         ).hexdigest()
         for row in range(batch_size(instance))
     ]

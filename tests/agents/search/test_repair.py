@@ -303,7 +303,7 @@ def test_solve_stops_after_an_interrupt(routes, tmp_path, monkeypatch):
 
 def test_solve_refuses_searches(routes, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(ValueError, match="--improve must be a positive number, got 0"):
+    with pytest.raises(ValueError, match="--improve must be a positive number of at most .*, got 0"):
         solve_script.Args((routes,), improve=0)
     with pytest.raises(ValueError, match="--decoding heuristic is a start for --improve"):
         solve_script.Args((routes,), decoding="heuristic")

@@ -1,0 +1,1 @@
+"""What evaluation shares between methods, processes and machines."""

@@ -1,0 +1,240 @@
+"""Many instances decoded by a model: chunks of a batch as tasks of an executor, kept on disk if asked.
+
+A chunk is decoded the same way wherever it is decoded; its sampled tours depend on the seed and on its number.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from routing_agents.training.tuning import keep_freed_memory
+from routing_gym.arrays import batch_size, select, to_backend
+from routing_gym.files import write_atomically
+from routing_gym.problem import AnyProblem
+from routing_gym.rollout import Rollout
+from routing_gym.solvers import Solution
+from routing_gym.solvers.runtime.base import FEASIBLE, NO_NODE
+from routing_gym.solvers.runtime.rows import row_seed
+from routing_gym.solvers.runtime.work import Executor, Lost, Results, Work
+
+CHUNK_SIZE = 1_024  # instances
+VERSION = 1  # of the files, and of decoding: raise it where tours change
+IntArray = npt.NDArray[np.int32]
+Advance = Callable[[int], None]  # called with the number of instances done
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A way to decode.
+
+    Attributes:
+        network: What it decodes with.
+        decode: Called with network, problem, instances, `batch_size`, `progress`, and `generator` if it is random.
+        random: Whether it draws random numbers.
+    """
+
+    network: torch.nn.Module
+    decode: Callable[..., Rollout]
+    random: bool = False
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Tours of a chunk: int32 (B, T), and the seconds that they took."""
+
+    actions: IntArray
+    seconds: float
+
+
+class DecodeWork(Work):
+    """Decodes chunks.
+
+    Args:
+        name: For messages.
+        problem: The rules.
+        decoder: How.
+        seed: Of the whole batch.
+        tours_at_once: Tours decoded at a time; see `solve`.
+        device: Where a worker computes; on Ray, each has a GPU of its own unless this is "cpu".
+        threads: Of each worker; None leaves the number as it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        problem: AnyProblem,
+        decoder: Decoder,
+        seed: int,
+        tours_at_once: int | None = None,
+        device: str = "cpu",
+        threads: int | None = None,
+    ) -> None:
+        self.name, self.problem, self.decoder, self.seed = name, problem, decoder, seed
+        self.tours_at_once, self.device, self.threads = tours_at_once, device, threads
+        self.num_gpus = 0 if device == "cpu" else 1
+
+    def load(self) -> None:
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        keep_freed_memory()
+        self.decoder.network.to(self.device)
+
+    def do(self, instance: Any, number: int, progress: Advance | None = None) -> Chunk:
+        started = time.perf_counter()
+        found = self.decoder.decode(
+            self.decoder.network,
+            self.problem,
+            to_backend(self.problem.rescale(instance), "torch", self.device),
+            batch_size=self.tours_at_once,
+            progress=progress,
+            **({"generator": self.generator(number)} if self.decoder.random else {}),
+        )
+        return Chunk(found.actions.cpu().numpy().astype(np.int32), time.perf_counter() - started)
+
+    def generator(self, number: int) -> torch.Generator:
+        """Return the random numbers of a chunk."""
+        return torch.Generator(self.device).manual_seed(row_seed(self.seed, number))
+
+
+class Tours:
+    """Chunks on disk: a folder with manifest.json, which says what was asked, and a file for each chunk.
+
+    Args:
+        folder: Holds one such folder for each model, problem and setting.
+        about: All that the tours depend on, except for the instances.
+
+    Raises:
+        OSError: The folder cannot be made or written to.
+    """
+
+    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+        manifest = json.dumps({"version": VERSION, **about}, sort_keys=True, indent=2) + "\n"
+        name = f"{about['problem']}-{about['num_nodes']}-{sha256(manifest.encode()).hexdigest()[:12]}"
+        self.folder = folder / name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / "manifest.json", manifest.encode())
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"chunk-{number:06}.npz"
+
+    def read(self, number: int, instance: Any) -> Chunk | None:
+        """Return a chunk, or None if it is not there.
+
+        Raises:
+            ValueError: The file is damaged, or holds tours of other instances.
+        """
+        path = self.path(number)
+        try:
+            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+                actions, seconds, key = file["actions"], float(file["seconds"]), str(file["instances"])
+        except FileNotFoundError:
+            return None
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path}: no tours, or damaged ({error}); delete it to decode again") from error
+        if key != fingerprint(instance):
+            raise ValueError(f"{path}: holds tours of other instances; choose another folder, or delete this one")
+        return Chunk(actions, seconds)
+
+    def write(self, number: int, instance: Any, chunk: Chunk) -> None:
+        """Write a chunk, complete or not at all."""
+        buffer = io.BytesIO()
+        key = np.array(fingerprint(instance))
+        np.savez_compressed(buffer, actions=chunk.actions, seconds=np.array(chunk.seconds), instances=key)
+        write_atomically(self.path(number), buffer.getvalue())
+
+
+def fingerprint(instance: Any) -> str:
+    """Return a hash of instances (NumPy)."""
+    digest = sha256()
+    for name, values in vars(instance).items():
+        if values is not None:
+            digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def decode_all(
+    work: DecodeWork,
+    instance: Any,
+    executor: Executor | None = None,
+    first_row: int = 0,
+    chunk_size: int = CHUNK_SIZE,
+    tours: Tours | None = None,
+    advance: Advance = lambda done: None,
+    is_bound: bool = False,
+) -> Solution:
+    """Decode any number of instances, chunk by chunk, and score the tours.
+
+    Args:
+        work: How.
+        instance: B instances, NumPy.
+        executor: Who decodes the chunks; None: this process, which reports after each step of decoding.
+        first_row: Place of the first instance in a larger batch, a multiple of the chunk size.
+        chunk_size: Instances of a chunk.
+        tours: Where chunks are kept, and found.
+        advance: Called with the number of instances done.
+        is_bound: See `Solution`.
+
+    Returns:
+        Rows of chunks whose workers died have failed; all others are scored by `Problem.objective`.
+
+    Raises:
+        ValueError: A kept chunk cannot be used.
+        RuntimeError: The workers do not start.
+    """
+    num_rows = batch_size(instance)
+    parts = {start: select(instance, slice(start, start + chunk_size)) for start in range(0, num_rows, chunk_size)}
+    found: dict[int, Chunk | Lost] = {}
+    for start, part in parts.items():
+        if tours is not None and (known := tours.read((first_row + start) // chunk_size, part)) is not None:
+            found[start] = known
+            advance(batch_size(part))
+    todo = ((start, (part, (first_row + start) // chunk_size)) for start, part in parts.items() if start not in found)
+    with closing(here(work, todo, advance) if executor is None else executor.run(work, todo)) as results:
+        for start, result in results:
+            found[start] = result
+            if tours is not None and isinstance(result, Chunk):
+                tours.write((first_row + start) // chunk_size, parts[start], result)
+            if executor is not None:
+                advance(batch_size(parts[start]))
+    sizes = {start: batch_size(part) for start, part in parts.items()}
+    return join(work.problem, instance, [(sizes[start], found[start]) for start in sorted(found)], is_bound)
+
+
+def here(work: DecodeWork, tasks: Any, advance: Advance) -> Results:
+    """Decode in this process."""
+    work.load()
+    for start, (part, number) in tasks:
+        yield start, work.do(part, number, advance)
+
+
+def join(problem: AnyProblem, instance: Any, chunks: list[tuple[int, Chunk | Lost]], is_bound: bool) -> Solution:
+    """Score chunks, of so many rows each, as one batch."""
+    num_rows = sum(size for size, _ in chunks)
+    longest = max([1, *(chunk.actions.shape[1] for _, chunk in chunks if isinstance(chunk, Chunk))])
+    actions, seconds, status, row = np.empty((num_rows, longest), dtype=np.int32), np.empty(num_rows), [], 0
+    for size, chunk in chunks:
+        rows = slice(row, row + size)
+        if isinstance(chunk, Lost):
+            actions[rows] = NO_NODE
+        else:
+            length = chunk.actions.shape[1]
+            actions[rows, :length] = chunk.actions
+            actions[rows, length:] = chunk.actions[:, -1:]  # the closing action, which may be repeated
+        seconds[rows] = chunk.seconds / size
+        status += [chunk.reason if isinstance(chunk, Lost) else FEASIBLE] * size
+        row += size
+    return Solution.score(problem, instance, actions, seconds, status, is_bound)

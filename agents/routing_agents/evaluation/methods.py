@@ -1,0 +1,238 @@
+"""The methods that an evaluation compares, made from what the user wrote: solvers and models with their settings."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.markup import escape
+from rich.progress import Progress
+
+from routing_agents.evaluation.decoding import CHUNK_SIZE, Decoder, DecodeWork, Tours, decode_all
+from routing_agents.policies.attention.decoding import Decoding, first_nodes, solve
+from routing_agents.search.active import active_search
+from routing_agents.search.beam import beam_search, simulation_guided_search
+from routing_agents.terminal import plain_console
+from routing_agents.trained import TrainedModel, find_weights, load
+from routing_agents.trained.pointer import TrainedPointer
+from routing_gym import arrays
+from routing_gym.files import printable
+from routing_gym.problem import AnyProblem
+from routing_gym.rollout import Rollout
+from routing_gym.solvers import SOLVERS, Solution, make_solver
+from routing_gym.solvers.runtime.pool import Processes
+from routing_gym.solvers.runtime.work import Executor
+
+TRAINED = "trained"
+SEARCHES = {"beam": "expansion", "active": "embeddings"}  # settings that name a search, and what may stand beside each
+Method = Callable[[AnyProblem, Any], Solution]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Settings and resources that all methods of an evaluation share.
+
+    Attributes:
+        seed: For sampled tours and randomised solvers.
+        tours_at_once: Tours that a model decodes at a time; None: 1,024, or as many as free memory holds.
+        workers: Processes for solvers that take one instance at a time.
+        executor: What executes all methods; None: solvers in worker processes, models in this process.
+        cache: Folder for solutions of solvers; None keeps nothing.
+        tours: Folder for tours of models; None keeps nothing.
+        chunk_size: Instances that a model gets at a time.
+        device: For models.
+        first_row: Place of the first instance in a larger batch.
+    """
+
+    seed: int = 1234
+    tours_at_once: int | None = None
+    workers: int = 1
+    executor: Executor | None = None
+    cache: Path | None = None
+    tours: Path | None = None
+    chunk_size: int = CHUNK_SIZE
+    device: str = "cpu"
+    first_row: int = 0
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of each worker that decodes: processes share the cores; Ray sets the number itself."""
+        if isinstance(self.executor, Processes):
+            return max(1, (os.cpu_count() or 1) // self.executor.num_workers)
+        return None
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """Split NAME:key=value,key=value into the name and its settings.
+
+    Raises:
+        ValueError: A setting without a value, an empty one, or one that is set twice.
+    """
+    name, colon, listed = text.partition(":")
+    settings: dict[str, Any] = {}
+    for setting in listed.split(",") if colon else ():
+        key, equals, value = setting.partition("=")
+        if not setting:
+            raise ValueError(f"{text!r}: a setting is empty; write {name}:SETTING=VALUE, or leave the colon out")
+        if key in settings:
+            raise ValueError(f"{text!r}: {key} is set twice; leave one out")
+        if not equals:
+            raise ValueError(f"{text!r}: {setting!r} has no value; write {name}:{setting}=VALUE")
+        try:
+            settings[key] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[key] = value
+    return name, settings
+
+
+def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
+    """Build one method and check that it can solve the problem, before any work is done.
+
+    Raises:
+        ValueError: Neither a solver nor a checkpoint, unsuitable for the problem, a wrong setting, or no such cluster.
+        ImportError: A solver's package is missing.
+    """
+    name, settings = parse_method(text)
+    if name in SOLVERS:
+        solver = make_solver(name, **settings)
+        solver.check(problem)
+        solver.load()
+        if setup.executor is not None:
+            setup.executor.prepare(solver.work(problem, setup.seed))
+        return partial(
+            solver.solve,
+            seed=setup.seed,
+            num_workers=setup.workers,
+            progress=True,
+            cache=setup.cache,
+            executor=setup.executor,
+            first_row=setup.first_row,
+        )
+    path = find_weights(problem.name, problem.num_nodes) if name == TRAINED else Path(name)
+    if name == TRAINED:
+        plain_console(stderr=True).print(printable(f"{TRAINED}: {path}"), soft_wrap=True)
+    if not path.exists():
+        raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
+    model = load(path)
+    model.check(problem)
+    searches = any(key in settings and settings.keys() <= {key, option} for key, option in SEARCHES.items())
+    decoder, several = (search_decoder if searches else plain_decoder)(text, dict(settings), model, problem)
+    work = DecodeWork(text, problem, decoder, setup.seed, setup.tours_at_once, setup.device, setup.threads)
+    if setup.executor is not None:
+        setup.executor.prepare(work)
+    about = {"weights": weights_digest(path), "settings": settings, "problem": problem.name, **asdict(problem)}  # type: ignore[call-overload]
+    about |= {"chunk_size": setup.chunk_size, "tours_at_once": setup.tours_at_once, "seed": setup.seed}
+    about |= {"torch": str(torch.__version__), "num_nodes": problem.num_nodes}
+    kept = None if setup.tours is None else Tours(setup.tours, about)
+    return partial(decode_with_bar, work, setup, kept, several and problem.stochastic)
+
+
+def weights_digest(path: Path) -> str:
+    """Return what tells a checkpoint, or the best one of a run, from others."""
+    path = path / "best.safetensors" if path.is_dir() else path
+    return sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def search_decoder(
+    text: str, settings: dict[str, Any], model: TrainedModel, problem: AnyProblem
+) -> tuple[Decoder, bool]:
+    """Build active search or a beam search; return it, and whether it chooses among several tours.
+
+    Raises:
+        ValueError: A setting is of a wrong kind, or the model or the problem does not allow the search.
+    """
+    embeddings = settings.pop("embeddings", False)
+    if not isinstance(embeddings, bool):
+        raise ValueError(f"{text!r}: embeddings must be true or false, got {embeddings!r}")
+    for key, value in settings.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
+    completing = "".join(settings.keys() & {"active", "expansion"})  # one of them, or neither
+    if isinstance(model, TrainedPointer):
+        if completing:
+            raise ValueError(f"{text!r}: a pointer network has beam alone; leave {completing} out")
+        decoding = Decoding(settings["beam"], force_starts=settings["beam"] > 1)
+        return Decoder(model.network, partial(decode_pointer, model, decoding)), False
+    if completing and problem.stochastic:
+        raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
+    decode: Callable[..., Rollout]
+    if completing == "active":
+        decode = partial(active_search, iterations=settings["active"], embeddings=embeddings)
+    elif completing == "expansion":
+        decode = partial(simulation_guided_search, width=settings["beam"], expansion=settings["expansion"])
+    else:
+        decode = partial(beam_search, width=settings["beam"])
+    return Decoder(model.network, decode, random=completing == "active"), settings != {"beam": 1}
+
+
+def plain_decoder(
+    text: str, settings: dict[str, Any], model: TrainedModel, problem: AnyProblem
+) -> tuple[Decoder, bool]:
+    """Build what decodes as the fields of `Decoding` say; return it, and whether it chooses among several tours.
+
+    Raises:
+        ValueError: An unknown or wrong setting.
+    """
+    known = [field.name for field in fields(Decoding)]
+    if unknown := sorted(settings.keys() - set(known)):
+        raise ValueError(
+            f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion; "
+            "or active, and embeddings"
+        )
+    try:
+        decoding = Decoding(**settings)
+        if decoding.force_starts:
+            first_nodes(problem, decoding.num_tours)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from error
+    if isinstance(model, TrainedPointer):
+        return Decoder(model.network, partial(decode_pointer, model, decoding)), False
+    several = decoding.num_tours * decoding.symmetries > 1
+    return Decoder(model.network, partial(solve, decoding=decoding), random=True), several
+
+
+def decode_pointer(
+    model: TrainedPointer,
+    decoding: Decoding,
+    network: torch.nn.Module,
+    problem: AnyProblem,
+    instance: Any,
+    batch_size: int | None,
+    progress: Callable[[int], None] | None,
+) -> Rollout:
+    """Decode with a pointer network, called like the attention model's decoders; it needs no batch size."""
+    return model.solve_batch(problem, instance, decoding, progress=progress)
+
+
+def decode_with_bar(
+    work: DecodeWork, setup: Setup, kept: Tours | None, is_bound: bool, problem: AnyProblem, instance: Any
+) -> Solution:
+    """Decode with a progress bar.
+
+    The best of several tours of a stochastic problem is a bound: no policy could choose it.
+    """
+    with Progress(console=plain_console(stderr=True)) as progress:
+        task = progress.add_task(escape(printable(work.name)), total=arrays.batch_size(instance))
+
+        def advance(done: int) -> None:
+            progress.advance(task, done)
+
+        return decode_all(work, instance, setup.executor, setup.first_row, setup.chunk_size, kept, advance, is_bound)
+
+
+def labels(methods: tuple[str, ...]) -> list[str]:
+    """Shorten the paths of checkpoints to the names of their runs, where these tell the methods apart."""
+    short = []
+    for text in methods:
+        name, colon, settings = text.partition(":")
+        path = Path(name)
+        run = path.parent.name if path.name in ("best.safetensors", "last.safetensors") else path.stem
+        short.append(text if name in (*SOLVERS, TRAINED) else run + colon + settings)
+    return [one if short.count(one) == 1 else text for one, text in zip(short, methods, strict=True)]

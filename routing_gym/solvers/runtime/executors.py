@@ -1,0 +1,33 @@
+"""The executors by name, for command lines."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from routing_gym.solvers.runtime.on_ray import OnRay
+from routing_gym.solvers.runtime.pool import Processes
+from routing_gym.solvers.runtime.work import Executor, Inline
+
+ExecutorName: TypeAlias = Literal["inline", "processes", "ray"]
+
+
+def make_executor(name: ExecutorName, num_workers: int | None = None, address: str | None = None) -> Executor:
+    """Make an executor.
+
+    Args:
+        name: "inline", "processes" or "ray".
+        num_workers: Worker processes. None: one, or on Ray one for each CPU of the cluster.
+        address: Of a Ray cluster; None starts Ray on this machine.
+
+    Raises:
+        ValueError: Another name, fewer than one worker, or an address without Ray.
+    """
+    if address is not None and name != "ray":
+        raise ValueError(f"address {address} has no effect with executor {name}; choose ray, or leave it out")
+    if name == "inline":
+        return Inline()
+    if name == "processes":
+        return Processes(1 if num_workers is None else num_workers)
+    if name == "ray":
+        return OnRay(num_workers, address)
+    raise ValueError(f"executor must be inline, processes or ray, got {name!r}")

@@ -1,0 +1,314 @@
+"""Workers on a Ray cluster, or on a Ray that starts on this machine.
+
+Ray brings the workers to the machines, the arguments to the workers and the results back. What stands here is what a
+solver needs beyond that: a limit of time for each task, and another attempt where a worker or its machine dies.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from routing_gym.optional import require
+from routing_gym.problems.checks import check_integer
+from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work
+
+EXTRA = "cluster"
+DEPTH = 2  # tasks given to a worker at a time: the second waits there while the result of the first one travels
+ATTEMPTS = 3  # at a task whose worker dies
+START_LIMIT = 120.0  # seconds to wait for a worker, or for a node's answer, where nothing else happens
+CONNECT_LIMIT = 5.0  # seconds
+
+
+@dataclass(frozen=True)
+class OnRay(Executor):
+    """Workers on Ray. A task whose worker or node dies is tried again, three times in all; then it is lost.
+
+    Ray is started where the program has not called `ray.init` itself, and lasts until the program ends.
+
+    Attributes:
+        num_workers: How many; None: as many as the cluster has CPUs (or GPUs, if the work needs some).
+        address: "auto" for the cluster of this machine, "HOST:6379", or "ray://HOST:10001"; None starts Ray here.
+
+    Raises:
+        ValueError: Fewer than one worker.
+    """
+
+    num_workers: int | None = None
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_workers is not None:
+            check_integer("num_workers", self.num_workers, 1)
+
+    def prepare(self, work: Work) -> None:
+        ray = connect(self.address, self.num_workers)
+        self.size(ray, work)
+        check_nodes(ray, work.packages)
+
+    def size(self, ray: Any, work: Work) -> int:
+        """Return how many workers there are to be.
+
+        Raises:
+            ValueError: The cluster has no room for them.
+        """
+        kind, share = ("GPU", work.num_gpus) if work.num_gpus else ("CPU", 1)
+        most = int(ray.cluster_resources().get(kind, 0) / share)
+        if most < (self.num_workers or 1):
+            wanted = f"{self.num_workers or 1} workers with {share:g} {kind} each"
+            raise ValueError(f"{wanted} do not fit on the cluster, which has room for {most}; ask for fewer")
+        return self.num_workers or most
+
+    def run(self, work: Work, tasks: Iterable[Task]) -> Results:
+        """Like `Executor.run`.
+
+        Raises:
+            RuntimeError: The workers do not start.
+        """
+        ray = connect(self.address, self.num_workers)
+        crew = Crew(ray, work)
+        source = iter(tasks)
+        try:
+            crew.members += [crew.hire() for _ in range(self.size(ray, work))]
+            while crew.give_out(source):
+                yield from crew.collect()
+        finally:
+            for member in crew.members:
+                ray.kill(member.actor)
+
+
+class Actor:
+    """Actor on Ray that has loaded the work once."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        work.load()
+
+    def greet(self) -> None:
+        """Return when the work is loaded."""
+
+    def do(self, *arguments: Any) -> Any:
+        return self.work.do(*arguments)
+
+
+@dataclass
+class Given:
+    """A task, and how often it was tried."""
+
+    task: Task
+    deaths: int = 0
+
+
+@dataclass(eq=False)
+class Member:
+    """A worker: its actor, and what it has been given, the task that it works on first."""
+
+    actor: Any
+    greeting: Any  # Ray's reference to the news that it is ready; None from then on
+    queue: dict[Any, Given] = field(default_factory=dict)  # by the references to their results
+    since: float = 0.0  # when the first task began
+
+
+class Crew:
+    """The workers, and the tasks that are on their way.
+
+    Args:
+        ray: The package, connected.
+        work: What they do.
+    """
+
+    def __init__(self, ray: Any, work: Work) -> None:
+        self.ray, self.work = ray, work
+        self.shared = ray.put(work)  # each machine gets it once
+        options = {"num_cpus": 1, "num_gpus": work.num_gpus, "max_restarts": 0}
+        self.actor_class = ray.remote(**options)(Actor)
+        self.members: list[Member] = []
+        self.again: deque[Given] = deque()
+        self.failed_starts = 0
+        self.heard = time.perf_counter()  # of anything
+
+    def hire(self) -> Member:
+        """Start a worker, which is ready as soon as a machine has room for it."""
+        actor = self.actor_class.remote(self.shared)
+        return Member(actor, actor.greet.remote())
+
+    def give_out(self, source: Iterator[Task]) -> bool:
+        """Give tasks to the workers that have fewer than `DEPTH`; return whether any is on its way."""
+        for depth in range(1, DEPTH + 1):  # no second task for one while another has none
+            for member in self.members:
+                if member.greeting is not None or len(member.queue) >= depth:
+                    continue
+                given = self.again.popleft() if self.again else next(map(Given, source), None)
+                if given is None:
+                    return self.busy()
+                if not member.queue:
+                    member.since = time.perf_counter()
+                member.queue[member.actor.do.remote(*given.task[1])] = given
+        return True  # every worker that is ready has as much as it takes
+
+    def busy(self) -> bool:
+        return any(member.queue for member in self.members)
+
+    def collect(self) -> Results:
+        """Wait for results or deaths; yield the tasks that are over."""
+        owners = {ref: member for member in self.members for ref in member.queue}
+        owners |= {member.greeting: member for member in self.members if member.greeting is not None}
+        done, _ = self.ray.wait(list(owners), num_returns=1, timeout=self.patience())
+        for ref in done:
+            yield from self.finish(ref, owners[ref])
+        now = time.perf_counter()
+        self.heard = now if done else self.heard
+        if self.work.hard_limit is not None:
+            for member in list(self.members):
+                seconds = now - member.since
+                if member.queue and seconds >= self.work.hard_limit:
+                    key, _ = self.dismiss(member).task
+                    yield key, Lost(f"timed out: stopped after {seconds:.0f} s", seconds)
+        if not self.busy() and now - self.heard > START_LIMIT:
+            raise RuntimeError(f"no worker for {self.work.name} got ready within {START_LIMIT:.0f} s; see `ray status`")
+
+    def patience(self) -> float:
+        """Return for how many seconds there is nothing to do but wait."""
+        begun = [member.since for member in self.members if member.queue]
+        if self.work.hard_limit is None or not begun:
+            return START_LIMIT
+        return max(0.0, min(begun) + self.work.hard_limit - time.perf_counter())
+
+    def finish(self, ref: Any, member: Member) -> Results:
+        """Receive a result, or the news that a worker is ready, or has died."""
+        errors = self.ray.exceptions
+        try:
+            result = self.ray.get(ref)
+        except errors.RayTaskError as error:
+            raise error.cause from None
+        except errors.RayError as error:  # the actor died, or the result was lost with its node
+            yield from self.bury(member, error)
+            return
+        if ref is member.greeting:
+            member.greeting, self.failed_starts = None, 0
+            return
+        member.since = time.perf_counter()
+        yield member.queue.pop(ref).task[0], result
+
+    def bury(self, member: Member, error: Exception) -> Results:
+        """Replace a worker that has died; its task is tried again, or is lost."""
+        if member not in self.members:  # known from another of its tasks
+            return
+        if member.greeting is not None:
+            self.failed_starts += 1
+            if self.failed_starts >= ATTEMPTS:
+                raise RuntimeError(f"a worker for {self.work.name} did not start on Ray: {last_line(error)}")
+        seconds = time.perf_counter() - member.since
+        given = self.dismiss(member)
+        if given is None:
+            return
+        given.deaths += 1
+        if given.deaths < ATTEMPTS:
+            self.again.append(given)
+        else:
+            yield given.task[0], Lost(f"died: its worker ended {ATTEMPTS} times: {last_line(error)}", seconds)
+
+    def dismiss(self, member: Member) -> Any:
+        """Replace a worker; return the task that it worked on, if any. The others that it had are given out again."""
+        self.ray.kill(member.actor)
+        first, *others = member.queue.values() or [None]
+        self.again.extend(given for given in others if given is not None)
+        self.members[self.members.index(member)] = self.hire()
+        return first
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of Ray's message: the others are a traceback."""
+    return str(error).strip().splitlines()[-1].strip()
+
+
+def connect(address: str | None, num_workers: int | None) -> Any:
+    """Connect to a cluster, or start Ray here; do nothing if the program has done so. Return the package.
+
+    Raises:
+        ImportError: Ray is not installed; names the extra.
+        ValueError: There is no such cluster, or it runs another version.
+    """
+    ray = require("ray", EXTRA)
+    if ray.is_initialized():
+        return ray
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        ray.init("local", num_cpus=num_workers or os.cpu_count(), include_dashboard=False, **quiet)
+        return ray
+    host, port = address_of(address)
+    try:
+        if host is not None:  # Ray itself tries for minutes
+            socket.create_connection((host, port), CONNECT_LIMIT).close()
+        ray.init(address, **quiet)
+    except OSError as error:
+        hint = "start one with ray start --head, or leave the address out to start Ray on this machine"
+        raise ValueError(f"no Ray cluster answers at {address} ({last_line(error)}); {hint}") from error
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"the Ray cluster at {address} cannot be used: {' '.join(str(error).split())}") from error
+    return ray
+
+
+def address_of(address: str) -> tuple[str | None, int]:
+    """Return host and port of an address; no host of "auto".
+
+    Raises:
+        ValueError: It is none.
+    """
+    if address == "auto":
+        return None, 0
+    parts = urlsplit(address if "://" in address else f"gcs://{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme not in ("gcs", "ray") or not parts.hostname or port is None:
+        raise ValueError(f"address {address!r}: expected auto, HOST:6379 or ray://HOST:10001")
+    return parts.hostname, port
+
+
+def check_nodes(ray: Any, packages: tuple[str, ...]) -> None:
+    """Check that every machine of the cluster has the packages that this one has.
+
+    Raises:
+        ValueError: One lacks a package, or has another version of it.
+    """
+
+    def look(names: list[str]) -> dict[str, str | None]:
+        """Return versions; runs on each node, and imports nothing of ours, so that it can tell where we are missing."""
+        from importlib import import_module, metadata
+
+        found: dict[str, str | None] = {}
+        for name in names:
+            try:
+                module = import_module(name)
+                found[name] = getattr(module, "__version__", None) or metadata.version(name)
+            except (ImportError, metadata.PackageNotFoundError):
+                found[name] = None
+        return found
+
+    names = ["routing_gym", "numpy", *sorted({package.partition(".")[0] for package in packages})]
+    here = look(names)
+    affinity = require("ray.util.scheduling_strategies", EXTRA).NodeAffinitySchedulingStrategy
+    asked = {
+        node["NodeManagerHostname"]: ray.remote(look)
+        .options(num_cpus=0, scheduling_strategy=affinity(node["NodeID"], soft=False))
+        .remote(names)
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("CPU")
+    }
+    for host, ref in asked.items():
+        try:
+            there = ray.get(ref, timeout=START_LIMIT)
+        except ray.exceptions.RayError as error:
+            raise ValueError(f"node {host} of the cluster does not answer: {last_line(error)}") from error
+        for name, version in here.items():
+            if there[name] != version:
+                found = f"has {name} {there[name]}" if there[name] else f"lacks {name}"
+                raise ValueError(f"node {host} of the cluster {found}; install {name} {version} on every node")

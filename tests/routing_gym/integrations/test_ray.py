@@ -1,0 +1,210 @@
+"""Solvers on a Ray cluster of two nodes on this machine; runs in the environment of `make test-integrations`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from routing_gym.arrays import select
+from routing_gym.problems import make_problem
+from routing_gym.solvers import RowSolver, make_solver
+from routing_gym.solvers.runtime import on_ray
+from routing_gym.solvers.runtime.on_ray import OnRay
+from routing_gym.solvers.runtime.pool import Processes
+from routing_gym.solvers.runtime.work import Inline
+
+ray = pytest.importorskip("ray", reason="Ray is in the environment of make test-integrations")
+pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
+ROOT = Path(__file__).parents[3]
+SEARCHED = os.pathsep.join(map(str, (ROOT, ROOT / "agents", Path(__file__).parent)))  # where nodes find our modules
+
+
+@dataclass(frozen=True)
+class Shuffle(RowSolver):
+    """A random tour; before that, what the row's first coordinate says. Writes the process of each row to a folder."""
+
+    name: ClassVar[str] = "shuffle"
+    problems: ClassVar[tuple[str, ...]] = ("TSP",)
+
+    time_limit: float = 1.0
+    pause: float = 0.0
+    folder: str = ""
+
+    @property
+    def hard_limit(self):
+        return 3 * self.time_limit
+
+    def solve_row(self, problem, instance, seed):
+        kind = round(float(instance.coords[0, 0, 0]) * 10)
+        if self.folder:
+            (Path(self.folder) / f"{seed}-{time.monotonic_ns()}").write_text(str(os.getpid()))
+        if kind == 1:
+            raise RuntimeError("no luck")
+        if kind == 2:
+            time.sleep(600)
+        if kind == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.pause)
+        return np.random.default_rng(seed).permutation(problem.num_nodes), "feasible"
+
+
+def batch(*kinds, num_nodes=6):
+    problem = make_problem("TSP", num_nodes)
+    coords = problem.generate(np.random.default_rng(0), len(kinds)).coords.copy()
+    coords[:, 0, 0] = np.array(kinds) / 10
+    return problem, problem.instance_type(coords)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes with one CPU each."""
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", SEARCHED)
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        made.add_node(num_cpus=1)
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+def same(found, expected):
+    np.testing.assert_array_equal(found.actions, expected.actions)
+    np.testing.assert_array_equal(found.cost, expected.cost)
+    assert found.status == expected.status
+
+
+def test_ray_equals_processes_bit_for_bit(cluster):
+    """Rows one at a time; then chunks of a batched solver with random draws, from row 7 of a larger batch on."""
+    problem, instance = batch(*[0] * 40)
+    on_cluster = OnRay(2, cluster.address)
+    same(Shuffle().solve(problem, instance, executor=on_cluster), Shuffle().solve(problem, instance, num_workers=2))
+    solver = make_solver("random-insertion")
+    whole = solver.solve(problem, instance)
+    part = solver.solve(problem, select(instance, slice(7, 40)), executor=on_cluster, first_row=7)
+    np.testing.assert_array_equal(part.cost, whole.cost[7:])
+
+
+def test_rows_that_fail_cost_themselves_only(cluster):
+    problem, instance = batch(0, 1, 2, 3, 0)
+    found = Shuffle(time_limit=0.3).solve(problem, instance, executor=OnRay(2, cluster.address))
+    assert found.failed.tolist() == [False, True, True, True, False]
+    assert found.status[1] == "RuntimeError: no luck"
+    assert found.status[2] == "timed out: stopped after 1 s"
+    assert found.status[3].startswith("died: its worker ended 3 times: ")
+
+
+def test_a_killed_worker_costs_nothing(cluster, tmp_path):
+    """The process of the first row is killed while it works on another; that row is tried again elsewhere."""
+    problem, instance = batch(*[0] * 20)
+    solver = Shuffle(pause=0.1, folder=str(tmp_path))
+    killed = []
+
+    def kill(row_result):
+        if not killed:
+            killed.append(int(next(tmp_path.iterdir()).read_text()))
+            os.kill(killed[0], signal.SIGKILL)
+        return row_result
+
+    problem.validate(instance)
+    results = {}
+    for row, result in solver.run(problem, instance, range(20), 0, 0, OnRay(2, cluster.address)):
+        results[row] = kill(result)
+    expected = replace(solver, folder="").solve(problem, instance, executor=Inline())
+    assert killed
+    np.testing.assert_array_equal([results[row].actions for row in range(20)], expected.actions)
+    assert len(list(tmp_path.iterdir())) > 20  # the row that was lost was tried twice
+
+
+DRIVER = """
+import sys
+from test_ray import Shuffle, batch
+from routing_gym.solvers.runtime import cache
+from routing_gym.solvers.runtime.on_ray import OnRay
+
+cache.SAVE_INTERVAL = cache.SAVE_SHARE = 0
+folder, address = sys.argv[1:]
+solver = Shuffle(pause=0.05, time_limit=2.0)
+found = solver.solve(*batch(*[0] * 40), executor=OnRay(2, address), cache=folder)
+print("failed", found.failed.sum())
+"""
+
+
+def test_a_killed_driver_is_continued_by_the_next_run(cluster, tmp_path):
+    """Killed once the cache holds some rows; the second run solves the others, and all are those of one process."""
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), cluster.address]) as driver:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("*.npz")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        driver.kill()
+    problem, instance = batch(*[0] * 40)
+    (file,) = tmp_path.glob("*.npz")
+    with np.load(file) as content:
+        known = len(content["key"])
+    assert 0 < known < 40
+    solver = Shuffle(pause=0.05, time_limit=2.0)
+    found = solver.solve(problem, instance, executor=OnRay(2, cluster.address), cache=tmp_path)
+    same(found, solver.solve(problem, instance, executor=Inline()))
+
+
+def test_a_node_that_lacks_a_package_is_named(cluster, monkeypatch):
+    """The nodes look for themselves: what this process pretends to have is missing there, or has another version."""
+    on_ray.connect(cluster.address, None)
+    monkeypatch.setitem(sys.modules, "no_such_package", type(sys)("no_such_package"))
+    sys.modules["no_such_package"].__version__ = "1.0"
+    with pytest.raises(ValueError, match="lacks no_such_package; install no_such_package 1.0 on every node"):
+        on_ray.check_nodes(ray, ("no_such_package",))
+    monkeypatch.setattr("routing_gym.__version__", "0.0.0")
+    with pytest.raises(ValueError, match=r"has routing_gym [\d.]+\S*; install routing_gym 0.0.0 on every node"):
+        on_ray.check_nodes(ray, ())
+
+
+def test_more_workers_than_the_cluster_has_room_for(cluster):
+    with pytest.raises(ValueError, match="9 workers with 1 CPU each do not fit on the cluster, which has room for 2"):
+        Shuffle().solve(*batch(0), executor=OnRay(9, cluster.address))
+
+
+def test_a_killed_node_costs_nothing(cluster):
+    """A third node joins, and its raylet is killed while the rows are solved: those on it are solved elsewhere."""
+    node = cluster.add_node(num_cpus=1)
+    problem, instance = batch(*[0] * 60)
+    solver = Shuffle(pause=0.05)
+    results = {}
+    for row, result in solver.run(problem, instance, range(60), 0, 0, OnRay(3, cluster.address)):
+        results[row] = result
+        if len(results) == 10:
+            cluster.remove_node(node, allow_graceful=False)  # kill -9
+    expected = solver.solve(problem, instance, executor=Processes(1))
+    np.testing.assert_array_equal([results[row].actions for row in range(60)], expected.actions)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("localhost:1", "no Ray cluster answers at localhost:1 .*; start one with ray start --head"),
+        ("nowhere", "address 'nowhere': expected auto, HOST:6379 or ray://HOST:10001"),
+        ("http://host:80", "address 'http://host:80': expected auto, HOST:6379"),
+    ],
+)
+def test_wrong_addresses(address, message, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(ValueError, match=message):
+        Shuffle().solve(*batch(0), executor=OnRay(2, address))
+
+
+def test_another_version_of_ray_is_refused(cluster, monkeypatch):
+    """Ray compares its version with the cluster's when it connects."""
+    ray.shutdown()
+    monkeypatch.setattr("ray.__version__", "0.0.1")
+    with pytest.raises(ValueError, match=r"the Ray cluster at .* cannot be used: Version mismatch"):
+        Shuffle().solve(*batch(0), executor=OnRay(2, cluster.address))
