@@ -102,10 +102,10 @@ class Args(PlanArgs):
     """Random seed for sampling and search."""
     improve: float | None = None
     """Seconds of large-neighbourhood search per file after decoding, in which a trained model solves parts of the tour
-    again. For TSP and CVRP files with one instance."""
+    again. For files with one instance, of any problem but stochastic ones."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
     """Model that solves the subproblems of --improve (a run folder or a checkpoint file). Default: the published
-    weights for them: CVRP for CVRP, TSPFE (fixed edges) for TSP."""
+    weights for them: TSPFE (fixed edges) for TSP, those of the file's own problem for others."""
     out: Path = Path("solved")
     """Folder for tours and pictures."""
     overwrite: bool = False
@@ -275,11 +275,11 @@ def choose_repair(path: Path, source: data.FileInstance | OwnInstance | Instance
     if (rows := batch_size(source.instance)) > 1:
         raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
     try:
-        wanted = neighbourhoods_of(source.problem).repairs_with
+        wanted, _ = neighbourhoods_of(source.problem).repaired_by(source.problem)
         repair = load_repair(source.problem) if args.repair is None else load(args.repair)
     except ValueError as error:
         raise ValueError(f"{path}: --improve: {error}") from None
-    if repair.problem.name != wanted:
+    if wanted not in repair.names:
         raise ValueError(
             f"{path}: --repair {args.repair} was trained on {repair.problem.name}; parts of {source.problem.name} are "
             f"{wanted}"

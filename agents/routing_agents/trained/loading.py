@@ -28,13 +28,14 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
         ValueError: Tours of the problem cannot be improved, or there are no weights for its parts.
     """
     kind = neighbourhoods_of(problem)
+    name, size = kind.repaired_by(problem)
     try:
-        path = find_weights(kind.repairs_with, kind.trained_size)
+        path = find_weights(name, size)
     except ValueError:
+        options = " ".join(filter(None, [f"--env-id routing/{name}-{size}", kind.trained_with, "--name mine"]))
         raise ValueError(
-            f"there are no weights for {kind.repairs_with}, of which parts of {problem.name} are; train some: "
-            f"{command('am_reinforce.py')} --env-id routing/{kind.repairs_with}-{kind.trained_size} "
-            f"{kind.trained_with} --name mine, and give --repair runs/mine"
+            f"there are no weights for {name}, of which parts of {problem.name} are; train some: "
+            f"{command('am_reinforce.py')} {options}, and give --repair runs/mine"
         ) from None
     return load(path)
 
