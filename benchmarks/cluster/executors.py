@@ -6,17 +6,20 @@
 Results: whether both give the same costs, bit for bit. Overhead: wall-clock seconds of rows by a solver that uses its
 whole time limit, against the sum of these limits over the workers; in turn, several times, and medians count. The
 processor time of the main process for each row bounds how many workers it keeps busy. Memory: the peak of each process
-while a model decodes many instances, chunk by chunk, into a folder.
+while a model decodes many instances, chunk by chunk, into a folder. Parts that are left out stay as they are in --out.
+
+On a machine that does other work, too, set RAY_worker_niceness=0: Ray gives its workers a lower priority.
 """
 
 from __future__ import annotations
 
+import json
 import resource
 import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +94,7 @@ def equality(name: str, solver: Solver, size: int, args: Args) -> Figures:
     ours, theirs = found["processes"], found["ray"]
     return {
         "rows": size,
+        "settings": asdict(solver),  # type: ignore[call-overload]
         "equal costs": int((ours.cost == theirs.cost).sum()),
         "equal tours": int((ours.actions == theirs.actions).all(axis=1).sum()),
         "failed": {label: int(solution.failed.sum()) for label, solution in found.items()},
@@ -205,7 +209,7 @@ def table(figures: Figures) -> Table:
 
 def main(args: Args) -> Figures:
     """Measure what is asked for; print and write the figures."""
-    figures: Figures = {}
+    figures: Figures = json.loads(args.out.read_text()) if args.out.exists() else {}
     if args.short_rows:
         figures["overhead"] = overhead(args)
     if args.cvrp_rows:
@@ -215,6 +219,8 @@ def main(args: Args) -> Figures:
         figures["TSP-50 by fast-tsp"] = equality("TSP-50", FastTSP(0.05), args.tsp_rows, args)
     if args.decoded:
         figures["TSP-20 decoded greedily"] = decoding(args)
+    for name in ("machine", "arguments"):
+        figures.pop(name, None)
     return finish(args, figures, table(figures))
 
 
