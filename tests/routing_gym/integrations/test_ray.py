@@ -206,5 +206,5 @@ def test_another_version_of_ray_is_refused(cluster, monkeypatch):
     """Ray compares its version with the cluster's when it connects."""
     ray.shutdown()
     monkeypatch.setattr("ray.__version__", "0.0.1")
-    with pytest.raises(ValueError, match=r"the Ray cluster at .* cannot be used: Version mismatch"):
+    with pytest.raises(ValueError, match=r"the Ray cluster at .* cannot be used \(Version mismatch"):
         Shuffle().solve(*batch(0), executor=OnRay(2, cluster.address))
