@@ -89,7 +89,7 @@ class Trial(tune.Trainable):  # type: ignore[misc]  # Ray's types are not checke
             command += [*shlex.split(config["train"]), "--processes=1", f"--threads={max(1, int(config['cores']))}"]
             command += [f"--runs={runs}", f"--name={self.trial_id}"]
         runs.mkdir(parents=True, exist_ok=True)
-        self.log = (runs / f"{self.trial_id}.log").open("a+b")
+        self.log = (runs / f"{self.trial_id}.log").open("ab")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
 
     def step(self) -> dict[str, Any]:
@@ -107,9 +107,8 @@ class Trial(tune.Trainable):  # type: ignore[misc]  # Ray's types are not checke
                 row = json.loads(lines[self.epoch - 1])
                 return {METRIC: row[METRIC], "epoch": self.epoch, tune.result.DONE: self.epoch == self.config["epochs"]}
             if ended:
-                self.log.seek(0)
-                words = self.log.read().decode(errors="replace").strip().splitlines() or ["no message"]
-                raise RuntimeError(f"{self.folder}: the run ended with status {self.process.returncode}: {words[-1]}")
+                status = self.process.returncode
+                raise RuntimeError(f"{self.folder}: the run ended with status {status}; {self.log.name} says why")
             time.sleep(0.2)
 
     def cleanup(self) -> None:
