@@ -2,6 +2,9 @@
 PYTHON ?= python3
 # Another Gymnasium than that of constraints.txt, in an environment of its own: make test GYMNASIUM=1.2.2
 GYMNASIUM ?=
+# Of the environments in which `make release` installs the package.
+PYTHONS ?= python3.11 python3.12 python3.13
+EXTRAS ?= agents
 VENV := .venv$(addprefix -gymnasium-,$(GYMNASIUM))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -13,7 +16,7 @@ INTEGRATION_TESTS := $(addprefix tests/routing_gym/integrations/,test_rllib.py t
 INTEGRATION_TESTS += tests/examples/test_tune.py
 INTEGRATION_TESTS += $(foreach page,$(INTEGRATION_PAGES),"tests/test_docs.py::test_page[docs/how-to/$(page).md]")
 
-.PHONY: help train test test-commands test-docs test-integrations docs lint wheel clean
+.PHONY: help train test test-commands test-docs test-integrations docs lint wheel release clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -59,6 +62,12 @@ wheel: $(READY)  ## build the wheel, import it in an empty environment, solve wi
 	! dist/venv/bin/routing-gym solve examples/cities.csv  # which names the extra
 	cd dist/unpacked && for command in solve evaluate train export; do ../../$(BIN)/python -m routing_agents $$command --help >/dev/null || exit 1; done
 	cd dist/unpacked && ../../$(BIN)/python -m routing_agents solve ../../examples/cities.csv
+
+release: wheel  ## check sdist and wheel for PyPI, and install them on all Pythons; other extras: EXTRAS=solvers
+	$(PYTHON) -m venv dist/twine
+	dist/twine/bin/python -m pip install --quiet --disable-pip-version-check twine
+	dist/twine/bin/python -m twine check --strict dist/*.tar.gz dist/*.whl
+	for python in $(PYTHONS); do $(BIN)/python tests/try_release.py $$python dist --extras "$(EXTRAS)" || exit 1; done
 
 clean:  ## delete the virtual environments and caches; keeps runs/
 	rm -rf .venv .venv-gymnasium-* $(INTEGRATIONS) dist docs/_build docs/environments playground/data .pytest_cache .mypy_cache .ruff_cache .hypothesis

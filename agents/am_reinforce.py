@@ -46,11 +46,11 @@ from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.pointer import saved
-from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig
+from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.policies.protocol import PolicyNetwork
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed, loop
 from routing_agents.training.baselines import (
@@ -61,8 +61,8 @@ from routing_agents.training.baselines import (
     RolloutBaseline,
     SharedBaseline,
 )
-from routing_agents.training.loop import RunArgs, run
-from routing_agents.training.report import Column, make_report
+from routing_agents.training.loop import RunArgs
+from routing_agents.training.report import Column
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
@@ -152,13 +152,13 @@ class Args(RunArgs):
     """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "processes", "threads")
-        check_at_least(1, self, "epochs", "steps_per_epoch")
-        check_counts(self, "batch_size", "num_tours", "baseline_size", "held_out")
-        check_positive(self, "learning_rate", "max_grad_norm", "decay")
+        check_integers(self, "seed", least=0)
+        check_integers(self, "epochs", "steps_per_epoch")
+        check_integers(self, "batch_size", "num_tours", "baseline_size", "held_out", most=MOST_COUNT)
+        check_numbers(self, "learning_rate", "max_grad_norm", "decay")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        runs.check_at_most(runs.MOST_THREADS, self, "processes", "threads")
+        check_integers(self, "processes", "threads", least=0, most=runs.MOST_THREADS)
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
@@ -175,11 +175,11 @@ class Args(RunArgs):
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
         values = {key: value for key, value in values.items() if key not in cls.local}
-        if "num_starts" in values:  # its name before
+        if "num_starts" in values:  # its name in published weights
             values["num_tours"] = values.pop("num_starts")
         if not isinstance(values["model"], str):  # there was no choice
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
-        return from_json(cls, {**values, "pointer": {**BEFORE_NORMALIZATION, **values["pointer"]}})
+        return from_json(cls, values)
 
 
 def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:
@@ -272,12 +272,10 @@ class ReinforceTrainer(loop.Trainer):
 
     Attributes:
         history: What is known of the runs before, from which the weights came.
-        reference: What a solver's solutions of the held-out instances cost, if there is one.
     """
 
     script = "am_reinforce.py"
     best_is = ("greedy", -1)
-    reference: float | None = None
 
     def __init__(self, args: Args) -> None:
         super().__init__(args)
@@ -318,9 +316,11 @@ class ReinforceTrainer(loop.Trainer):
         return f"{self.problem.name.lower()}-{self.problem.num_nodes}-{self.args.baseline}"
 
     @property
-    def instances(self) -> int:
-        """Instances seen, by all processes."""
-        return self.step * self.args.batch_size
+    def columns(self) -> tuple[Column, ...]:
+        return table_columns(self.problem, self.args.baseline)
+
+    def find_reference(self, cache: Path) -> float | None:
+        return runs.reference_cost(self.problem, self.held_out, cache)
 
     @property
     def learning_rate(self) -> float:
@@ -404,23 +404,6 @@ class ReinforceTrainer(loop.Trainer):
         self.sums = checkpoint.fitting("sums", self.sums, tensors, path)
         self.best, self.history = -header["best_cost"], header["history"]
 
-    def train(self, folder: Path) -> None:
-        args, is_first = self.args, distributed.rank() == 0
-        if is_first:
-            self.reference = runs.reference_cost(self.problem, self.held_out, folder.parent / ".references")
-        columns = table_columns(self.problem, args.baseline)
-        report = make_report(folder, args.to_json(), columns, self.step, args.total_steps, self.reference)
-        profile = runs.make_profiler(args.profile and is_first, folder)
-        with profile as profiler, loop.session(self, folder, report) as session:
-            while session.goes_on():
-                self.update()
-                report.advance()
-                if profiler is not None:
-                    profiler.step()
-                if self.step % args.steps_per_epoch == 0:
-                    metrics = self.end_epoch()
-                    session.record(metrics, self.gap(metrics["greedy"]))
-
     def gap(self, greedy: float) -> dict[str, float]:
         """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
         return {} if self.reference is None else {"gap": (greedy - self.reference) / abs(self.reference)}
@@ -451,7 +434,15 @@ class ReinforceTrainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(ReinforceTrainer, args)
+    args, saved = loop.resumed(ReinforceTrainer, args)
+    trainer = ReinforceTrainer(args)
+    with loop.session(trainer, saved, args.profile) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                metrics = trainer.end_epoch()
+                session.record(metrics, trainer.gap(metrics["greedy"]))
+    return session.folder
 
 
 def train_in_processes(args: Args) -> None:

@@ -40,12 +40,12 @@ from routing_agents.dispatch.network import SMALL, RequestNetwork, Requests, ope
 from routing_agents.dispatch.policy import KIND, PRIZE_UNIT, Learned, Lessons, lessons, load_policy, worthwhile
 from routing_agents.header import from_json
 from routing_agents.policies.attention.model import ModelConfig
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
 from routing_agents.training.policy_gradient import clipped_losses, gae
-from routing_agents.training.report import Column, make_report
+from routing_agents.training.report import Column
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import Day
 from routing_gym.dynamic.observations import observe
@@ -114,10 +114,11 @@ class Args(RunArgs):
     """Folder of a run to compare with other policies on held-out days, instead of training."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "threads")
-        check_at_least(1, self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
-        check_counts(self, "days", "held_out", "samples")
-        check_positive(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
+        check_integers(self, "seed", least=0)
+        check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
+        check_integers(self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
+        check_integers(self, "days", "held_out", "samples", most=MOST_COUNT)
+        check_numbers(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:
@@ -125,13 +126,13 @@ class Args(RunArgs):
         return from_json(cls, values)
 
 
-class Trainer(loop.Trainer):
+class DispatchTrainer(loop.Trainer):
     """The network of one run, and how it learns."""
 
     script = "dispatch.py"
     remedy = "a lower --learning-rate"
     best_is = ("versus_greedy", -1)
-    shown = (
+    columns = (
         Column("epoch", ".0f"),
         Column("loss", ".4f"),
         Column("leave", ".3f"),
@@ -157,6 +158,10 @@ class Trainer(loop.Trainer):
     @property
     def title(self) -> str:
         return f"dispatch-{self.args.algorithm}"
+
+    @property
+    def batch_size(self) -> int:
+        return self.args.days
 
     def draw(self, seed: int, purpose: int, step: int, count: int) -> Day:
         """Draw days that depend on seed, purpose and step only."""
@@ -269,7 +274,7 @@ class Trainer(loop.Trainer):
         self.sums = {}
         cost = play(self.held_out, self.policy(), self.router, np.random.default_rng(0))
         versus = 100 * float((cost / self.greedy_cost).mean() - 1)
-        return {"epoch": self.epoch, "instances": self.step * self.args.days, **means, "versus_greedy": versus}
+        return {"epoch": self.epoch, "instances": self.instances, **means, "versus_greedy": versus}
 
     def describe(self) -> dict[str, Any]:
         config = dataclasses.asdict(self.model.config)
@@ -280,17 +285,6 @@ class Trainer(loop.Trainer):
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         self.best, self.sums = header["best"], header["sums"]
-
-    def train(self, folder: Path) -> None:
-        args = self.args
-        logged = {**args.to_json(), "batch_size": args.days, "precision": "float32"}
-        report = make_report(folder, logged, self.shown, self.step, args.total_steps)
-        with loop.session(self, folder, report) as session:
-            while session.goes_on():
-                self.update()
-                report.advance()
-                if self.step % args.steps_per_epoch == 0:
-                    session.record(self.end_epoch())
 
     def picture(self) -> np.ndarray:
         return picture_of(self.held_out, self.policy(), self.router)
@@ -313,8 +307,20 @@ def log_probability(scores: Tensor, leaves: Tensor) -> Tensor:
 
 def main(args: Args) -> Path:
     """Train, or evaluate, as `args` say; return the folder of the run."""
-    if args.evaluate is None:
-        return loop.run(Trainer, args)
+    if args.evaluate is not None:
+        return evaluate(args)
+    args, saved = loop.resumed(DispatchTrainer, args)
+    trainer = DispatchTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
+
+
+def evaluate(args: Args) -> Path:
+    """Compare a trained policy with others on held-out days; return the folder of its run."""
     router = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations))
     learned = load_policy(args.evaluate, router.limits)
     source = make_source(args.static, args.requests)

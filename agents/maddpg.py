@@ -33,9 +33,9 @@ from routing_agents import checkpoint
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_not_negative, check_positive
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers
 from routing_agents.terminal import command_line
-from routing_agents.training.loop import run
+from routing_agents.training import loop
 from routing_agents.training.report import Column
 from routing_gym.multi_agent import CompetitiveOP
 from routing_gym.multi_agent.environments import GameVectorEnv
@@ -80,12 +80,12 @@ class Args(GameArgs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(1, self, "updates", "n_steps")
-        check_counts(self, "buffer", "batch_size")
-        check_positive(self, "policy_learning_rate", "critic_learning_rate", "tau", "noise")
+        check_integers(self, "updates", "n_steps")
+        check_integers(self, "buffer", "batch_size", most=MOST_COUNT)
+        check_numbers(self, "policy_learning_rate", "critic_learning_rate", "tau", "noise")
         if self.tau > 1:
             raise ValueError(f"--tau must be in (0, 1], got {self.tau}")
-        check_not_negative(self, "explore", most=1)
+        check_numbers(self, "explore", zero=True, most=1)
 
 
 class Buffer:
@@ -219,7 +219,14 @@ class MaddpgTrainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(MaddpgTrainer, args)
+    args, saved = loop.resumed(MaddpgTrainer, args)
+    trainer = MaddpgTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
 
 
 if __name__ == "__main__":

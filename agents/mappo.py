@@ -35,9 +35,9 @@ from routing_agents.multi_agent.players import greedy, heuristic, masked_logits
 from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_agents.multi_agent.training import GameArgs, GameTrainer
 from routing_agents.policies.attention.decoding import sampling_choice
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_not_negative, check_positive
+from routing_agents.runs import TrainingDivergedError, check_integers, check_numbers
 from routing_agents.terminal import command_line
-from routing_agents.training.loop import run
+from routing_agents.training import loop
 from routing_agents.training.policy_gradient import clipped_losses, gae
 from routing_agents.training.report import Column
 from routing_gym.multi_agent import CompetitiveOP
@@ -72,12 +72,12 @@ class Args(GameArgs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(1, self, "num_minibatches", "update_epochs")
-        check_positive(self, "learning_rate", "clip_coef")
+        check_integers(self, "num_minibatches", "update_epochs")
+        check_numbers(self, "learning_rate", "clip_coef")
         if not 0 <= self.heuristics < 1:
             raise ValueError(f"--heuristics must be in [0, 1), got {self.heuristics}")
-        check_not_negative(self, "gae_lambda", most=1)
-        check_not_negative(self, "ent_coef")
+        check_numbers(self, "gae_lambda", zero=True, most=1)
+        check_numbers(self, "ent_coef", zero=True)
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,14 @@ class MappoTrainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(MappoTrainer, args)
+    args, saved = loop.resumed(MappoTrainer, args)
+    trainer = MappoTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
 
 
 if __name__ == "__main__":

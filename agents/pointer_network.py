@@ -40,15 +40,15 @@ from routing_agents.policies.attention.saved import warm_start
 from routing_agents.policies.pointer import pictures
 from routing_agents.policies.pointer.decoding import evaluate, predict
 from routing_agents.policies.pointer.labels import labelled
-from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork, log_likelihood
+from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork, log_likelihood
 from routing_agents.policies.pointer.saved import describe, load_network
 from routing_agents.policies.pointer.sequences import PADDING, Order, arrange
 from routing_agents.policies.pointer.tasks import TASKS
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import loop
-from routing_agents.training.loop import RunArgs, run
-from routing_agents.training.report import Column, make_report
+from routing_agents.training.loop import RunArgs
+from routing_agents.training.report import Column
 from routing_agents.training.tuning import choose_precision
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
@@ -142,13 +142,14 @@ class Args(RunArgs):
     """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "threads")
-        check_at_least(1, self, "epochs", "steps_per_epoch", "workers")
-        check_counts(self, "solved", "batch_size", "held_out")
-        check_positive(self, "learning_rate", "max_grad_norm", "decay")
+        check_integers(self, "seed", least=0)
+        check_integers(self, "epochs", "steps_per_epoch")
+        check_integers(self, "solved", "batch_size", "held_out", most=MOST_COUNT)
+        check_numbers(self, "learning_rate", "max_grad_norm", "decay")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
-        runs.check_at_most(runs.MOST_THREADS, self, "threads", "workers")
+        check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
+        check_integers(self, "workers", most=runs.MOST_THREADS)
         low, high = self.sizes
         if not low <= high <= MOST_POINTS:
             raise ValueError(
@@ -170,7 +171,7 @@ class Args(RunArgs):
         Raises:
             KeyError, TypeError, ValueError: These are not the arguments of a run.
         """
-        return from_json(cls, {**values, "model": {**BEFORE_NORMALIZATION, **values["model"]}})
+        return from_json(cls, values)
 
 
 class PointerTrainer(loop.Trainer):
@@ -212,6 +213,10 @@ class PointerTrainer(loop.Trainer):
         low, high = self.args.sizes
         size = f"{low}" if low == high else f"{low}-{high}"
         return f"{self.args.task}-{size}-{self.args.model.encoder}"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*COLUMNS, *METRICS[self.args.task], SPEED)
 
     @property
     def learning_rate(self) -> float:
@@ -257,7 +262,7 @@ class PointerTrainer(loop.Trainer):
         self.model.train()
         return {
             "epoch": self.epoch,
-            "instances": self.step * self.args.batch_size,
+            "instances": self.instances,
             "loss": loss,
             "gradient_norm": norm,
             "learning_rate": self.learning_rate,
@@ -272,18 +277,7 @@ class PointerTrainer(loop.Trainer):
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         self.sums, self.best = checkpoint.fitting("sums", self.sums, tensors, path), header["best"]
-        self.history = header.get("history", [])  # which runs of before had not
-
-    def train(self, folder: Path) -> None:
-        args = self.args
-        columns = (*COLUMNS, *METRICS[args.task], SPEED)
-        report = make_report(folder, args.to_json(), columns, self.step, args.total_steps)
-        with loop.session(self, folder, report) as session:
-            while session.goes_on():
-                self.update()
-                report.advance()
-                if self.step % args.steps_per_epoch == 0:
-                    session.record(self.end_epoch())
+        self.history = header["history"]
 
     def draw_held_out(self, model: PointerNetwork) -> Any:
         """Draw some held-out instances and what a network makes of them."""
@@ -311,7 +305,14 @@ class PointerTrainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    return run(PointerTrainer, args)
+    args, saved = loop.resumed(PointerTrainer, args)
+    trainer = PointerTrainer(args)
+    with loop.session(trainer, saved) as session:
+        while session.goes_on():
+            trainer.update()
+            if session.advance():
+                session.record(trainer.end_epoch())
+    return session.folder
 
 
 if __name__ == "__main__":

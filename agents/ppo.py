@@ -46,13 +46,11 @@ from routing_agents.policies.attention.value import ValueHead
 from routing_agents.runs import (
     HELD_OUT_SEED,
     HELD_OUT_STREAM,
+    MOST_COUNT,
     MOST_THREADS,
     TRAINING_STREAM,
-    check_at_least,
-    check_at_most,
-    check_counts,
-    check_not_negative,
-    check_positive,
+    check_integers,
+    check_numbers,
     choose_device,
     command,
     make_folder,
@@ -129,13 +127,13 @@ class Args:
     """Name of the run's folder. Default: the problem, "ppo", the seed and the time."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "num_envs", "lanes_per_instance", "num_minibatches", "held_out")
-        check_at_least(1, self, "total_timesteps", "update_epochs", "eval_every")
-        check_at_least(0, self, "seed", "threads")
-        check_at_most(MOST_THREADS, self, "threads")
-        check_positive(self, "learning_rate", "max_grad_norm", "clip_coef")
-        check_not_negative(self, "gamma", "gae_lambda", most=1)
-        check_not_negative(self, "ent_coef", "vf_coef")
+        check_integers(self, "num_envs", "lanes_per_instance", "num_minibatches", "held_out", most=MOST_COUNT)
+        check_integers(self, "total_timesteps", "update_epochs", "eval_every")
+        check_integers(self, "seed", least=0)
+        check_integers(self, "threads", least=0, most=MOST_THREADS)
+        check_numbers(self, "learning_rate", "max_grad_norm", "clip_coef")
+        check_numbers(self, "gamma", "gae_lambda", zero=True, most=1)
+        check_numbers(self, "ent_coef", "vf_coef", zero=True)
         if self.num_envs % (self.lanes_per_instance * self.num_minibatches):
             raise ValueError(
                 f"--num-envs {self.num_envs} is not a multiple of --lanes-per-instance {self.lanes_per_instance} times "

@@ -43,7 +43,7 @@ from rich.text import Text
 from routing_agents import TrainedModel, load
 from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
-from routing_agents.runs import check_at_least, check_positive, option
+from routing_agents.runs import check_integers, check_numbers, option
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import choose_decoding, find_weights, load_repair
@@ -96,25 +96,25 @@ class Args(PlanArgs):
     problem: str | None = None
     """Problem of the CSV files, such as OVRPTW; by default the first that takes all their columns."""
     batch_size: int | None = None
-    """Number of tours decoded at a time. Default: 1,024, or as many as free memory holds. Sampled tours depend on
+    """Number of tours decoded at a time. Default: 1,024, or fewer where instances are large. Sampled tours depend on
     it."""
     seed: int = 1
     """Random seed for sampling and search."""
     improve: float | None = None
     """Seconds of large-neighbourhood search per file after decoding, in which a trained model solves parts of the tour
-    again. For TSP and CVRP files with one instance."""
+    again. For files with one instance, of any problem but stochastic ones."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
     """Model that solves the subproblems of --improve (a run folder or a checkpoint file). Default: the published
-    weights for them: CVRP for CVRP, TSPFE (fixed edges) for TSP."""
+    weights for them: TSPFE (fixed edges) for TSP, those of the file's own problem for others."""
     out: Path = Path("solved")
     """Folder for tours and pictures."""
     overwrite: bool = False
     """Overwrite existing tours and pictures."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "tours", *(["batch_size"] if self.batch_size is not None else []))
-        check_at_least(0, self, "seed")
-        check_positive(self, "improve")
+        check_integers(self, "tours", *(["batch_size"] if self.batch_size is not None else []))
+        check_integers(self, "seed", least=0)
+        check_numbers(self, "improve")
         if self.improve is not None and self.improve < LEAST_SECONDS:
             raise ValueError(
                 f"--improve {self.improve} has no effect: a round of the search takes longer; give at least "
@@ -275,11 +275,11 @@ def choose_repair(path: Path, source: data.FileInstance | OwnInstance | Instance
     if (rows := batch_size(source.instance)) > 1:
         raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
     try:
-        wanted = neighbourhoods_of(source.problem).repairs_with
+        wanted, _ = neighbourhoods_of(source.problem).repaired_by(source.problem)
         repair = load_repair(source.problem) if args.repair is None else load(args.repair)
     except ValueError as error:
         raise ValueError(f"{path}: --improve: {error}") from None
-    if repair.problem.name != wanted:
+    if wanted not in repair.names:
         raise ValueError(
             f"{path}: --repair {args.repair} was trained on {repair.problem.name}; parts of {source.problem.name} are "
             f"{wanted}"

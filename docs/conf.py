@@ -17,10 +17,12 @@ os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[1:3])  # of the kernels that
 import directives  # noqa: E402
 import environment_pages  # noqa: E402
 
+import routing_gym  # noqa: E402
 from playground import build as playground  # noqa: E402
 from routing_gym.problems import PROBLEMS  # noqa: E402
 
 project = "routing-gym"
+version = release = routing_gym.__version__
 author = "The routing-gym developers"
 copyright = author  # noqa: A001
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
@@ -61,11 +63,11 @@ for name in map(str.lower, PROBLEMS):
     if within := environment_pages.folder(name.upper()):
         MOVED[f"environments/{name}"] = f"environments/{within}{name}"
 html_theme = "furo"
-html_title = "routing-gym"
+html_title = f"routing-gym {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
-html_copy_source = False
+html_copy_source = True  # for the link to a page's source; generated pages have one too
 html_show_copyright = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#4453e0", "color-brand-content": "#4453e0"},
@@ -78,7 +80,7 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # seconds, for a cell on a busy machine
 if only := os.environ.get("RUN_CELLS_OF"):  # tests/site names one page: tests/test_docs.py runs the Python of all
     nb_execution_excludepatterns = [f"**/{path.name}" for path in HERE.rglob("*.md") if path.stem != only]
     suppress_warnings = ["myst-nb.lexer"]  # the kernel names the language of a page that it runs
@@ -120,7 +122,8 @@ def write_pages(app):
 def copy_playground(app, error):
     """Put the playground beside the pages, with its weights."""
     if error is None and app.builder.format == "html":
-        playground.publish(Path(app.outdir) / "playground")
+        address = os.environ.get("SITE_ADDRESS")  # set by the workflow that publishes the site
+        playground.publish(Path(app.outdir) / "playground", address and f"{address.rstrip('/')}/playground/")
 
 
 def redirect(app, error):
@@ -133,6 +136,19 @@ def redirect(app, error):
         page.parent.mkdir(exist_ok=True)
         refresh = f'<meta http-equiv="refresh" content="0; url={target}">'
         page.write_text(f'<!doctype html>{refresh}<a href="{target}">This page has moved</a>')
+
+
+def list_versions(app, error):
+    """List the documentation of all versions, which the workflow of the site unpacks into folders such as v0.2.0."""
+    if error is None and app.builder.format == "html":
+        out = Path(app.outdir)
+        names = sorted((path.parent.name for path in out.glob("v*/index.html")), reverse=True)
+        links = [("index.html", f"{release} (this version)"), *((f"{name}/index.html", name) for name in names)]
+        items = "".join(f'<li><a href="{address}">{text}</a></li>' for address, text in links)
+        (out / "versions.html").write_text(
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Versions · routing-gym</title>'
+            f"<h1>Documentation by version</h1><ul>{items}</ul></html>"
+        )
 
 
 def visit_math(self, node):
@@ -157,6 +173,7 @@ def setup(app):
     app.connect("source-read", link_into_the_site)
     app.connect("build-finished", copy_playground)
     app.connect("build-finished", redirect)
+    app.connect("build-finished", list_versions)
 
 
 html_math_renderer = "mathml"

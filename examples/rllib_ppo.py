@@ -27,7 +27,7 @@ from torch import Tensor
 
 from routing_agents.policies.attention.actor_critic import SMALL, ActorCritic, mean_costs
 from routing_agents.policies.attention.model import ModelConfig
-from routing_agents.runs import check_at_least, check_positive
+from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.integrations.rllib import make_env
 from routing_gym.optional import explain_missing
@@ -74,9 +74,9 @@ class Args:
     """Address of a Ray cluster, such as "auto". Default: Ray starts on this machine for the run."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "iterations", "num_envs", "batch_size", "minibatch_size", "epochs", "held_out")
-        check_at_least(0, self, "seed", "num_env_runners")
-        check_positive(self, "learning_rate")
+        check_integers(self, "iterations", "num_envs", "batch_size", "minibatch_size", "epochs", "held_out")
+        check_integers(self, "seed", "num_env_runners", least=0)
+        check_numbers(self, "learning_rate")
 
 
 class AttentionModule(TorchRLModule, ValueFunctionAPI):

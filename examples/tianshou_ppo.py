@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from routing_agents.policies.attention.actor_critic import SMALL, ActorCritic, mean_costs
 from routing_agents.policies.attention.model import ModelConfig
-from routing_agents.runs import check_at_least, check_positive
+from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.optional import explain_missing
 
@@ -66,9 +66,9 @@ class Args:
 
     def __post_init__(self) -> None:
         counts = ("epochs", "epoch_steps", "num_envs", "batch_size", "minibatch_size", "repeats", "held_out")
-        check_at_least(1, self, *counts)
-        check_at_least(0, self, "seed")
-        check_positive(self, "learning_rate")
+        check_integers(self, *counts)
+        check_integers(self, "seed", least=0)
+        check_numbers(self, "learning_rate")
         if self.batch_size % self.num_envs:
             raise ValueError(f"--batch-size {self.batch_size} is not a multiple of --num-envs {self.num_envs}")
 

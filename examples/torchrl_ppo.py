@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import routing_gym  # noqa: F401  (registers the ids)
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
-from routing_agents.runs import check_at_least, check_positive
+from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.optional import explain_missing
 
@@ -63,9 +63,9 @@ class Args:
     """Device for playing and learning, such as cuda."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "num_envs", "iterations", "epochs", "minibatch", "evaluation")
-        check_at_least(0, self, "seed")
-        check_positive(self, "learning_rate")
+        check_integers(self, "num_envs", "iterations", "epochs", "minibatch", "evaluation")
+        check_integers(self, "seed", least=0)
+        check_numbers(self, "learning_rate")
 
 
 class Policy(nn.Module):

@@ -41,7 +41,7 @@ def index(weights: list[Path], snapshots: list[Path]) -> str:
 
 
 def main(out: Path = HERE / "data", weights: Path = WEIGHTS, snapshots: Path = SNAPSHOTS) -> list[Path]:
-    """Write a script for each file of weights, those of the six problems and the snapshots of a training."""
+    """Write a script for each file of weights, and the snapshots of a training."""
     out.mkdir(parents=True, exist_ok=True)
     models, stops = sorted(weights.glob("*.safetensors")), sorted(snapshots.glob("*.safetensors"))
     contents = {"index": index(models, stops), **{path.stem: as_script(path) for path in [*models, *stops]}}
@@ -50,11 +50,19 @@ def main(out: Path = HERE / "data", weights: Path = WEIGHTS, snapshots: Path = S
     return [out / f"{name}.js" for name in contents]
 
 
-def publish(out: Path) -> None:
-    """Copy the page to `out`, and write the weights beside it."""
+def publish(out: Path, address: str | None = None) -> None:
+    """Copy the page to `out`, and write the weights beside it.
+
+    Args:
+        out: Folder.
+        address: Where the page will be, such as https://example.org/playground/; previews of links need it.
+    """
     shutil.copytree(
         HERE, out, ignore=shutil.ignore_patterns("*.py", "data", "snapshots", "__pycache__"), dirs_exist_ok=True
     )
+    if address:
+        page = out / "index.html"
+        page.write_text(page.read_text().replace('content="preview.png"', f'content="{address}preview.png"'))
     main(out / "data")
 
 

@@ -20,7 +20,7 @@ from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, SOLVERS
 
 OUT = Path(__file__).parent / "js" / "presets.js"
-PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")  # those that the page knows
+PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "VRPTW")  # those that the page knows
 DIGITS = 4  # of coordinates and values; costs are those of the rounded instance
 Points = np.ndarray  # float64 (A, 2), in the unit square
 
@@ -82,6 +82,9 @@ FIELDS = {  # ours, and the page's
     "penalty": "penalty",
     "real_prize": "realPrize",
     "max_length": "maxLength",
+    "ready_time": "readyTime",
+    "due_time": "dueTime",
+    "service_time": "serviceTime",
 }
 
 

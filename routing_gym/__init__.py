@@ -39,7 +39,7 @@ from routing_gym.problems import (
 )
 from routing_gym.sampling import sample_actions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ATSP",

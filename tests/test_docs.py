@@ -30,14 +30,17 @@ RUN = "import sys; exec(compile(sys.stdin.read(), sys.argv[1], 'exec'))"
 
 
 def python_blocks(text):
-    """Blank out all lines but those of blocks of Python, so that errors keep the page's line numbers."""
+    """Blank out all lines but those of blocks of Python, so that errors keep the page's line numbers.
+
+    Options of a cell, such as `:tags: [remove-cell]`, are no Python.
+    """
     lines, inside = [], False
     for line in text.splitlines():
         if line.startswith("```"):
             inside = line in ("```python", "```{code-cell} python")
             lines.append("")
         else:
-            lines.append(line if inside else "")
+            lines.append(line if inside and not line.startswith(":") else "")
     return "\n".join(lines)
 
 
@@ -51,6 +54,7 @@ def test_blocks_are_found():
     assert "README.md" in PAGES
     assert "docs/explanation/attention-model.md" in PAGES
     assert python_blocks("```{code-cell} python\na\n```\n") == "\na\n"
+    assert python_blocks("```{code-cell} python\n:tags: [remove-cell]\na\n```") == "\n\na\n"
     assert python_blocks("a\n```python\nb\n```\n```sh\nc\n```\n```python\nd\n```") == "\n\nb\n\n\n\n\n\nd\n"
 
 

@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from routing_agents.planning.door import solve
     from routing_agents.policies.attention.decoding import Decoding
-    from routing_agents.trained import SolvedInstance, TrainedModel, load
+    from routing_agents.trained.loading import load
+    from routing_agents.trained.model import SolvedInstance, TrainedModel
 
 __all__ = ["Decoding", "SolvedInstance", "TrainedModel", "load", "solve"]
 MODULES = {
     "Decoding": "routing_agents.policies.attention.decoding",
+    "SolvedInstance": "routing_agents.trained.model",
+    "TrainedModel": "routing_agents.trained.model",
+    "load": "routing_agents.trained.loading",
     "solve": "routing_agents.planning.door",
-}  # the other names are those of `trained`
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -35,7 +39,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(MODULES.get(name, "routing_agents.trained")), name)
+        return getattr(import_module(MODULES[name]), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("routing_"):
             raise

@@ -73,20 +73,9 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
         ) from error
 
 
-def kind_of_network(path: Path) -> str:
-    """Return the kind of network in a checkpoint: "attention", or what its header names.
-
-    Raises:
-        CheckpointError: As `load`.
-    """
-    header = load(path / BEST if path.is_dir() else path)[1]
-    return str(header.get("network", "attention"))
-
-
 def load_network(
     path: Path,
     device: str,
-    described: str,
     make: Callable[[dict[str, Any]], tuple[NetworkT, T]],
     name: str = "model",
 ) -> tuple[NetworkT, T, dict[str, Any]]:
@@ -95,7 +84,6 @@ def load_network(
     Args:
         path: A checkpoint, or the folder of a run (then its best).
         device: Where to put the network.
-        described: What the header is to describe, for errors.
         make: Makes of the header the network, without its weights, and what that was trained on.
         name: Group of the weights.
 
@@ -114,7 +102,7 @@ def load_network(
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: its header does not describe a known {described} ({error})") from error
+        raise CheckpointError(f"{path}: its header does not describe a known network ({error})") from error
     check_weights(network, weights, path)
     network.to_empty(device=device).load_state_dict(weights)
     return network.eval(), trained_on, header

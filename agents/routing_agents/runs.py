@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -57,64 +56,39 @@ def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Gene
     return np.random.default_rng((seed, purpose, index, rank))
 
 
-def check_at_least(minimum: int, args: Any, *names: str) -> None:
-    """Refuse smaller values of some fields of `args`.
+def check_integers(args: Any, *names: str, least: int = 1, most: int = MOST_INTEGER) -> None:
+    """Check that some fields of `args` hold integers from `least` to `most`, or tuples of at least one of them.
 
     Raises:
         ValueError: With the option and its value.
     """
     for name in names:
         value = getattr(args, name)
-        if type(value) is not int or value < minimum:
-            raise ValueError(f"{option(name)} must be an integer of at least {minimum}, got {value!r}")
-    check_at_most(MOST_INTEGER, args, *names)
+        each = value if isinstance(value, tuple) else (value,)
+        if not each or any(type(one) is not int or one < least for one in each):
+            words = "integers" if isinstance(value, tuple) else "an integer"
+            raise ValueError(f"{option(name)} must be {words} of at least {least}, got {value!r}")
+        if max(each) > most:
+            raise ValueError(f"{option(name)} must be at most {most}, got {value}")
 
 
-def check_counts(args: Any, *names: str) -> None:
-    """Refuse numbers of things that are held in memory together, below one or above a million.
+def check_numbers(args: Any, *names: str, zero: bool = False, most: float = MOST_NUMBER) -> None:
+    """Check that some fields of `args` hold positive numbers, of at most `most`; None stands for a default.
 
-    Raises:
-        ValueError: With the option and its value.
-    """
-    check_at_least(1, args, *names)
-    check_at_most(MOST_COUNT, args, *names)
-
-
-def check_at_most(maximum: int, args: Any, *names: str) -> None:
-    """Refuse larger values of some fields of `args`.
-
-    Raises:
-        ValueError: With the option and its value.
-    """
-    for name in names:
-        if getattr(args, name) > maximum:
-            raise ValueError(f"{option(name)} must be at most {maximum}, got {getattr(args, name)}")
-
-
-def check_positive(args: Any, *names: str) -> None:
-    """Refuse values that are not positive, or too large for float32; None stands for a default.
+    Args:
+        args: A dataclass.
+        names: Of its fields.
+        zero: Whether zero is allowed too.
+        most: By default what float32 holds.
 
     Raises:
         ValueError: With the option and its value.
     """
     for name in names:
         value = getattr(args, name)
-        if value is not None and not (type(value) in (int, float) and 0 < value < math.inf):
-            raise ValueError(f"{option(name)} must be a positive number, got {value!r}")
-        if value is not None and value > MOST_NUMBER:
-            raise ValueError(f"{option(name)} must be at most {MOST_NUMBER:g}, got {value!r}")
-
-
-def check_not_negative(args: Any, *names: str, most: float = MOST_NUMBER) -> None:
-    """Refuse values below zero and above `most`.
-
-    Raises:
-        ValueError: With the option and its value.
-    """
-    bounds = "a number of at least 0" if most == MOST_NUMBER else f"in [0, {most:g}]"
-    for name in names:
-        if not 0 <= getattr(args, name) <= most:  # nor what is no number
-            raise ValueError(f"{option(name)} must be {bounds}, got {getattr(args, name)}")
+        if value is not None and not (type(value) in (int, float) and (0 < value <= most or (zero and value == 0))):
+            words = f"a number in [0, {most:g}]" if zero else f"a positive number of at most {most:g}"
+            raise ValueError(f"{option(name)} must be {words}, got {value!r}")
 
 
 def option(name: str) -> str:

@@ -41,10 +41,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.arguments import check_counts, check_problems
+from benchmarks.arguments import check_problems
 from benchmarks.output import Figures, finish
 from benchmarks.worker_process import ONE_THREAD, OURS, WorkerError, WorkerProcess, start
-from routing_agents.runs import check_positive
+from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[2]
@@ -85,8 +85,8 @@ class Args:
         check_problems(*self.problems)
         if not self.peers:
             raise ValueError(f"--peers: name at least one of {', '.join(PEERS)}")
-        check_counts(self, "lanes", "repeats")
-        check_positive(self, "seconds")
+        check_integers(self, "lanes", "repeats")
+        check_numbers(self, "seconds")
 
 
 @contextmanager

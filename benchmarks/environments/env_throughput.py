@@ -23,8 +23,9 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.arguments import check_counts, check_problems
+from benchmarks.arguments import check_problems
 from benchmarks.output import Figures, finish
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym.arrays import Array, converter, to_backend, to_numpy
 from routing_gym.envs.arguments import draw_instances
@@ -54,7 +55,7 @@ class Args:
 
     def __post_init__(self) -> None:
         check_problems(*self.problems)
-        check_counts(self, "lanes", "most_sync_lanes", "repeats", "work")
+        check_integers(self, "lanes", "most_sync_lanes", "repeats", "work")
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3 import __version__ as sb3_version
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-from benchmarks.arguments import check_counts, check_problems
+from benchmarks.arguments import check_problems
 from benchmarks.environments.env_throughput import random_legal
 from benchmarks.output import Figures, finish
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym.integrations.sb3 import RoutingVecEnv
 
@@ -59,7 +60,7 @@ class Args:
 
     def __post_init__(self) -> None:
         check_problems(self.problem)
-        check_counts(self, "lanes", "repeats", "episodes", "epochs", "batch_size")
+        check_integers(self, "lanes", "repeats", "episodes", "epochs", "batch_size")
 
 
 class Player:

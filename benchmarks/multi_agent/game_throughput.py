@@ -29,10 +29,9 @@ from typing import Literal
 import numpy as np
 from rich.table import Table
 
-from benchmarks.arguments import check_counts
 from benchmarks.output import Figures, finish
 from benchmarks.worker_process import ONE_THREAD, WorkerError, WorkerProcess, start
-from routing_agents.runs import check_at_least
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym import CompetitiveOP
 from routing_gym.integrations.pettingzoo import GameParallelEnv
@@ -67,8 +66,8 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "agents", "lanes", "loop_lanes", "repeats", "games")
-        check_at_least(0, self, "seed")
+        check_integers(self, "agents", "lanes", "loop_lanes", "repeats", "games")
+        check_integers(self, "seed", least=0)
 
 
 def batched_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], float]:

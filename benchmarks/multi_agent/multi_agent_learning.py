@@ -37,7 +37,6 @@ from torch import Tensor
 
 import maddpg
 import mappo
-from benchmarks.arguments import check_counts
 from benchmarks.multi_agent.multi_agent_values import ARMS, interaction, listened
 from benchmarks.output import Figures, finish
 from routing_agents import checkpoint
@@ -45,7 +44,7 @@ from routing_agents.multi_agent.extractor import flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
 from routing_agents.multi_agent.players import Player, collected, greedy, heuristic, seated, seats
 from routing_agents.multi_agent.training import GameTrainer
-from routing_agents.runs import LAST
+from routing_agents.runs import LAST, check_integers
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import to_backend
@@ -94,7 +93,7 @@ class Args:
     """Where the picture goes."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "agents", "seeds", "held_out", "transfer", "threads")
+        check_integers(self, "agents", "seeds", "held_out", "transfer", "threads")
 
 
 def settings(group: Group, num_agents: int, mixing: Mixing, seed: int, args: Args) -> tuple[Any, Any]:

@@ -28,11 +28,10 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
-from benchmarks.arguments import check_counts
 from benchmarks.output import Figures, finish
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
-from routing_agents.runs import check_positive
+from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import CompetitiveOP
@@ -82,8 +81,8 @@ class Args:
     """Where the picture goes."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "agents", "customers", "seeds", "steps", "games", "ticks", "held_out", "threads")
-        check_positive(self, "learning_rate")
+        check_integers(self, "agents", "customers", "seeds", "steps", "games", "ticks", "held_out", "threads")
+        check_numbers(self, "learning_rate")
         if self.ticks > (most := CompetitiveOP(2).num_ticks):
             raise ValueError(f"--ticks must be at most {most}, of which a game has no more, got {self.ticks}")
 

@@ -18,12 +18,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import check_counts
 from benchmarks.output import Figures, finish
 from routing_agents import TrainedModel, load
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
 from routing_agents.policies.attention.model import AttentionModel
-from routing_agents.runs import check_positive
+from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, make_solver
@@ -51,8 +50,8 @@ class Args:
     """Where the plot goes."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "sizes", "nodes")
-        check_positive(self, "node_seconds")
+        check_integers(self, "sizes", "nodes")
+        check_numbers(self, "node_seconds")
 
 
 def load_models(problem: str) -> dict[str, TrainedModel]:

@@ -9,6 +9,7 @@ untrained, which changes the tours but neither the shapes nor, for the TSP, the 
 from __future__ import annotations
 
 import multiprocessing
+import re
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,12 +21,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.arguments import check_counts, check_problems
+from benchmarks.arguments import check_problems
 from benchmarks.output import Figures, finish
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, solve
 from routing_agents.policies.attention.features import FEATURES
-from routing_agents.policies.attention.memory import chunk_size, footprint, value_of
+from routing_agents.policies.attention.memory import chunk_size
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import to_backend
@@ -57,7 +59,7 @@ class Args:
 
     def __post_init__(self) -> None:
         check_problems(*(f"{name}-2" for name in self.problems))
-        check_counts(self, "sizes", "batch", "batch_nodes", "threads")
+        check_integers(self, "sizes", "batch", "batch_nodes", "threads")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def measure(case: Case) -> dict[str, Any]:
     instance = to_backend(problem.generate(np.random.default_rng(1), case.num_instances), "torch")
     generator = torch.Generator().manual_seed(1)
     model = AttentionModel(FEATURES[case.problem], case.config, generator).eval()
-    chunk = chunk_size(model, problem, instance, case.decoding.num_tours, None)
+    chunk = chunk_size(model, problem, case.num_instances, case.decoding.num_tours, None)
     before, started = kilobytes("VmRSS:"), time.perf_counter()
     found = solve(model, problem, instance, case.decoding, generator)
     seconds, peak = time.perf_counter() - started, kilobytes("VmHWM:")
@@ -93,14 +95,13 @@ def measure(case: Case) -> dict[str, Any]:
         "seconds": seconds,
         "peak_bytes": 1024 * peak,
         "before_bytes": 1024 * before,
-        "estimated_bytes": footprint(model, problem, instance).peak(*chunk),
         "instances_at_a_time": chunk[0],
     }
 
 
 def kilobytes(key: str) -> int:
     """Read one of the sizes in /proc/self/status; unlike ru_maxrss they do not begin at the parent's peak."""
-    return int(value_of(key, STATUS))
+    return int(re.search(rf"^{key}\s+(\d+)", STATUS.read_text(), re.MULTILINE)[1])
 
 
 def measure_apart(case: Case) -> dict[str, Any]:
@@ -120,12 +121,10 @@ def draw(rows: list[dict[str, Any]], args: Args) -> None:
         one = [row for row in own if row["num_instances"] == 1]
         many = [row for row in own if row["num_instances"] > 1]
         sizes, colour = [row["num_nodes"] for row in one], f"C{number}"
-        estimated = [(row["before_bytes"] + row["estimated_bytes"]) / 1e9 for row in one]
         for axes, value in ((memory, lambda row: row["peak_bytes"] / 1e9), (seconds, lambda row: row["seconds"])):
             axes.plot(sizes, [value(row) for row in one], "o-", color=colour, label=f"{name}, one instance")
             label = f"{name}, {args.batch:,} instances"
             axes.plot([row["num_nodes"] for row in many], [value(row) for row in many], "*", color=colour, label=label)
-        memory.plot(sizes, estimated, ":", color=colour, label=f"{name}, one instance, estimated")
     memory.axhline(rows[0]["before_bytes"] / 1e9, color="grey", linestyle=":", label="before decoding")
     memory.set(ylabel="peak memory of the process (GB)")
     seconds.set(ylabel="seconds")
@@ -148,9 +147,9 @@ def main(args: Args) -> Figures:
     cases = [Case(name, size, 1, args.threads) for name in args.problems for size in args.sizes]
     cases += [Case(name, args.batch_nodes, args.batch, args.threads) for name in args.problems]
     rows = [measure_apart(case) for case in track(cases, "decoding", console=Console(stderr=True))]
-    table = Table("problem", "nodes", "instances", "steps", "seconds", "peak GB", "of which before", "estimate")
+    table = Table("problem", "nodes", "instances", "steps", "seconds", "peak GB", "of which before")
     for row in rows:
-        gigabytes = [f"{row[key] / 1e9:.2f}" for key in ("peak_bytes", "before_bytes", "estimated_bytes")]
+        gigabytes = [f"{row[key] / 1e9:.2f}" for key in ("peak_bytes", "before_bytes")]
         counts = [f"{row[key]:,}" for key in ("num_nodes", "num_instances", "steps")]
         table.add_row(row["problem"], *counts, f"{row['seconds']:.1f}", *gigabytes)
     draw(rows, args)

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from benchmarks.hardware import describe_machine, digest
 from routing_agents import load
-from routing_agents.runs import check_positive
+from routing_agents.runs import check_numbers
 from routing_agents.terminal import command_line
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
@@ -60,7 +60,7 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "seconds")
+        check_numbers(self, "seconds")
         if not self.files:
             raise ValueError("name at least one .tsp or .vrp file")
 

@@ -26,7 +26,7 @@ from rich.table import Table
 from benchmarks.output import Figures, finish
 from benchmarks.quality.search_on_files import SOLVERS, UNTIMED, gap, solve
 from routing_agents import load
-from routing_agents.runs import check_positive
+from routing_agents.runs import check_numbers
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.terminal import command_line
@@ -66,7 +66,7 @@ class Args:
     """Where the plot goes."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "seconds")
+        check_numbers(self, "seconds")
         if not self.files:
             raise ValueError("name at least one .tsp or .vrp file")
 

@@ -32,13 +32,13 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.arguments import check_counts
 from benchmarks.hardware import describe_machine, digest
 from benchmarks.quality.quality_tables import OTHERS, PAPER, tables
 from import_original import load_original
 from routing_agents.policies.attention.decoding import Decoding, num_symmetries, solve
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.policies.attention.saved import load_model
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_agents.trained import WEIGHTS, find_weights
 from routing_agents.training.tuning import keep_freed_memory
@@ -105,7 +105,7 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "batch_size", "workers")
+        check_integers(self, "batch_size", "workers")
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from benchmarks.arguments import check_counts
 from benchmarks.hardware import describe_machine
 from benchmarks.output import Figures, finish
-from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, reference_cost, stream
+from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, check_integers, reference_cost, stream
 from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 
@@ -73,7 +72,7 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
-        check_counts(self, "threads", "held_out")
+        check_integers(self, "threads", "held_out")
         for command in self.commands:
             if not all(part.strip() for part in command.partition(":")):
                 raise ValueError(f"--commands: expected LABEL: SCRIPT ARGUMENTS, got {command!r}")

@@ -35,10 +35,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.arguments import check_counts, check_problems
+from benchmarks.arguments import check_problems
 from benchmarks.output import Figures, finish
 from benchmarks.training.operation_counts import task_operations
 from benchmarks.worker_process import OURS, WorkerError, WorkerProcess, start
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import fast_precision
 
@@ -77,7 +78,7 @@ class Args:
 
     def __post_init__(self) -> None:
         check_problems(*self.problems)
-        check_counts(self, "num_starts", "batch_sizes", "threads", "rounds")
+        check_integers(self, "num_starts", "batch_sizes", "threads", "rounds")
         unknown = sorted(set(self.tasks) - {"rollout", "shared", "greedy"})
         if unknown:
             raise ValueError(f"--tasks are rollout, shared and greedy, got {', '.join(unknown)}")

@@ -28,6 +28,7 @@ function addressCore(rules, instances) {
     you: "you",
     search: "search",
     "nearest-neighbour": "Nearest neighbour",
+    "greedy-edge": "Greedy edge",
     "local-search": "2-opt and Or-opt",
     optimum: "Optimum",
   };
@@ -41,8 +42,10 @@ function addressCore(rules, instances) {
     OP: ["prize"],
     PCTSP: ["prize", "penalty"],
     SPCTSP: ["prize", "penalty", "realPrize"],
+    VRPTW: ["demand", "readyTime", "dueTime", "serviceTime"],
   };
-  const limitOf = { CVRP: "capacity", SDVRP: "capacity", OP: "maxLength" };
+  const limitOf = { CVRP: "capacity", SDVRP: "capacity", VRPTW: "capacity", OP: "maxLength" };
+  const AT_DEPOT = ["readyTime", "dueTime"]; // the depot has these, too
 
   // An instance of one's own is kept to four digits, so that the address gives exactly the same one again.
   function own(instance) {
@@ -51,13 +54,15 @@ function addressCore(rules, instances) {
     const columns = Object.fromEntries(
       columnsOf[problem].map((key) => [key, key === "demand" ? [...instance[key]] : round(instance[key])]),
     );
-    const limit = limitOf[problem];
-    return {
+    const limit = limitOf[problem],
+      { windows, reachable } = rules.PROBLEMS[problem];
+    const kept = {
       problem,
       coords: round(instance.coords),
       ...columns,
       ...(limit && { [limit]: Math.fround(rounded(instance[limit])) }),
     };
+    return windows ? reachable(kept) : kept;
   }
 
   function writeNodes(instance) {
@@ -161,7 +166,11 @@ function addressCore(rules, instances) {
           bad =
             value < 0 ||
             (key === "demand" && !Number.isInteger(value)) ||
-            (depot && node === 0 && value !== 0 && !("file" in fields && problem === "OP")); // a file scores its depot
+            (depot &&
+              node === 0 &&
+              value !== 0 &&
+              !AT_DEPOT.includes(key) &&
+              !("file" in fields && problem === "OP")); // a file scores its depot
         if (bad) throw new InvalidInput(`the address gives node ${node} a ${key} of ${value}`);
       }),
     );
@@ -209,6 +218,8 @@ function addressCore(rules, instances) {
           `the address gives node ${heavy} a demand of ${instance.demand[heavy]}, which exceeds the capacity ${limit}`,
         );
     }
+    const late = rules.PROBLEMS[problem].windows ? rules.PROBLEMS[problem].unreachable(instance) : -1;
+    if (late >= 0) throw new InvalidInput(`the address gives node ${late} a time window that no vehicle can keep`);
     return instance;
   }
 

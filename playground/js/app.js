@@ -4,6 +4,8 @@
 const STEPS_PER_SECOND = 5,
   LONGEST_PLAY = 7; // seconds for a whole tour at speed 1
 
+const COLUMNS = ["demand", "prize", "penalty", "realPrize", "readyTime", "dueTime", "serviceTime"]; // of nodes
+
 const costName = (instance) =>
   instance.problem === "OP" ? "Prize" : instance.problem.endsWith("PCTSP") ? "Cost" : "Length";
 const show = (instance, score) => (instance.file ? Math.round(score).toLocaleString("en") : score.toFixed(3));
@@ -31,6 +33,7 @@ class Page {
       speed: 1,
       snapshot: null,
       theme: null,
+      drawing: false, // the visitor draws a tour of their own
     };
     this.networks = new Map();
     this.ticket = 0; // of the latest instance asked for: what arrives late is dropped
@@ -54,6 +57,7 @@ class Page {
     );
     this.search = new SearchPanel(this);
     this.compare = new ComparePanel(this);
+    this.race = new RacePanel(this);
     this.learn = new LearnPanel(this);
     this.figures = new Figures(this);
     this.controls = new Controls(this);
@@ -70,6 +74,9 @@ class Page {
       prize: float(fields.prize),
       penalty: float(fields.penalty),
       realPrize: float(fields.realPrize),
+      readyTime: float(fields.readyTime),
+      dueTime: float(fields.dueTime),
+      serviceTime: float(fields.serviceTime),
       coords: float(fields.coords),
     };
     const given32 = Object.fromEntries(Object.entries(values).filter(([, value]) => value));
@@ -148,6 +155,8 @@ class Page {
   settle() {
     byId("loading").hidden = true;
     this.search.clear();
+    this.race.clear();
+    this.state.drawing = false;
     this.render();
     this.compare.ask();
   }
@@ -186,7 +195,7 @@ class Page {
       coords,
       search.randomNumbers(size),
     );
-    for (const key of ["demand", "prize", "penalty", "realPrize"])
+    for (const key of COLUMNS)
       if (instance[key]) {
         const value = key === "demand" ? Math.min(values[key][size], instance.capacity) : values[key][size];
         next[key] = key === "demand" ? [...instance[key], value] : Float32Array.from([...instance[key], value]);
@@ -222,7 +231,7 @@ class Page {
     if (rules.numNodes(instance) <= minNodes)
       return this.message(`${problem} needs at least ${depot ? "the depot and one customer" : "two cities"}.`);
     const next = { ...instance, coords: instance.coords.filter((_, i) => i >> 1 !== node) };
-    for (const key of ["demand", "prize", "penalty", "realPrize"])
+    for (const key of COLUMNS)
       if (instance[key]) next[key] = instance[key].filter((_, i) => i !== node);
     this.edit(next, () => {
       this.settle();
@@ -257,6 +266,7 @@ class Page {
     this.solve();
     state.step = state.shown.actions.length;
     this.search.clear();
+    this.race.clear();
     this.render();
     this.compare.update();
     this.announce(`${byId("learn-text").textContent} ${this.costSentence()}`);
@@ -309,10 +319,28 @@ class Page {
       return this.announce(describeNode(state, node));
     }
     this.pause();
-    if (shown.actions[step] === node) return this.stepBy(1);
+    if (shown.actions[step] === node && !state.drawing) return this.stepBy(1);
     const followed = this.follow([...shown.actions.slice(0, step), node]);
     this.showTour({ ...followed, by: "you" }, step + 1);
-    this.announce(`You chose ${nameOf(instance, node)}. ${byId("verdict").textContent}`);
+    this.announce(`You chose ${nameOf(instance, node)}. ${state.drawing ? "" : byId("verdict").textContent}`);
+  }
+
+  // Begin a tour of the visitor's own: nothing shows what the model would do, until the tour is complete.
+  draw() {
+    const { state } = this;
+    state.drawing = !state.drawing;
+    state.view = "pointer";
+    this.controls.refresh();
+    if (state.drawing) this.showTour({ by: "model" }, 0);
+    else this.render();
+  }
+
+  // The steps that are left to somebody who draws, where there is one legal node at each.
+  withForced(step) {
+    const { shown, trace } = this.state,
+      forced = (i) => trace.steps[i].mask.reduce((sum, legal) => sum + legal, 0) === 1;
+    while (step > 0 && step < shown.actions.length && forced(step)) step += 1;
+    return step;
   }
 
   showTour({ actions, by, trace }, step = Infinity) {
@@ -327,7 +355,7 @@ class Page {
           trace: trace ?? this.follow(actions).trace,
         };
     state.trace = state.shown.trace;
-    this.goTo(step);
+    this.goTo(state.drawing ? this.withForced(step) : step);
     this.compare.update();
   }
 
@@ -349,7 +377,10 @@ class Page {
   render(fresh = false) {
     const { state } = this;
     state.finished = state.step >= state.shown.actions.length;
-    state.lines = attentionLines(state);
+    if (state.finished) state.drawing = false;
+    state.lines = state.drawing ? [] : attentionLines(state);
+    document.body.classList.toggle("drawing", state.drawing);
+    set(byId("draw-mode"), { "aria-pressed": String(state.drawing) });
     this.map.update(state, fresh);
     this.why.update(state);
     this.learn.update(state);

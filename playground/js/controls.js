@@ -29,6 +29,8 @@ class Controls {
       } else this.page.render();
     });
     on("undo", "click", () => this.page.showTour({ by: "model" }, state.step));
+    on("draw-mode", "click", () => this.page.draw());
+    on("save-picture", "click", () => savePicture(this.page));
     on("remove-mode", "click", (event) =>
       set(event.currentTarget, { "aria-pressed": String(event.currentTarget.getAttribute("aria-pressed") !== "true") }),
     );

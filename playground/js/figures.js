@@ -57,6 +57,10 @@ class Figures {
       return draw("rect", { x: i + 0.15, y: 32 - height, width: 0.7, height, class: i < step ? "past" : null });
     });
     set(byId("certainty"), { viewBox: `0 0 ${length} 32` }).replaceChildren(...bars);
+    if (this.page.state.drawing) {
+      byId("hint").textContent = "Draw your own tour: choose node after node. Then you see both lengths.";
+      return;
+    }
     byId("hint").textContent = matchMedia("(pointer: coarse)").matches
       ? "Tap to add a node, drag to move it, tap a glowing one to overrule the model."
       : "Click to add a node, drag to move it, click a glowing one to overrule the model.";
@@ -65,7 +69,7 @@ class Figures {
   drawVerdict() {
     const { shown, instance, model } = this.page.state,
       verdict = byId("verdict");
-    verdict.hidden = shown.by === "model";
+    verdict.hidden = shown.by === "model" || this.page.state.drawing;
     byId("tools").hidden = !verdict.hidden;
     if (verdict.hidden) return;
     const ours = rules.score(instance, shown.actions),

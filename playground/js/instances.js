@@ -27,6 +27,24 @@ function instancesCore(rules, randomNumbers) {
     return [0, ...far.map((d) => (1 + Math.floor((d / most) * 99)) / 100)];
   }
 
+  // Windows in which a vehicle can serve each customer: as `draw_windows` of routing_gym/problems/vrp.py.
+  function drawWindows(coords, random) {
+    const closing = 3,
+      size = coords.length / 2,
+      windows = { readyTime: new Float32Array(size), dueTime: new Float32Array(size), serviceTime: new Float32Array(size) };
+    windows.dueTime[0] = closing;
+    for (let i = 1; i < size; i++) {
+      const away = Math.hypot(coords[0] - coords[2 * i], coords[1] - coords[2 * i + 1]),
+        service = Math.min(0.2, closing - 2 * away),
+        centre = away + (closing - service - 2 * away) * random(),
+        half = 0.1 + 0.9 * random();
+      windows.serviceTime[i] = service;
+      windows.readyTime[i] = Math.max(0, centre - half);
+      windows.dueTime[i] = Math.min(closing, centre + half);
+    }
+    return windows;
+  }
+
   // The numbers that a node has beside its place, for `customers` of them.
   function drawValues(problem, customers, coords, random) {
     const draw = (f) => Float32Array.from({ length: customers + 1 }, (_, i) => (i ? f() : 0));
@@ -35,6 +53,7 @@ function instancesCore(rules, randomNumbers) {
         demand: [0, ...Array.from({ length: customers }, () => 1 + Math.floor(random() * 9))],
         capacity: defaultCapacity(customers),
       };
+    if (problem === "VRPTW") return { ...drawValues("CVRP", customers, coords, random), ...drawWindows(coords, random) };
     if (problem === "OP")
       return { prize: Float32Array.from(distancePrizes(coords)), maxLength: Math.fround(expectedLength(customers)) };
     if (problem === "TSP") return {};

@@ -202,8 +202,10 @@ class ComparePanel {
         );
       }),
     );
-    const { stochastic } = rules.PROBLEMS[instance.problem];
-    byId("compare-note").textContent = stochastic
+    const { stochastic, windows } = rules.PROBLEMS[instance.problem];
+    byId("compare-note").textContent = windows
+      ? "2-opt and the optimum are left out: they know no time windows here."
+      : stochastic
       ? "Heuristics that look at the real prizes beforehand are left out."
       : proven
         ? "The optimum is by dynamic programming over subsets."

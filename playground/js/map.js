@@ -16,9 +16,9 @@ class MapView {
       draw("circle", { cx: 12, cy: 12, r: 1, class: "dot" }),
     );
     svg.append(draw("defs", {}, dots), (this.ground = draw("rect", { class: "ground", fill: "url(#dots)" })));
-    for (const name of ["ghost", "lines", "edges", "halos", "nodes", "labels"])
+    for (const name of ["ghost", "lines", "edges", "halos", "windows", "nodes", "labels"])
       svg.append((this.layers[name] = draw("g", { class: name })));
-    for (const name of ["ghost", "lines", "edges", "halos", "labels"])
+    for (const name of ["ghost", "lines", "edges", "halos", "windows", "labels"])
       this.layers[name].setAttribute("aria-hidden", "true");
     new ResizeObserver(() => {
       this.resize();
@@ -93,7 +93,7 @@ class MapView {
     this.current = Math.min(this.current, count - 1);
   }
 
-  drawTour({ instance, shown, step, model, finished }, fresh) {
+  drawTour({ instance, shown, step, model, finished, drawing }, fresh) {
     const { depot } = rules.PROBLEMS[instance.problem],
       edges = finished ? this.floors(depot ? [0, ...shown.actions] : shown.actions) : [];
     const stops = depot ? [0, ...shown.actions.slice(0, step)] : shown.actions.slice(0, step);
@@ -105,7 +105,7 @@ class MapView {
     if (finished && !depot && stops.length > 2) edges.push(this.edge(stops[stops.length - 1], stops[0], trip, fresh));
     this.layers.edges.replaceChildren(...edges);
     this.layers.ghost.replaceChildren();
-    if (shown.by !== "model" && model) {
+    if (shown.by !== "model" && model && !drawing) {
       const ghost = depot ? [0, ...model.actions] : [...model.actions, model.actions[0]];
       this.layers.ghost.append(draw("polyline", { points: ghost.map((node) => this.place(node).join()).join(" ") }));
     }
@@ -169,7 +169,7 @@ class MapView {
     const visited = new Set(state.shown.actions.slice(0, step));
     for (const { group, shape, ring, halo, node } of this.nodes) {
       const [x, y] = this.place(node),
-        p = choice ? choice.probabilities[node] : 0,
+        p = choice && !state.drawing ? choice.probabilities[node] : 0,
         legal = choice ? choice.mask[node] : false;
       const kind = finished ? "settled" : legal ? "legal" : visited.has(node) ? "visited" : "forbidden";
       set(group, {
@@ -190,6 +190,17 @@ class MapView {
         labels.push(draw("text", { class: "name", x, y: y + radii[node] + 16, text: String(node) }));
     }
     this.layers.labels.replaceChildren(...labels);
+    const { readyTime, dueTime } = instance,
+      arc = ({ node }) => this.arc(node, radii[node] + 4, readyTime[node] / dueTime[0], dueTime[node] / dueTime[0]);
+    this.layers.windows.replaceChildren(...(readyTime ? this.nodes.slice(1).map(arc) : []));
+  }
+
+  // A time window as an arc around its node: the day is a full turn that begins on top.
+  arc(node, r, from, to) {
+    const [x, y] = this.place(node),
+      at = (share) => `${x + r * Math.sin(2 * Math.PI * share)} ${y - r * Math.cos(2 * Math.PI * share)}`;
+    const end = Math.min(to, from + 0.999); // a full turn would be drawn as nothing
+    return draw("path", { d: `M${at(from)}A${r} ${r} 0 ${end - from > 0.5 ? 1 : 0} 1 ${at(end)}` });
   }
 
   // --- pointer and keys ---------------------------------------------------------------------------------------------
@@ -332,18 +343,22 @@ function nameOf(instance, node) {
   return depot && node === 0 ? "the depot" : `${depot ? "customer" : "city"} ${node}`;
 }
 
-function describeNode({ instance, trace, step, finished }, node) {
+function describeNode({ instance, trace, step, finished, drawing }, node) {
   const name = nameOf(instance, node),
     values = valuesOf(instance, node),
     start = name[0].toUpperCase() + name.slice(1);
   if (finished) return start + values;
   const { mask, probabilities } = trace.steps[step];
+  if (mask[node] && drawing) return start + values;
   if (mask[node]) return `${start}${values}: ${percent(probabilities[node])} likely next`;
   return `${start}${values}: not allowed, ${rules.PROBLEMS[instance.problem].whyIllegal(instance, trace.states[step], node)}`;
 }
 
 function valuesOf(instance, node) {
-  if (instance.demand) return node ? `, demand ${instance.demand[node]}` : "";
+  const window = instance.readyTime
+    ? `, from ${instance.readyTime[node].toFixed(2)} to ${instance.dueTime[node].toFixed(2)}`
+    : "";
+  if (instance.demand) return node ? `, demand ${instance.demand[node]}${window}` : window;
   if (!instance.prize || !node) return "";
   const prize = `, prize ${Number(instance.prize[node].toPrecision(2))}`;
   return instance.penalty ? `${prize}, penalty ${Number(instance.penalty[node].toPrecision(2))}` : prize;

@@ -11,6 +11,13 @@ function attentionCore() {
     OP: { depot: true, perNode: ["prize"], contextNodes: 1, scalars: 1, perStep: false },
     PCTSP: { depot: true, perNode: ["prize", "penalty"], contextNodes: 1, scalars: 1, perStep: false },
     SPCTSP: { depot: true, perNode: ["prize", "penalty"], contextNodes: 1, scalars: 1, perStep: false },
+    VRPTW: {
+      depot: true,
+      perNode: ["demand", "readyTime", "dueTime", "serviceTime"],
+      contextNodes: 1,
+      scalars: 2,
+      perStep: false,
+    },
   };
   const NORM_EPSILON = 1e-5;
   const SHORTEST = 1e-4; // shorter ways count as this long, for 0 has no logarithm
@@ -168,7 +175,9 @@ function attentionCore() {
             context.subarray(row * width + node * d, row * width + (node + 1) * d),
             (3 + node) * d * d + row * d,
           );
-      this.scalarColumn = Float32Array.from({ length: d }, (_, row) => context[row * width + width - 1]);
+      this.scalarColumns = Array.from({ length: features.scalars }, (_, scalar) =>
+        Float32Array.from({ length: d }, (_, row) => context[row * width + features.contextNodes * d + scalar]),
+      );
       return joined;
     }
 
@@ -234,7 +243,7 @@ function attentionCore() {
       return { attention, output: linear(mixed, numNodes, w[`layers.${layer}.project_out.weight`], d, d) };
     }
 
-    // Encode an instance from what does not change: {coords, demand | prize, penalty}.
+    // Encode an instance from what does not change: {coords, demand | prize, penalty, readyTime, ...}.
     encode(observation) {
       const { d, weights: w } = this,
         numNodes = observation.coords.length / 2;
@@ -294,7 +303,9 @@ function attentionCore() {
           const from = (node * encoding.parts + 3 + place) * d;
           addInto(query, encoding.projected.subarray(from, from + d));
         });
-      for (const scalar of observation.scalars) for (let i = 0; i < d; i++) query[i] += scalar * this.scalarColumn[i];
+      observation.scalars.forEach((scalar, place) => {
+        for (let i = 0; i < d; i++) query[i] += scalar * this.scalarColumns[place][i];
+      });
       return query;
     }
 

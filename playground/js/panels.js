@@ -199,10 +199,10 @@ function encoderWeight(all, numNodes, head, row, column) {
 // The table that says what the map shows.
 function fillTable({ instance, trace, step, finished, shown }) {
   const choice = finished ? null : trace.steps[step],
-    keys = ["demand", "prize", "penalty"].filter((key) => instance[key]);
+    keys = COLUMNS.filter((key) => key !== "realPrize" && instance[key]);
   const position = new Map(shown.actions.slice(0, step).map((node, i) => [node, i + 1]));
   const heading = ["Node", "x", "y", ...keys, "Visited", "Probability of being next"].map((text) =>
-    make("th", { scope: "col", text: text[0].toUpperCase() + text.slice(1) }),
+    make("th", { scope: "col", text: text[0].toUpperCase() + text.slice(1).replace("Time", " time") }),
   );
   byId("table").tHead.replaceChildren(make("tr", {}, ...heading));
   const rows = Array.from({ length: rules.numNodes(instance) }, (_, node) => {

@@ -1,4 +1,4 @@
-// The rules of the six problems, for one instance at a time: routing_gym/problems/. Node 0 is the depot, but for TSP.
+// The rules of the seven problems, for one instance at a time: routing_gym/problems/. Node 0 is the depot, but for TSP.
 // Lengths are float32 legs added in float64, and masks compare as there, so that the same actions are legal.
 function rulesCore() {
   "use strict";
@@ -8,7 +8,7 @@ function rulesCore() {
     ENOUGH_PRIZE = 1 - TOLERANCE;
 
   // An instance: {problem, coords: Float32Array (2 A), distances?: Float32Array (A A), demand?, capacity?,
-  // prize?, penalty?: Float32Array (A), realPrize?, maxLength?}
+  // prize?, penalty?: Float32Array (A), realPrize?, maxLength?, readyTime?, dueTime?, serviceTime?: Float32Array (A)}
   const numNodes = (instance) => instance.coords.length / 2;
 
   function leg(instance, from, to) {
@@ -225,11 +225,83 @@ function rulesCore() {
     collectable: (instance) => instance.realPrize,
   };
 
-  const PROBLEMS = { TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP };
+  // When a vehicle that serves nobody else starts the service of a customer, and is back at the depot.
+  function alone({ readyTime, serviceTime, ...instance }, customer) {
+    const start = Math.max(readyTime[0] + leg(instance, 0, customer), readyTime[customer]);
+    return { start, back: start + serviceTime[customer] + leg(instance, customer, 0) };
+  }
+
+  const VRPTW = {
+    ...CVRP,
+    anyFirstNode: false,
+    windows: true,
+    describe: "As CVRP; service starts within the customer’s time window, drawn as an arc of the day around it.",
+    initial: (instance) => ({
+      ...CVRP.initial(instance),
+      time: instance.readyTime[0],
+      // arrival with which a customer's window and the depot's are kept
+      latest: Array.from(instance.dueTime, (due, i) => {
+        const home = instance.dueTime[0] - leg(instance, i, 0) - instance.serviceTime[i];
+        return Math.min(due, home) + TOLERANCE / 2;
+      }),
+    }),
+    mask(instance, state) {
+      const mask = CVRP.mask(instance, state);
+      for (let i = 1; i < mask.length; i++) mask[i] &&= state.time + leg(instance, state.node, i) <= state.latest[i];
+      return mask;
+    },
+    step(instance, state, action) {
+      const opens = instance.readyTime[action],
+        arrival = action ? state.time + leg(instance, state.node, action) : opens;
+      return {
+        ...CVRP.step(instance, state, action),
+        time: Math.max(arrival, opens) + instance.serviceTime[action],
+        latest: state.latest,
+      };
+    },
+    whyIllegal(instance, state, action) {
+      if (action && !state.served[action] && instance.demand[action] <= instance.capacity - state.load) {
+        const arrival = state.time + leg(instance, state.node, action);
+        return `arrival at ${arrival.toFixed(2)} is later than ${state.latest[action].toFixed(2)}`;
+      }
+      return CVRP.whyIllegal(instance, state, action);
+    },
+    observe: (instance, state) => ({
+      contextNodes: [state.node],
+      scalars: [...CVRP.observe(instance, state).scalars, fround(state.time)],
+    }),
+    context: (instance, state) => [
+      ...CVRP.context(instance, state),
+      ["Time", `${state.time.toFixed(2)} of ${instance.dueTime[0].toFixed(2)}`, state.time / instance.dueTime[0]],
+    ],
+    // The first customer whom no vehicle can serve in time, or -1.
+    unreachable(instance) {
+      const late = (customer) => {
+        const { start, back } = alone(instance, customer);
+        return start > instance.dueTime[customer] + TOLERANCE / 2 || back > instance.dueTime[0] + TOLERANCE / 2;
+      };
+      return instance.demand.findIndex((_, node) => node > 0 && late(node));
+    },
+    // The same instance, in which windows close later where a node has moved out of reach.
+    reachable(instance) {
+      const dueTime = instance.dueTime.slice(),
+        later = (time) => Math.ceil(time * 1e4) / 1e4; // as many digits as an address has
+      for (let customer = 1; customer < dueTime.length; customer++) {
+        const { start, back } = alone(instance, customer);
+        if (start > dueTime[customer]) dueTime[customer] = later(start);
+        if (back > dueTime[0]) dueTime[0] = later(back);
+      }
+      return { ...instance, dueTime };
+    },
+  };
+
+  const PROBLEMS = { TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, VRPTW };
 
   // What the encoder sees; OP's prizes are scaled where some exceed 1, the most that is drawn (`OP.rescale`).
   function observeStatic(instance) {
-    const { coords, problem } = instance;
+    const { coords, problem, readyTime, dueTime, serviceTime } = instance;
+    if (problem === "VRPTW")
+      return { coords, demand: shares(instance.demand, instance.capacity), readyTime, dueTime, serviceTime };
     if (problem === "CVRP" || problem === "SDVRP")
       return { coords, demand: shares(instance.demand, instance.capacity) };
     if (problem === "OP") {

@@ -57,7 +57,8 @@ function searchCore(attention, rules) {
     });
   }
 
-  // Decode many tours; `report` gets {done, total, cost, actions} whenever the best improves, and now and then.
+  // Decode many tours; `report` gets {done, total, cost, actions} whenever the best improves, and now and then, and
+  // ends the search by returning false.
   // options: {method: "greedy" | "sampling" | "starts", tours, temperature, symmetries: 1 or 8, seed}
   function decodeMany(model, instance, options, report) {
     const { method, symmetries } = options,
@@ -75,7 +76,7 @@ function searchCore(attention, rules) {
           better = cost < best.cost - MIN_GAIN;
         best.done += 1;
         if (better) Object.assign(best, { cost, actions });
-        if (better || best.done % 20 === 0 || best.done === best.total) report({ ...best });
+        if ((better || best.done % 20 === 0 || best.done === best.total) && report({ ...best }) === false) return best;
       }
     }
     return best;
@@ -102,9 +103,31 @@ function searchCore(attention, rules) {
     return tour;
   }
 
+  // TSP: take the shortest edges that leave a tour possible, until there is one.
+  function greedyEdges(instance) {
+    const n = rules.numNodes(instance),
+      part = Array.from({ length: n }, (_, i) => i),
+      links = Array.from({ length: n }, () => []);
+    const root = (node) => (part[node] === node ? node : (part[node] = root(part[node])));
+    const edges = [];
+    for (let a = 0; a < n; a++) for (let b = a + 1; b < n; b++) edges.push([rules.leg(instance, a, b), a, b]);
+    for (const [, a, b] of edges.sort((x, y) => x[0] - y[0]))
+      if (links[a].length < 2 && links[b].length < 2 && root(a) !== root(b)) {
+        links[a].push(b);
+        links[b].push(a);
+        part[root(a)] = root(b);
+      }
+    const tour = [];
+    for (let node = links.findIndex((ends) => ends.length < 2), last = -1; node !== undefined; ) {
+      tour.push(node);
+      [node, last] = [links[node].find((next) => next !== last), node];
+    }
+    return tour;
+  }
+
   // Shorten one closed trip by 2-opt (turn a part around) and Or-opt (move up to three nodes), the best move each
-  // time; its first node stays first. Distances must be symmetric.
-  function shorten(trip, distance) {
+  // time; its first node stays first. Distances must be symmetric. `report` gets the trip after each move.
+  function shorten(trip, distance, report = () => {}) {
     const n = trip.length,
       at = (i) => trip[(i + n) % n];
     for (;;) {
@@ -138,6 +161,7 @@ function searchCore(attention, rules) {
         }
       if (!next) return trip;
       trip = next();
+      report(trip);
     }
   }
 
@@ -156,16 +180,20 @@ function searchCore(attention, rules) {
   }
 
   // 2-opt and Or-opt from the nearest neighbour tour; with several trips, within each. OP then fits in what it can.
-  function localSearch(instance) {
+  // `report` gets the tour after each move.
+  function localSearch(instance, report = () => {}) {
     const { depot } = rules.PROBLEMS[instance.problem],
       distance = (a, b) => rules.leg(instance, a, b);
     const start = nearestNeighbour(instance);
-    if (!depot) return shorten(start, distance);
+    if (!depot) return shorten(start, distance, report);
+    const joined = (some) => [...some.flatMap((trip) => [...trip.slice(1), 0]), ...(some.length ? [] : [0])];
     const trips = [[0]];
     for (const node of start) node ? trips[trips.length - 1].push(node) : trips.push([0]);
-    const full = trips.filter((trip) => trip.length > 1).map((trip) => shorten(trip, distance));
+    const full = trips.filter((trip) => trip.length > 1);
+    for (const [i, trip] of full.entries())
+      full[i] = shorten(trip, distance, (better) => report(joined(full.with(i, better))));
     if (instance.problem === "OP") return [...insertMore(instance, full[0] ?? [0], distance).slice(1), 0];
-    return [...full.flatMap((trip) => [...trip.slice(1), 0]), ...(full.length ? [] : [0])];
+    return joined(full);
   }
 
   // OP: put in the node with the most prize per detour that still fits, and shorten, until none fits.
@@ -189,12 +217,43 @@ function searchCore(attention, rules) {
     }
   }
 
+  // --- a race ------------------------------------------------------------------------------------------------------
+
+  // Let a heuristic, local search, the greedy policy and the policy's search solve an instance one after the other,
+  // each by its own clock. `report` gets {by, seconds, cost, actions} whenever one of them has a better tour.
+  function race(model, instance, seconds, report) {
+    const { depot, cost, windows } = rules.PROBLEMS[instance.problem];
+    const run = (by, solve) => {
+      const start = performance.now(),
+        clock = () => (performance.now() - start) / 1000;
+      let least = Infinity;
+      const tell = (actions) => {
+        const now = cost(instance, actions);
+        if (now < least - MIN_GAIN) report({ by, seconds: clock(), cost: (least = now), actions });
+      };
+      tell(solve(tell, clock));
+    };
+    if (depot) run("Nearest neighbour", () => nearestNeighbour(instance));
+    else run("Greedy edge", () => greedyEdges(instance));
+    if (!windows) run("2-opt and Or-opt", (tell) => localSearch(instance, tell)); // which knows no windows
+    run("Model, greedy", () => decode(model, instance, model.encode(rules.observeStatic(instance))));
+    run("Model, search", (tell, clock) => {
+      const options = { method: "sampling", tours: 2000, temperature: 1, symmetries: 8, seed: 1 };
+      const goOn = ({ actions }) => {
+        tell(actions);
+        return clock() < seconds;
+      };
+      return decodeMany(model, instance, options, goOn).actions;
+    });
+  }
+
   // --- the optimum of small instances, by dynamic programming over subsets (Bellman 1962; Held and Karp 1962) -------
 
   const hasOptimum = (instance) => {
-    const { depot, stochastic } = rules.PROBLEMS[instance.problem];
+    const { depot, stochastic, windows } = rules.PROBLEMS[instance.problem];
     return (
-      !stochastic && instance.problem !== "SDVRP" && rules.numNodes(instance) - 1 <= MOST_FOR_OPTIMUM - (depot ? 0 : 1)
+      !stochastic &&
+      !windows && instance.problem !== "SDVRP" && rules.numNodes(instance) - 1 <= MOST_FOR_OPTIMUM - (depot ? 0 : 1)
     );
   };
 
@@ -293,10 +352,12 @@ function searchCore(attention, rules) {
     decode,
     decodeMany,
     greedy,
+    greedyEdges,
     hasOptimum,
     localSearch,
     nearestNeighbour,
     optimum,
+    race,
     randomNumbers,
     symmetry,
   };

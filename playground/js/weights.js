@@ -53,18 +53,23 @@ function makeWorker() {
     // runs in the worker
     self.onmessage = ({ data: { job, name, buffer, instance, options } }) => {
       if (job === "compare") {
-        const { stochastic } = rules.PROBLEMS[instance.problem];
+        const { stochastic, windows } = rules.PROBLEMS[instance.problem];
         postMessage({
           job,
           rows: [
             { by: "Nearest neighbour", actions: search.nearestNeighbour(instance) },
-            ...(stochastic ? [] : [{ by: "2-opt and Or-opt", actions: search.localSearch(instance) }]),
+            ...(stochastic || windows ? [] : [{ by: "2-opt and Or-opt", actions: search.localSearch(instance) }]),
             ...(search.hasOptimum(instance) ? [{ by: "Optimum", actions: search.optimum(instance) }] : []),
           ],
         });
         return;
       }
       if (!models.has(name)) models.set(name, new attention.AttentionModel(buffer));
+      if (job === "race") {
+        search.race(models.get(name), instance, options.seconds, (found) => postMessage({ job, ...found }));
+        postMessage({ job, finished: true });
+        return;
+      }
       const last = search.decodeMany(models.get(name), instance, options, (best) => postMessage({ job, ...best }));
       postMessage({ job, ...last, finished: true });
     };

@@ -52,7 +52,7 @@ class Numbers:
         if not task.mixed and task.pickup.any():
             back = task.pickup > 0
             linehaul = np.flatnonzero(~back)[1:]
-            self.legs[np.ix_(back, linehaul)] = FORBIDDEN
+            self.legs[np.ix_(back, linehaul)] = self.km[np.ix_(back, linehaul)] = FORBIDDEN
 
 
 def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:

@@ -7,28 +7,33 @@ al. (2014), "A unified solution framework for multi-attribute vehicle routing pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import numpy as np
+from itertools import accumulate
 
 from routing_gym.planning.task import Task
 
 SLACK = 1e-6  # minutes and km that rounding may take
 NEVER = float("inf")
+MOST_REMEMBERED = 30_000  # routes, about 2 kB each
 
 
 class Route:
-    """One vehicle's stops, and what is needed to insert another; made by `Rules.route`."""
+    """One vehicle's stops, and what is needed to insert another; made by `Rules.route`, and not changed."""
 
-    __slots__ = ("cost", "departure", "head", "km", "latest", "most_after", "most_before", "nodes", "num_deliveries")
+    __slots__ = (
+        *("cost", "departure", "km", "latest", "legs", "most_after", "most_before", "nodes", "num_deliveries"),
+        "places",
+    )
 
     def __init__(self, nodes: tuple[int, ...], num_deliveries: int) -> None:
         self.nodes = nodes  # without the depot
         self.num_deliveries = num_deliveries  # stops before the first pickup
         self.departure: list[float] = []  # from the depot and from each stop
         self.latest: list[float] = []  # arrival at each stop and back at the depot
+        self.legs: list[float] = []  # costs of the legs
         self.most_before: list[int] = []  # greatest load up to the leg that leads to each position
         self.most_after: list[int] = []  # greatest load from there on
         self.km = self.cost = 0.0
+        self.places: dict[tuple[int, int], tuple[float, int]] = {}  # see `Rules.place_of`
 
 
 class Rules:
@@ -45,6 +50,7 @@ class Rules:
                 matrix[:, 0] = 0.0
         self.task = task
         self.costs, self.minutes, self.km = (matrix.tolist() for matrix in matrices)
+        self.costs_to = matrices[0].T.tolist()  # of each stop, from all others
         self.ready, self.service = task.ready.tolist(), task.service.tolist()
         self.due = [late + SLACK for late in task.due.tolist()]
         self.end = NEVER if task.open else self.due[0]
@@ -56,10 +62,20 @@ class Rules:
         dearest = float(max(matrices[0].max(), 1e-9))
         self.price = [min(one, 4.0 * dearest * len(task.ids)) for one in task.penalty.tolist()]  # of leaving a stop out
         self.price[0] = 0.0
+        self.remembered: dict[tuple[int, ...], Route | None] = {}
 
     def route(self, nodes: Iterable[int]) -> Route | None:
-        """Return a route, or None if it breaks a limit."""
+        """Return a route, or None if it breaks a limit; a search asks for the same ones again and again."""
         stops = tuple(nodes)
+        if stops in self.remembered:
+            return self.remembered[stops]
+        if len(self.remembered) >= MOST_REMEMBERED:
+            self.remembered.clear()
+        made = self.remembered[stops] = self.new_route(stops)
+        return made
+
+    def new_route(self, stops: tuple[int, ...]) -> Route | None:
+        """Return a route, or None if it breaks a limit."""
         ends = (*stops, 0)
         num_deliveries = next((k for k, node in enumerate(stops) if self.pickup[node]), len(stops))
         if self.in_order and any(not self.pickup[node] for node in stops[num_deliveries:]):
@@ -71,7 +87,7 @@ class Rules:
             time += self.minutes[before][node]
             if time > (self.due[node] if node else self.end):
                 return None
-            made.cost += self.costs[before][node]
+            made.legs.append(self.costs[before][node])
             made.km += self.km[before][node]
             time = max(time, self.ready[node]) + self.service[node]
             departure.append(time)
@@ -81,10 +97,11 @@ class Rules:
         loads.pop()
         if max(loads) > self.capacity or made.km > self.max_km:
             return None
+        made.cost = sum(made.legs) if stops else 0.0
         made.departure = departure[:-1]
         made.latest = self.latest(ends)
-        made.most_before = np.maximum.accumulate(loads).tolist()
-        made.most_after = np.maximum.accumulate(loads[::-1])[::-1].tolist()
+        made.most_before = list(accumulate(loads, max))
+        made.most_after = list(accumulate(reversed(loads), max))[::-1]
         return made
 
     def latest(self, ends: Sequence[int]) -> list[float]:
@@ -96,6 +113,16 @@ class Rules:
             found.append(min(self.due[node], left))
         return found[::-1]
 
+    def place_of(self, node: int, route: Route, locked: int) -> tuple[float, int]:
+        """Return `best_place` without a bound, found once for each route, however often a search takes it up again.
+
+        The least extra cost of the stop, and its position, -1 where it fits nowhere.
+        """
+        found = route.places.get((node, locked))
+        if found is None:
+            found = route.places[node, locked] = self.best_place(node, route, locked, NEVER)
+        return found
+
     def best_place(self, node: int, route: Route, locked: int, most: float) -> tuple[float, int]:
         """Return the least extra cost of a stop on a route and its position; -1 where it costs `most` or fits nowhere.
 
@@ -105,7 +132,7 @@ class Rules:
             locked: Stops at the head of the route that stay.
             most: Extra cost that is too much.
         """
-        place, nodes = -1, route.nodes
+        place, nodes, ends = -1, route.nodes, (0, *route.nodes, 0)
         delivery, pickup = self.capacity - self.delivery[node], self.capacity - self.pickup[node]
         first, last = locked, len(nodes)
         if self.in_order:
@@ -113,14 +140,13 @@ class Rules:
                 first = max(first, route.num_deliveries)
             else:
                 last = route.num_deliveries
-        costs: list[list[float]] = self.costs
-        minutes, km = self.minutes, self.km
+        minutes, km, into, out = self.minutes, self.km, self.costs_to[node], self.costs[node]
+        legs = route.legs if nodes else [0.0]
         ready, due, service = self.ready[node], self.due[node], self.service[node]
         room: float = self.max_km - route.km
         for k in range(first, last + 1):
-            before = nodes[k - 1] if k else 0
-            after = nodes[k] if k < len(nodes) else 0
-            extra = costs[before][node] + costs[node][after] - (costs[before][after] if nodes else 0.0)
+            before, after = ends[k], ends[k + 1]
+            extra = into[before] + out[after] - legs[k]
             if extra >= most:
                 continue
             arrival = route.departure[k] + minutes[before][node]

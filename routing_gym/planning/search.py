@@ -1,26 +1,31 @@
 """Slack induction by string removals: Christiaens and Vanden Berghe (2020), Transportation Science 54.
 
 Strings of neighbouring stops are removed from a few routes, and inserted again one by one where they cost least, with a
-few positions overlooked by chance; simulated annealing accepts. Deviations: stops may be left out at their price,
-routes may begin with stops that stay, and the temperature follows the time that is left.
+few routes overlooked by chance; simulated annealing accepts. Deviations: stops may be left out at their price, routes
+may begin with stops that stay, the temperature follows the time that is left and rises again several times, and in
+between the best choice of all routes seen so far is found (`recombine.py`), among them those of a policy.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from routing_gym.planning.recombine import Pool
 from routing_gym.planning.routes import Route, Rules, fit
 from routing_gym.planning.task import Task
 
-LONGEST_STRING, MEAN_REMOVED = 10, 10
+LONGEST_STRING, MEAN_REMOVED = 10, 6
 SPLIT, BLINK = 0.5, 0.01
 SPLIT_GROWS = 0.01
-HOTTEST, COLDEST = 0.3, 0.003  # temperatures, in mean legs of the start
+HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean legs of the start
+CYCLES, LAST = 6, 0.05  # times that it cools down, and the share of the time after them
+RECOMBINING = 0.3  # share of the time for choosing among routes, at most
 Report = Callable[[float, float], None]  # seconds so far, cost so far
 
 
@@ -44,11 +49,19 @@ class Search:
         start: Stops of each vehicle, without the depot; none for an empty start.
         locked: For each vehicle, how many of its first stops stay; such a start has to keep all limits.
         seed: Of the random choices.
+        pool: Further routes, to choose from.
     """
 
-    def __init__(self, task: Task, start: Sequence[Sequence[int]], locked: Sequence[int] = (), seed: int = 1) -> None:
+    def __init__(
+        self,
+        task: Task,
+        start: Sequence[Sequence[int]],
+        locked: Sequence[int] = (),
+        seed: int = 1,
+        pool: Sequence[Sequence[int]] = (),
+    ) -> None:
         self.rules = Rules(task)
-        self.rng = np.random.default_rng(seed)
+        self.rng = random.Random(seed)
         self.locked = list(locked)
         self.held = {node for route, many in zip(start, locked, strict=False) for node in route[:many]}
         if self.held:
@@ -59,6 +72,8 @@ class Search:
         self.near = np.argsort(np.minimum(task.costs, task.costs.T), axis=1, kind="stable").tolist()
         self.far = task.costs[0].tolist()
         self.cost = self.rules.total(self.routes, self.absent)
+        self.pool = Pool(self.rules)
+        self.pool.add([*self.routes, *(route for nodes in pool if (route := self.rules.new_route(tuple(nodes))))])
 
     def take_up(self, start: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
         """Start from routes whose heads stay where they are; their other stops are inserted again where they must.
@@ -89,13 +104,23 @@ class Search:
         best, best_absent, best_cost = list(self.routes), list(self.absent), self.cost
         legs = max(1, len(self.stops) + len(self.routes))
         mean = max(sum(route.cost for route in self.routes) / legs, 1e-9)
-        rounds, interrupted = 0, False
+        rounds, done, interrupted = 0, -1, False
         try:
             while self.stops and (elapsed := time.perf_counter() - started) < seconds:
-                temperature = mean * HOTTEST * (COLDEST / HOTTEST) ** (elapsed / seconds)
+                phase = elapsed / seconds * CYCLES / (1 - LAST)
+                if int(phase) > done:
+                    done = int(phase)
+                    found = self.recombined(best_cost, seconds)
+                    if found is not None:
+                        (best, best_absent), best_cost = found, self.rules.total(*found)
+                    self.routes, self.absent, self.cost = list(best), list(best_absent), best_cost
+                    continue
+                cooled = phase - done if done < CYCLES else 1.0
+                temperature = mean * HOTTEST * (COLDEST / HOTTEST) ** cooled
                 routes, absent = self.insert(*self.remove())
                 cost = self.rules.total(routes, absent)
                 rounds += 1
+                self.pool.add(routes)
                 if cost < self.cost - temperature * math.log(1.0 - self.rng.random()):
                     self.routes, self.absent, self.cost = routes, absent, cost
                     if cost < best_cost - 1e-9:
@@ -108,16 +133,20 @@ class Search:
         routes_ = tuple(route.nodes for route in best if route.nodes or self.locked)
         return Found(routes_, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
 
+    def recombined(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
+        """Return a better choice of the routes that were seen, if there is one; none where stops stay."""
+        return None if self.locked else self.pool.best(cost, RECOMBINING * seconds / (CYCLES + 1))
+
     def remove(self) -> tuple[list[Route], list[int]]:
         """Take strings of stops out of the routes near a random stop; return what is left, and the stops taken out."""
-        random, rules = self.rng.random, self.rules
+        draw, rules = self.rng.random, self.rules
         where = {node: k for k, route in enumerate(self.routes) for node in route.nodes}
         mean = sum(len(route.nodes) for route in self.routes) / max(1, len(self.routes))
         longest = max(1.0, min(LONGEST_STRING, mean))
-        strings = int(random() * (4.0 * MEAN_REMOVED / (1.0 + longest))) + 1
+        strings = int(draw() * (4.0 * MEAN_REMOVED / (1.0 + longest))) + 1
         routes, gone = list(self.routes), list(self.absent)
         ruined: set[int] = set()
-        seed = self.stops[int(random() * len(self.stops))]
+        seed = self.stops[int(draw() * len(self.stops))]
         for node in self.near[seed]:
             if len(ruined) >= strings:
                 break
@@ -126,7 +155,7 @@ class Search:
                 continue
             nodes, head = routes[k].nodes, self.locked[k] if k < len(self.locked) else 0
             free = nodes[head:]
-            length = int(random() * min(len(free), longest)) + 1
+            length = int(draw() * min(len(free), longest)) + 1
             taken = self.string(free, free.index(node), length)
             left = rules.route(other for other in nodes if other not in taken)
             if left is None:  # without the triangle inequality, a shorter route may break a limit
@@ -140,18 +169,18 @@ class Search:
 
     def string(self, nodes: Sequence[int], at: int, length: int) -> list[int]:
         """Return neighbouring stops of a route that include one; every second time some between them stay."""
-        random, kept = self.rng.random, 0
-        if length < len(nodes) and length > 1 and random() < SPLIT:
+        draw, kept = self.rng.random, 0
+        if length < len(nodes) and length > 1 and draw() < SPLIT:
             kept = 1
-            while length + kept < len(nodes) and random() > SPLIT_GROWS:
+            while length + kept < len(nodes) and draw() > SPLIT_GROWS:
                 kept += 1
                 if kept >= length:
                     break
         whole = length + kept
-        first = max(0, min(at - int(random() * whole), len(nodes) - whole))
+        first = max(0, min(at - int(draw() * whole), len(nodes) - whole))
         string = list(nodes[first : first + whole])
         if kept:
-            hole = int(random() * (len(string) - kept + 1))
+            hole = int(draw() * (len(string) - kept + 1))
             del string[hole : hole + kept]
         return string
 
@@ -166,8 +195,8 @@ class Search:
                     continue
                 if not route.nodes and used >= rules.most_routes:
                     continue
-                extra, at = rules.best_place(node, route, self.locked[k] if k < len(self.locked) else 0, most)
-                if at >= 0:
+                extra, at = rules.place_of(node, route, self.locked[k] if k < len(self.locked) else 0)
+                if extra < most and at >= 0:
                     most, chosen, place = extra, k, at
             if used < rules.most_routes and len(routes) < max(rules.most_routes, 1):
                 alone = rules.route((node,))
@@ -188,11 +217,11 @@ class Search:
 
     def ordered(self, gone: list[int]) -> list[int]:
         """Sort stops for insertion: at random, the largest first, the farthest first, the nearest, or by windows."""
-        task, random = self.rules.task, self.rng.random()
+        task = self.rules.task
         weight = 11.0 + 6.0 * task.timed
-        kind = random * weight
+        kind = self.rng.random() * weight
         if kind < 4:
-            return [gone[k] for k in self.rng.permutation(len(gone)).tolist()]
+            return self.rng.sample(gone, len(gone))
         if kind < 8:
             return sorted(gone, key=lambda node: -self.rules.delivery[node] - self.rules.pickup[node])
         if kind < 10:

@@ -198,8 +198,8 @@ def test_runs_of_other_scripts_are_named(tiny):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"task": "sorting"}, "its header does not describe a known task and network"),
-        ({"order": "random"}, "its header does not describe a known task and network"),
+        ({"task": "sorting"}, "its header does not describe a known network"),
+        ({"order": "random"}, "its header does not describe a known network"),
         ({"model": {"units": 32, "num_heads": 4, "num_layers": 1}}, "the weights do not fit the model"),
         ({"network": "attention"}, "holds no pointer network"),
     ],

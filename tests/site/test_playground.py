@@ -1,18 +1,22 @@
 """The playground as a person uses it: in a browser, from a file and over HTTP."""
 
 import json
+import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import routing_agents
-from helpers import CVRP_TEXT, OP_TEXT, SQUARE
+from helpers import CVRP_TEXT, OP_TEXT, ROOT, SQUARE
 from routing_gym import data
 from routing_gym.problems import make_problem
+from routing_gym.solvers import make_solver
 
-PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")  # those that the page knows
+PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "VRPTW")  # those that the page knows
 FIELDS = {"expected_prize": "prize", "real_prize": "realPrize", "max_length": "maxLength"}
+FIELDS |= {"ready_time": "readyTime", "due_time": "dueTime", "service_time": "serviceTime"}
 SOLVE = """([problem, customers, rows]) => loadBuffer(nearestModel(problem, customers)).then((buffer) => {
   const model = new attention.AttentionModel(buffer);
   return rows.map((row) => {
@@ -21,7 +25,7 @@ SOLVE = """([problem, customers, rows]) => loadBuffer(nearestModel(problem, cust
   });
 })"""
 AS_INSTANCE = """() => { window.asInstance = (row) => {
-  for (const key of ["coords", "prize", "penalty", "realPrize", "distances"])
+  for (const key of ["coords", "prize", "penalty", "realPrize", "distances", "readyTime", "dueTime", "serviceTime"])
     if (row[key]) row[key] = Float32Array.from(row[key]);
   return row;
 } }"""
@@ -497,3 +501,83 @@ def test_presets_hold_valid_instances(site):
             assert max(row["coords"]) <= 1
             assert all(len(row[key]) == size for key in ("demand", "prize", "penalty", "realPrize") if key in row), name
             assert row["cost"] > 0
+
+
+def test_greedy_edges_are_the_solvers(open_page):
+    page = open_page("#problem=TSP&preset=4")
+    page.evaluate(AS_INSTANCE)
+    problem = make_problem("TSP", 8)  # beyond ten nearest cities, the solver's order differs
+    instance = problem.generate(np.random.default_rng(3), 8)
+    tours = page.evaluate(
+        "(rows) => rows.map((row) => search.greedyEdges(asInstance({problem: 'TSP', ...row})))", js_rows(instance)
+    )
+    expected = make_solver("greedy-edge").solve(problem, instance).cost
+    assert problem.objective(instance, np.array(tours)) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("problem", "heuristic"), [("TSP", "Greedy edge"), ("CVRP", "Nearest neighbour")])
+def test_a_race_ranks_four_methods(open_page, problem, heuristic):
+    page = settled(open_page(f"#problem={problem}&random=12.5"))
+    page.click("#race-go")
+    until(page, "document.querySelectorAll('#race tr').length === 4 && !page.race.worker")
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#race tr')].map((row) => [...row.children].map((c) => c.textContent))"
+    )
+    assert {row[0] for row in rows} == {heuristic, "2-opt and Or-opt", "Model, greedy", "Model, search"}
+    costs = [float(row[1]) for row in rows]
+    assert costs == sorted(costs)
+    assert cost(page) == costs[0]  # the best tour is on the map
+
+
+def test_a_visitor_draws_a_tour_and_shares_it(open_page):
+    """The visitor takes city 0, 1, 2, ... and sees both lengths at the end; so does who opens the link."""
+    page = settled(open_page("#problem=TSP&random=6.5"))
+    page.click("#draw-mode")
+    assert page.evaluate("document.querySelectorAll('.lines *, .ghost *').length") == 0
+    for node in range(5):  # the last city is forced
+        assert "likely" not in page.evaluate(f"describeNode(page.state, {node})")
+        page.evaluate(f"page.choose({node})")
+    assert page.evaluate("page.state.shown.actions") == [0, 1, 2, 3, 4, 5]
+    verdict = text(page, "#verdict")
+    assert verdict.startswith("Your tour: ")
+    assert re.search(r"the model.s: \d", verdict)
+    until(page, "location.hash.includes('by=you')")
+    other = settled(open_page(page.evaluate("location.hash")))
+    assert text(other, "#verdict") == verdict
+
+
+def test_the_map_is_saved_as_a_picture(open_page, tmp_path):
+    page = settled(open_page("#problem=CVRP&preset=1"))
+    with page.expect_download() as download:
+        page.click("#save-picture")
+    assert download.value.suggested_filename == "cvrp-tour.png"
+    pixels = plt.imread(download.value.path())
+    assert pixels.shape[:2] == (1260, 1200)
+    assert len(np.unique(pixels[:1200].reshape(-1, pixels.shape[2]), axis=0)) > 50  # colours of routes, antialiased
+
+
+def test_time_windows_are_shown_and_kept(open_page):
+    """A node that is moved out of reach gets a later window; a link with a window that nobody can keep is refused."""
+    page = settled(open_page("#problem=VRPTW&random=8.3"))
+    assert page.locator("#map .windows path").count() == 8
+    assert re.search(r"from \d\.\d\d to \d\.\d\d", page.evaluate("describeNode(page.state, 1)"))
+    page.evaluate("page.move(1, 1, 1, true)")
+    until(page, "page.state.source.kind === 'own'")
+    assert page.evaluate("rules.PROBLEMS.VRPTW.unreachable(page.state.instance)") == -1
+    nodes = "0_0_0_0_3_0~0.9_0.9_4_0_1_0.1"  # 1.27 away from the depot, but due at 1
+    page = open_page(f"#problem=VRPTW&nodes={nodes}&limit=10")
+    assert "node 1 a time window that no vehicle can keep" in text(page, "#message")
+
+
+def test_the_playground_can_be_embedded(browser, site):
+    """With the line of docs/playground.md, whose address is replaced by that of the page built here."""
+    (line,) = re.findall(r"<iframe.*</iframe>", (ROOT / "docs" / "playground.md").read_text())
+    page = browser.new_page()
+    page.goto("about:blank")
+    host = site.parent / "host.html"
+    host.write_text(re.sub(r'src="[^#"]*', f'src="{(site / "index.html").as_uri()}', line))
+    page.goto(host.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("#map .edges line").first.wait_for(timeout=60_000)
+    assert frame.locator("#problems input:checked").get_attribute("value") == "CVRP"
+    page.close()

@@ -1,6 +1,7 @@
 """The documentation site: built without a warning, whole, and on its own."""
 
 import html
+import json
 import os
 import re
 import subprocess
@@ -119,6 +120,21 @@ def test_cells_show_what_they_computed(built):
     assert "the layer itself computes the same: True" in html.unescape(page)
     assert "computes the same: False" not in page
     assert "<math" in page
+
+
+def test_tutorials_are_notebooks(built):
+    page = (built / "tutorials" / "train-a-policy.html").read_text()
+    (address,) = re.findall(r'href="([^"]+\.ipynb)"', page)
+    notebook = json.loads((built / "tutorials" / address).read_text())
+    assert any(
+        "nearest neighbour" in "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
+    )
+
+
+def test_pages_lead_to_their_source(built):
+    page = (built / "how-to" / "search.html").read_text()
+    assert 'href="../_sources/how-to/search.md.txt"' in page
+    assert (built / "_sources" / "how-to" / "search.md.txt").read_text().startswith("# ")
 
 
 def test_the_api_names_everything_public(built):

@@ -103,5 +103,5 @@ def load_policy(run: Path, limits: Limits) -> Learned:
             raise CheckpointError(f"no policy of dispatch.py: its network is {header.get('network')!r}")
         return RequestNetwork(from_json(ModelConfig, header["config"], "config")), header["reading"]
 
-    network, reading, _ = checkpoint.load_network(run, "cpu", "dispatching policy", make)
+    network, reading, _ = checkpoint.load_network(run, "cpu", make)
     return Learned(network, reading, limits)

@@ -44,4 +44,4 @@ def load_network(path: Path, name: str, device: str) -> tuple[AgentNetwork, Comp
             Layout.of(game), from_json(NetworkConfig, given), game.num_agents, converted(Output, output, "output")
         ), game
 
-    return checkpoint.load_network(path, device, "game and network", make, f"model.{name}")
+    return checkpoint.load_network(path, device, make, f"model.{name}")

@@ -21,10 +21,10 @@ from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Out
 from routing_agents.multi_agent.pictures import draw_attention, listening
 from routing_agents.multi_agent.players import compare, greedy, heuristic, play_one
 from routing_agents.multi_agent.saved import describe, load_policy
-from routing_agents.runs import TrainingDivergedError, check_at_least, check_counts, check_positive, stream
+from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
-from routing_agents.training.report import Column, make_report
+from routing_agents.training.report import Column
 from routing_gym.arrays import select, to_backend
 from routing_gym.multi_agent import CompetitiveOP, pictures
 from routing_gym.multi_agent.heuristics import rival_aware
@@ -83,12 +83,12 @@ class GameArgs(RunArgs):
     """Folder of a run to resume, with the arguments it was started with."""
 
     def __post_init__(self) -> None:
-        check_at_least(0, self, "seed", "threads", "rivals_seen")
-        check_at_least(1, self, "epochs", "steps_per_epoch")
-        check_counts(self, "num_agents", "games", "held_out")
-        runs.check_at_most(MOST_AGENTS, self, "num_agents")
-        check_positive(self, "max_grad_norm")
-        runs.check_at_most(runs.MOST_THREADS, self, "threads")
+        check_integers(self, "seed", "rivals_seen", least=0)
+        check_integers(self, "epochs", "steps_per_epoch")
+        check_integers(self, "games", "held_out", most=MOST_COUNT)
+        check_integers(self, "num_agents", most=MOST_AGENTS)
+        check_numbers(self, "max_grad_norm")
+        check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:
@@ -160,6 +160,15 @@ class GameTrainer(loop.Trainer):
     def title(self) -> str:
         return f"{self.script.removesuffix('.py')}-m{self.args.num_agents}"
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("epoch", ".0f"), *self.shown, *RESULTS)
+
+    @property
+    def batch_size(self) -> int:
+        games: int = self.args.games
+        return games
+
     def rate(self, start: float) -> float:
         """Return the learning rate of this step: from `start` linearly down to 2 %."""
         return start * (1 - (1 - LEAST_RATE) * self.step / self.args.total_steps)
@@ -197,7 +206,7 @@ class GameTrainer(loop.Trainer):
         means = {key: value / self.args.steps_per_epoch for key, value in self.sums.items()}
         self.sums = {}
         results = compare(self.game, self.held_out, greedy(self.policy), heuristic(rival_aware), self.device)
-        return {"epoch": self.epoch, "instances": self.step * self.args.games, **means, **results}
+        return {"epoch": self.epoch, "instances": self.instances, **means, **results}
 
     def describe(self) -> dict[str, Any]:
         return {**describe(self.game, self.policy), **super().describe()}
@@ -207,18 +216,6 @@ class GameTrainer(loop.Trainer):
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         self.best, self.sums = header["best"], header["sums"]
-
-    def train(self, folder: Path) -> None:
-        args = self.args
-        logged = {**args.to_json(), "batch_size": args.games, "precision": "float32"}
-        columns = (Column("epoch", ".0f"), *self.shown, *RESULTS)
-        report = make_report(folder, logged, columns, self.step, args.total_steps)
-        with loop.session(self, folder, report) as session:
-            while session.goes_on():
-                self.update()
-                report.advance()
-                if self.step % args.steps_per_epoch == 0:
-                    session.record(self.end_epoch())
 
     def picture(self, policy: AgentNetwork | None = None, path: Path | None = None) -> np.ndarray:
         """Draw the first held-out game, played by a policy, into pixels (height, width, 3) and a file.

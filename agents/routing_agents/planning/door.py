@@ -201,9 +201,11 @@ def candidate(task: Task, name: str, trips: Any, notes: tuple[str, ...] = ()) ->
     return Candidate(name, tuple(route.nodes for route in routes), tuple(absent), rules.total(routes, absent), notes)
 
 
-def search(task: Task, name: str, beginning: Beginning, seconds: float, seed: int, told: Progress) -> Candidate:
+def search(
+    task: Task, name: str, beginning: Beginning, seconds: float, seed: int, told: Progress, pool: Any = ()
+) -> Candidate:
     """Improve routes; see `Search`."""
-    search = Search(task, beginning.trips, beginning.locked, seed)
+    search = Search(task, beginning.trips, beginning.locked, seed, pool)
 
     def report(elapsed: float, cost: float) -> None:
         told(f"{name}: {elapsed:.0f} of {seconds:g} s")
@@ -243,7 +245,7 @@ def trained(
         )
     policy = candidate(task, f"policy {tours.weights}", tours.trips, notes)
     left = max(seconds - tours.seconds, MIN_SECONDS)
-    improved = search(task, f"{tours.weights} and search", Beginning(policy.trips), left, seed, told)
+    improved = search(task, f"{tours.weights} and search", Beginning(policy.trips), left, seed, told, tours.pool)
     return [policy, improved]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from routing_agents.planning.policy import decode
-from routing_agents.trained import TrainedModel
+from routing_agents.trained import TrainedModel, load
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import other_instance
 from routing_gym.planning.plan import Plan, other_plan
@@ -17,6 +18,8 @@ from routing_gym.planning.task import Task
 from routing_gym.solvers import REFERENCES, SOLVERS, make_solver
 
 Progress = Callable[[str], None]
+STOPPED = "stopped by Ctrl-C"
+LEAST_SECONDS = 0.05  # of a search
 
 
 def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: int, told: Progress) -> Plan:
@@ -26,39 +29,62 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
         ValueError: The solver does not know the problem, or found no tour.
     """
     own = other_instance(task)
+    rival = reference(own) if solver == "auto" else None
+    share = seconds / 2 if rival else seconds
     plans: list[Plan] = []
     notes: tuple[str, ...] = ()
     model = solver if isinstance(solver, TrainedModel) else None
     if model is not None or solver in ("auto", "trained"):
-        told("decoding tours")
         try:
-            actions, used = decode(own, seconds, seed, model)
-            plans.append(planned(task, own, actions, f"policy {used.path.stem}"))
+            plans, notes = policy_plans(task, own, share, seed, model, told)
         except ValueError as error:
             if solver != "auto":
                 raise
-            notes += (f"no policy was used: {error}",)
-        if plans and not task.straight and any(column.kind == "coords" for column in own.problem.columns):
-            notes += (f"{plans[0].solver} has only seen the plane: it planned on coordinates, scored on the matrix",)
+            notes = (f"no policy was used: {error}",)
     elif solver == "search":
         raise ValueError(f"no search plans {task.problem}; choose auto, trained or {reference(own)}")
     else:
         plans.append(planned(task, own, actions_of(own, str(solver), seconds, seed), str(solver)))
-    if solver == "auto":
-        rival = reference(own)
+    if rival is not None and STOPPED not in notes:
         try:
-            told(f"{rival}: {seconds / 2:g} s")
-            if rival is not None:
-                plans.append(planned(task, own, actions_of(own, rival, seconds / 2, seed), rival))
+            told(f"{rival}: {share:g} s")
+            plans.append(planned(task, own, actions_of(own, rival, share, seed), rival))
         except (ImportError, ValueError) as error:
             notes += (f"{rival} did not plan: {error}",)
         except KeyboardInterrupt:
-            notes += ("stopped by Ctrl-C",)
+            notes += (STOPPED,)
     if not plans:
         raise ValueError(f"no solver planned {task.problem}: {'; '.join(notes)}")
     sign = -1 if own.problem.maximises else 1
     best = min(plans, key=lambda plan: sign * plan.cost)
     return replace(best, costs={plan.solver: plan.cost for plan in plans}, notes=(*best.notes, *notes))
+
+
+def policy_plans(
+    task: Task, own: OwnInstance, seconds: float, seed: int, model: TrainedModel | None, told: Progress
+) -> tuple[list[Plan], tuple[str, ...]]:
+    """Return the plan of a policy and, unless the problem is stochastic, the one that its search makes of it.
+
+    Raises:
+        ValueError: There are no weights for the problem.
+    """
+    model = model or load(f"{own.problem.name}-{max(own.problem.num_nodes, 1)}")
+    started = time.perf_counter()
+    told("decoding tours")
+    actions, model = decode(own, seconds, seed, model)
+    weights = model.path.stem
+    plans = [planned(task, own, actions, f"policy {weights}")]
+    notes: tuple[str, ...] = ()
+    if not task.straight and any(column.kind == "coords" for column in own.problem.columns):
+        told_plane = "it planned on coordinates; costs and search are on the matrix"
+        notes = (f"{weights} has only seen the plane: {told_plane}",)
+    if own.problem.stochastic:
+        return plans, notes
+    left = max(seconds - (time.perf_counter() - started), LEAST_SECONDS)
+    told(f"{weights} and search: {left:.0f} s")
+    found = model.improve(own.problem, own.instance, actions, left, seed)
+    plans.append(planned(task, own, found.actions, f"{weights} and search"))
+    return plans, (*notes, STOPPED) if found.interrupted else notes
 
 
 def reference(own: OwnInstance) -> str | None:

@@ -7,15 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
-from routing_agents.policies.attention.decoding import GREEDY
+from routing_agents.policies.attention.decoding import (
+    GREEDY,
+    evaluation_mode,
+    num_symmetries,
+    sampling_choice,
+    symmetric_views,
+)
+from routing_agents.policies.attention.decoding import decode as rollout_of
 from routing_agents.trained import TrainedModel, choose_decoding, load
+from routing_gym.arrays import cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import plain_instance, trips_in
 from routing_gym.planning.task import Task
 
 TOURS = 16  # sampled first; many take seconds
 ENOUGH_SECONDS = 8.0  # for 128 tours in eight symmetries
+SAMPLED, TEMPERATURE = 64, 1.5  # tours at a time under each symmetry; hotter than the policy, for different routes
+SAMPLING = 0.1  # share of the time
 LARGE = 200  # nodes, from which on one tour is enough to begin with
 
 
@@ -25,12 +36,14 @@ class PolicyTours:
 
     Attributes:
         trips: Stops of each vehicle of a plain task, without the depot.
+        pool: Stops of each route of many sampled tours.
         weights: Name of the weights.
         plane: The policy planned on coordinates, and its tours are scored on a matrix.
         seconds: How long it took, without loading.
     """
 
     trips: list[list[int]]
+    pool: list[list[int]]
     weights: str
     plane: bool
     seconds: float
@@ -60,8 +73,23 @@ def policy_tours(task: Task, seconds: float, seed: int, model: TrainedModel | No
     model = model or load(f"{own.problem.name}-{own.problem.num_nodes}")
     started = time.perf_counter()
     actions, model = decode(own, seconds, seed, model)
+    trips = trips_in(own, rows, np.asarray(actions))
+    pool: list[list[int]] = []
+    generator = torch.Generator(next(model.network.parameters()).device).manual_seed(seed)
+    while own.problem.num_nodes <= LARGE and time.perf_counter() - started < SAMPLING * seconds:
+        for tour in sampled(own, model, generator):
+            pool += trips_in(own, rows, tour)
     coordinates = any(column.kind == "coords" for column in own.problem.columns)
     elapsed = time.perf_counter() - started
-    return PolicyTours(
-        trips_in(own, rows, np.asarray(actions)), model.path.stem, coordinates and not task.straight, elapsed
-    )
+    return PolicyTours(trips, pool, model.path.stem, coordinates and not task.straight, elapsed)
+
+
+def sampled(own: OwnInstance, model: TrainedModel, generator: torch.Generator) -> Any:
+    """Return sampled tours of an instance under all symmetries of the square: int64 (tours, T)."""
+    problem, device = own.problem, str(next(model.network.parameters()).device)
+    instance = to_backend(problem.rescale(cast_instance(own.instance)), "torch", device)
+    with evaluation_mode(model.network), torch.no_grad():
+        views, observation = symmetric_views(problem, instance, range(num_symmetries(problem)))
+        encoding = model.network.encode(observation)
+        choose = sampling_choice(generator, TEMPERATURE)
+        return to_numpy(rollout_of(model.network, problem, views, encoding, choose, SAMPLED).actions)

@@ -23,11 +23,6 @@ class PolicyNetwork(nn.Module, ABC):
 
     features: Features
 
-    @property
-    @abstractmethod
-    def floats_per_edge(self) -> int:
-        """Numbers held per pair of nodes while encoding, for `memory.footprint`."""
-
     @abstractmethod
     def encode(self, observation: dict[str, Tensor]) -> Any:
         """Encode B instances from their static observation."""
@@ -53,12 +48,4 @@ class PolicyNetwork(nn.Module, ABC):
 
         Returns:
             float32 (B, K, T - skip, A), -inf where an action is illegal.
-        """
-
-    @abstractmethod
-    def num_floats(self) -> tuple[int, int, int, int]:
-        """Count the numbers held at the same time while decoding, for `memory.footprint`.
-
-        Returns:
-            Numbers per node while encoding; per node of an encoded instance; and per node and once for each tour.
         """

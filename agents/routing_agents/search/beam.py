@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from routing_agents.policies.attention.decoding import better_of, cheapest, evaluation_mode, greedy_choice, pad
-from routing_agents.policies.attention.memory import chunk_size
+from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
 from routing_agents.policies.attention.model import AttentionModel
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select
@@ -38,12 +38,12 @@ def beam_search(
         instance: Any number of instances, on the model's device.
         width: Partial tours kept per instance.
         batch_size: Partial tours at a time, which bounds the memory, but never fewer than `width`; by default
-            1,024, or as many as fit into the free memory (see `memory.chunk_size`).
+            1,024, or fewer where instances are large (see `memory.chunk_size`).
         progress: Called with the number of instances done after each chunk.
 
     Raises:
         ValueError: `width` or `batch_size` is not positive.
-        MemoryError: Not even the beam of one instance fits; not raised where `batch_size` is given.
+        MemoryError: Torch cannot allocate what the beams of a chunk need.
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
@@ -100,11 +100,12 @@ def in_chunks(
     scored: bool = False,
 ) -> Rollout:
     """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours of each of their views."""
-    fit, _ = chunk_size(model, problem, instance, num_tours, batch_size, together=True, views=views, scored=scored)
+    count = arrays.batch_size(instance)
+    fit, _ = chunk_size(model, problem, count, num_tours, batch_size, together=True, views=views, scored=scored)
     chunk = max(1, fit // views)
     parts = []
-    with evaluation_mode(model):
-        for start in range(0, arrays.batch_size(instance), chunk):
+    with evaluation_mode(model), named_memory_errors():
+        for start in range(0, count, chunk):
             rows = select(instance, slice(start, start + chunk))
             parts.append(search_chunk(model, problem, rows))
             if progress is not None:

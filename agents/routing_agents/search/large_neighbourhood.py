@@ -2,7 +2,8 @@
 
 Shaw (1998), "Using constraint programming and local search methods to solve vehicle routing problems". Here a trained
 policy solves the parts (as in Li, Yan, Wu 2021, "Learning to delegate"), many in one decode. The choice of the parts is
-random and classical; nothing is learned of it.
+random and classical; nothing is learned of it. Parts are subproblems where a problem declares one, else the tour's own
+continuation after some of its edges are gone.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from routing_agents.search.edges import EdgeSearch
 from routing_agents.search.neighbourhood import Neighbourhoods
 from routing_agents.search.routes import RouteSearch
 from routing_agents.search.segments import WindowSearch
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import PROBLEMS
 from routing_gym.solvers.runtime.base import IntArray
 
-NEIGHBOURHOODS: dict[str, type[Neighbourhoods]] = {kind.repairs_with: kind for kind in (WindowSearch, RouteSearch)}
+NEIGHBOURHOODS: dict[str, type[Neighbourhoods]] = {kind.parts: kind for kind in (WindowSearch, RouteSearch)}
 REPORT_EVERY = 1.0  # seconds
 Report = Callable[[float, IntArray], None]  # seconds so far, the best actions so far
 
@@ -52,10 +53,7 @@ def neighbourhoods_of(problem: AnyProblem) -> type[Neighbourhoods]:
             f"tours of {problem.name} cannot be improved by search: to tell which is better, it would have to know "
             "what shows only on the way"
         )
-    if problem.subproblem not in NEIGHBOURHOODS:
-        improved = ", ".join(name for name, kind in PROBLEMS.items() if kind.subproblem in NEIGHBOURHOODS)
-        raise ValueError(f"no search improves tours of {problem.name}; one does for {improved}")
-    return NEIGHBOURHOODS[problem.subproblem]
+    return EdgeSearch if problem.subproblem is None else NEIGHBOURHOODS[problem.subproblem]
 
 
 def check_seconds(name: str, seconds: float) -> None:

@@ -41,6 +41,7 @@ class Neighbourhoods(ABC):
     """A tour of one instance, improved part by part.
 
     Args:
+        problem: The rules.
         network: A policy for the problem of the parts, in evaluation mode.
         instance: One row, NumPy.
         actions: int64 (T,), a complete tour.
@@ -49,13 +50,13 @@ class Neighbourhoods(ABC):
         legs: Lengths of ways, in sides of the unit square; by default those of the instance.
     """
 
-    repairs_with: ClassVar[str]  # the problem that parts are instances of
-    trained_size: ClassVar[int]  # the size for which `find_weights` finds its policy
-    trained_with: ClassVar[str]  # options of am_reinforce.py for it
+    parts: ClassVar[str] = ""  # the problem that parts are instances of; empty: the tour's own
+    trained_with: ClassVar[str] = ""  # options of am_reinforce.py for the policy that solves the parts
     default_effort: ClassVar[Effort]
 
     def __init__(
         self,
+        problem: AnyProblem,
         network: PolicyNetwork,
         instance: Any,
         actions: IntArray,
@@ -63,14 +64,20 @@ class Neighbourhoods(ABC):
         effort: Effort | None = None,
         legs: Legs | None = None,
     ) -> None:
-        self.network, self.instance = network, instance
-        self.coords = instance.coords[0].astype(np.float64)
+        self.problem, self.network, self.instance = problem, network, instance
+        located = any(column.kind == "coords" for column in problem.columns)
+        self.coords = instance.coords[0].astype(np.float64) if located else np.empty((0, 2))
         self.effort = effort or self.default_effort
         self.legs = legs or self.instance_legs
         self.rng = np.random.default_rng(seed)
         self.device = str(next(network.parameters()).device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.take_up(np.asarray(actions))
+
+    @classmethod
+    @abstractmethod
+    def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
+        """Return the problem that parts are instances of, and the size for which `find_weights` finds its policy."""
 
     @abstractmethod
     def take_up(self, actions: IntArray) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from routing_agents.search.neighbourhood import BoolArray, Effort, Neighbourhoods
 from routing_gym.generators.subproblems import random_frames
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.solvers.runtime.base import IntArray, join_trips
 
@@ -20,10 +21,13 @@ ROUNDING = 1e-12  # of sums: a tour of the same length is taken, for a change
 class RouteSearch(Neighbourhoods):
     """Routes, improved group by group."""
 
-    repairs_with: ClassVar[str] = "CVRP"
-    trained_size: ClassVar[int] = 100  # from 20 on, and with capacities of all kinds
+    parts: ClassVar[str] = "CVRP"
     trained_with: ClassVar[str] = "--sizes 20 120 --generator x --nearness"
     default_effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
+
+    @classmethod
+    def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
+        return cls.parts, 100  # trained from 20 on, and with capacities of all kinds
 
     def take_up(self, actions: IntArray) -> None:
         self.demand, self.capacity = self.instance.demand[0], self.instance.capacity

@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 
 from routing_agents.search.neighbourhood import MIN_GAIN, Effort, Neighbourhoods
 from routing_gym.generators.subproblems import Windows, choose_windows, contract, random_frames
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
@@ -30,10 +31,13 @@ class WindowSearch(Neighbourhoods):
     bridge, within a few cities in a row.
     """
 
-    repairs_with: ClassVar[str] = "TSPFE"
-    trained_size: ClassVar[int] = 30
+    parts: ClassVar[str] = "TSPFE"
     trained_with: ClassVar[str] = "--sizes 10 40 --generator windows --force-starts"
     default_effort: ClassVar[Effort] = Effort(size=40, frames=1, tours=16)
+
+    @classmethod
+    def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
+        return cls.parts, 30
 
     def take_up(self, actions: IntArray) -> None:
         most = min(self.effort.size, len(self.coords))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
-from routing_agents.checkpoint import kind_of_network
-from routing_agents.policies.attention.saved import load_model
+from routing_agents.checkpoint import load_network
+from routing_agents.policies.attention import saved
+from routing_agents.policies.pointer import saved as pointer_saved
+from routing_agents.policies.pointer.model import PointerNetwork
 from routing_agents.runs import choose_device, command
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.trained.model import TrainedModel
-from routing_agents.trained.pointer import load_tours
+from routing_agents.trained.pointer import TrainedPointer
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 
@@ -25,13 +28,14 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
         ValueError: Tours of the problem cannot be improved, or there are no weights for its parts.
     """
     kind = neighbourhoods_of(problem)
+    name, size = kind.repaired_by(problem)
     try:
-        path = find_weights(kind.repairs_with, kind.trained_size)
+        path = find_weights(name, size)
     except ValueError:
+        options = " ".join(filter(None, [f"--env-id routing/{name}-{size}", kind.trained_with, "--name mine"]))
         raise ValueError(
-            f"there are no weights for {kind.repairs_with}, of which parts of {problem.name} are; train some: "
-            f"{command('am_reinforce.py')} --env-id routing/{kind.repairs_with}-{kind.trained_size} "
-            f"{kind.trained_with} --name mine, and give --repair runs/mine"
+            f"there are no weights for {name}, of which parts of {problem.name} are; train some: "
+            f"{command('am_reinforce.py')} {options}, and give --repair runs/mine"
         ) from None
     return load(path)
 
@@ -57,13 +61,20 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     if not path.exists():
         names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
         raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
-    if kind_of_network(path) == "pointer":
-        return load_tours(path, device)
-    network, problem, header = load_model(path, device)
+    network, trained_on, header = load_network(path, device, rebuild)
+    if isinstance(network, PointerNetwork):
+        return TrainedPointer.of(network, trained_on, path, header)
+    problem = trained_on
     of_several = header.get("variants") is True
     if of_several and asked is not None:
         problem = make_problem(asked, problem.num_nodes)
     return TrainedModel(network, problem, path, of_several)
+
+
+def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:
+    """Build the network that a header describes, and what it was trained on."""
+    kind = pointer_saved if header.get("network") == pointer_saved.NETWORK else saved
+    return kind.rebuild(header)
 
 
 def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:

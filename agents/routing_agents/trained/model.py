@@ -123,9 +123,14 @@ class TrainedModel:
             given |= {"x": points[:, 0], "y": points[:, 1]}
         return self.solve_own(from_columns(self.problem.name, given), decoding, seed)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the problems that the network solves."""
+        return tuple(self.problem.variants) if self.variants else (self.problem.name,)
+
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
         """Raise ValueError where the model was not trained on a problem; `found` leads to its name in the error."""
-        if problem.name not in (self.problem.variants if self.variants else (self.problem.name,)):
+        if problem.name not in self.names:
             raise ValueError(f"{self.path} was trained on {self.problem.name}; {found} {problem.name}")
 
     def solve_own(self, own: OwnInstance, decoding: str | Decoding = "starts", seed: int = 1) -> SolvedInstance:
@@ -167,7 +172,7 @@ class TrainedModel:
             instance: B instances, on any backend.
             decoding: How.
             seed: Of sampled tours.
-            tours_at_once: Tours decoded at a time; by default as many as free memory holds, at most 1,024.
+            tours_at_once: Tours decoded at a time; by default 1,024, or fewer where instances are large.
             progress: Called with the number of instances done.
 
         Returns:
@@ -175,7 +180,7 @@ class TrainedModel:
 
         Raises:
             ValueError: Another problem than the network's, or a decoding that the problem does not allow.
-            MemoryError: Not even one tour fits.
+            MemoryError: Torch cannot allocate what the tours need.
         """
         self.check(problem)
         if type(seed) is not int or not 0 <= seed < 2**63:
@@ -212,13 +217,13 @@ class TrainedModel:
                 of another problem than the network's.
         """
         kind = neighbourhoods_of(problem)
-        if self.problem.name != kind.repairs_with:
-            raise ValueError(
-                f"{self.path} was trained on {self.problem.name}; parts of {problem.name} are {kind.repairs_with}"
-            )
+        wanted, _ = kind.repaired_by(problem)
+        if wanted not in self.names:
+            raise ValueError(f"{self.path} was trained on {self.problem.name}; parts of {problem.name} are {wanted}")
         problem.objective(instance, np.asarray(actions)[None])  # refuses what is no tour
         with evaluation_mode(self.network):
-            search = kind(self.network, cast_instance(problem.rescale(instance)), np.asarray(actions), seed, legs=legs)
+            given = cast_instance(problem.rescale(instance))
+            search = kind(problem, self.network, given, np.asarray(actions), seed, legs=legs)
             return improve(search, seconds, report)
 
 

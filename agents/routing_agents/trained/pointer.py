@@ -14,9 +14,8 @@ from routing_agents.policies.attention.decoding import GREEDY, Decoding, better_
 from routing_agents.policies.pointer.decoding import predict
 from routing_agents.policies.pointer.model import PointerNetwork
 from routing_agents.policies.pointer.policy import PointerPolicy
-from routing_agents.policies.pointer.saved import load_network
 from routing_agents.policies.pointer.sequences import Order
-from routing_agents.policies.pointer.tasks import TASKS
+from routing_agents.policies.pointer.tasks import TASKS, Task
 from routing_agents.trained.model import TrainedModel
 from routing_gym.arrays import cast_instance
 from routing_gym.problem import AnyProblem
@@ -31,6 +30,26 @@ class TrainedPointer(TrainedModel):
 
     network: PointerNetwork  # type: ignore[assignment]  # solved by beam search, not decoded like a policy network
     order: Order = "sorted"
+
+    @classmethod
+    def of(cls, network: PointerNetwork, task: Task, path: Path, header: dict[str, Any]) -> TrainedPointer:
+        """Make one of what a checkpoint holds.
+
+        Raises:
+            CheckpointError: The network was trained for another task than tours.
+        """
+        if task.name != "tsp":
+            raise CheckpointError(
+                f"{path}: a pointer network for {task.name}, which is no routing problem; tsp is needed"
+            )
+        try:  # trained by reinforcement, or on solved examples
+            num_nodes = header["settings"]["num_nodes"] if "settings" in header else header["args"]["sizes"][1]
+            problem = make_problem(PointerPolicy.problem, num_nodes)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CheckpointError(
+                f"{path}: its header does not say how many cities it learnt with ({error})"
+            ) from error
+        return cls(network, problem, path, order=header["order"])
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
         """Like `TrainedModel.check`; a network that answers from a dictionary also takes one number of cities only."""
@@ -73,20 +92,3 @@ class TrainedPointer(TrainedModel):
         if progress is not None:
             progress(len(coords))
         return better_of(found)
-
-
-def load_tours(path: Path, device: str = "cpu") -> TrainedPointer:
-    """Load a pointer network that was trained on tours.
-
-    Raises:
-        CheckpointError: It cannot be read, or was trained for another task.
-    """
-    network, task, header = load_network(path, device)
-    if task.name != "tsp":
-        raise CheckpointError(f"{path}: a pointer network for {task.name}, which is no routing problem; tsp is needed")
-    try:  # trained by reinforcement, or on solved examples
-        num_nodes = header["settings"]["num_nodes"] if "settings" in header else header["args"]["sizes"][1]
-        problem = make_problem(PointerPolicy.problem, num_nodes)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise CheckpointError(f"{path}: its header does not say how many cities it learnt with ({error})") from error
-    return TrainedPointer(network, problem, path, order=header["order"])

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -19,7 +19,7 @@ from routing_agents import checkpoint, runs
 from routing_agents.header import CheckpointError
 from routing_agents.runs import TrainingDivergedError
 from routing_agents.training import distributed
-from routing_agents.training.report import Report, SilentReport
+from routing_agents.training.report import Column, Report
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.data import save_npz
 
@@ -31,6 +31,8 @@ class RunArgs:
     """Number of training epochs."""
     steps_per_epoch: int
     """Number of steps per epoch."""
+    precision: str = "float32"
+    """Precision of matrix products in training."""
 
     local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which no checkpoint holds
     beside_resume: ClassVar[tuple[str, ...]] = ()  # may be given together with `--resume`
@@ -55,6 +57,7 @@ class Trainer(ABC):
     Attributes:
         optimizers: By the name under which a checkpoint holds their state.
         started_from: What was kept of the weights that the run began with, if it was given any.
+        reference: Cost of a solver's solutions of the held-out instances, if there is one.
         step: Steps made.
         seconds: Spent in them.
         best: `best_is` of the best weights so far, times its sign.
@@ -67,6 +70,7 @@ class Trainer(ABC):
     model: nn.Module
     optimizers: dict[str, torch.optim.Optimizer]
     started_from = ""
+    reference: float | None = None
 
     def __init__(self, args: Any) -> None:
         if args.threads:
@@ -80,9 +84,28 @@ class Trainer(ABC):
         """Default name of the run's folder, before seed and time."""
 
     @property
+    @abstractmethod
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of the live table."""
+
+    @property
+    def batch_size(self) -> int:
+        """Instances of a step, over all processes."""
+        return self.args.batch_size
+
+    @property
+    def instances(self) -> int:
+        """Instances seen, by all processes."""
+        return self.step * self.batch_size
+
+    @property
     def epoch(self) -> int:
         """Epochs completed."""
         return self.step // self.args.steps_per_epoch
+
+    def find_reference(self, cache: Path) -> float | None:
+        """Return the `reference`; solutions are kept in the folder `cache` for the next run."""
+        return None
 
     @abstractmethod
     def update(self) -> None:
@@ -95,10 +118,6 @@ class Trainer(ABC):
     @abstractmethod
     def end_epoch(self) -> dict[str, float]:
         """Measure the model on held-out instances, and return what there is to log."""
-
-    @abstractmethod
-    def train(self, folder: Path) -> None:
-        """Train to the end, or until somebody asks to stop, reporting and saving after each epoch."""
 
     @abstractmethod
     def picture(self) -> np.ndarray:
@@ -137,89 +156,148 @@ class Trainer(ABC):
             weights = checkpoint.prefixed("model", self.model.state_dict())
             checkpoint.save(path, weights, {**self.describe(), "metrics": metrics})
 
-    @classmethod
-    def resume(cls, args: Any) -> Trainer:
-        """Resume the run in the folder `args.resume`.
-
-        Raises:
-            ValueError: Other arguments beside it, or another script's run.
-            CheckpointError: The run's checkpoint lacks something, or does not fit.
-        """
-        path, tensors, header = checkpoint.load_run(args)
-        if header.get("script", cls.script) != cls.script:
-            raise ValueError(f"{args.resume}: not a run of {cls.script}; its checkpoint names {header['script']}")
-        first = checkpoint.read_arguments(header, path, type(args).from_json)
-        trainer = cls(dataclasses.replace(first, **{name: getattr(args, name) for name in args.beside_resume}))
-        if not 0 <= header["step"] <= trainer.args.total_steps:
-            found = f"{path}: step is {header['step']}; expected 0 to {trainer.args.total_steps}"
-            raise CheckpointError(f"{found}, the steps of the whole run")
-        try:
-            checkpoint.restore_training(trainer.model, trainer.optimizers, tensors, header["step"], path)
-            trainer.step, trainer.seconds = header["step"], header["seconds"]
-            trainer.restore(tensors, header, path)
-        except KeyError as error:
-            raise CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
-        return trainer
-
 
 @dataclasses.dataclass(frozen=True)
-class Session:
-    """A run under way: it hears Ctrl-C, and its epochs are recorded."""
+class Saved:
+    """The checkpoint of a run that is resumed."""
 
-    trainer: Trainer
-    folder: Path
-    report: Report | SilentReport
-    stop: runs.StopRequest
+    path: Path
+    tensors: dict[str, Tensor]
+    header: dict[str, Any]
+
+
+def resumed(trainer_type: type[Trainer], args: Any) -> tuple[Any, Saved | None]:
+    """Return `args`; or, for a run that is resumed, the arguments that it was started with, and its checkpoint.
+
+    Raises:
+        ValueError: Other arguments beside `--resume`, or another script's run.
+        CheckpointError: The run's checkpoint is damaged.
+    """
+    if args.resume is None:
+        return args, None
+    path, tensors, header = checkpoint.load_run(args)
+    if header.get("script", trainer_type.script) != trainer_type.script:
+        found = f"its checkpoint names {header['script']}"
+        raise ValueError(f"{args.resume}: not a run of {trainer_type.script}; {found}")
+    first = checkpoint.read_arguments(header, path, type(args).from_json)
+    first = dataclasses.replace(first, **{name: getattr(args, name) for name in args.beside_resume})
+    return first, Saved(path, tensors, header)
+
+
+def restore(trainer: Trainer, saved: Saved) -> None:
+    """Bring a trainer to where a run stopped.
+
+    Raises:
+        CheckpointError: The run's checkpoint lacks something, or does not fit.
+    """
+    path, tensors, header = saved.path, saved.tensors, saved.header
+    if not 0 <= header["step"] <= trainer.args.total_steps:
+        found = f"{path}: step is {header['step']}; expected 0 to {trainer.args.total_steps}"
+        raise CheckpointError(f"{found}, the steps of the whole run")
+    try:
+        checkpoint.restore_training(trainer.model, trainer.optimizers, tensors, header["step"], path)
+        trainer.step, trainer.seconds = header["step"], header["seconds"]
+        trainer.restore(tensors, header, path)
+    except KeyError as error:
+        raise CheckpointError(f"{path}: lacks {error}, without which no run can go on") from error
+
+
+def begin(trainer: Trainer) -> Path:
+    """Make the folder of a new run, with a checkpoint, so that it can be resumed from the first moment."""
+    args = trainer.args
+    name = args.name or f"{trainer.title}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = distributed.by_first(lambda: runs.make_folder(args.runs, name))
+    if trainer.started_from and distributed.rank() == 0:
+        print(trainer.started_from)
+    trainer.save(folder / runs.LAST)
+    return folder
+
+
+class Session:
+    """A run under way: it counts steps, hears Ctrl-C, and records epochs.
+
+    Args:
+        trainer: The run.
+        folder: Of the run.
+        report: What shows and logs it; None in all processes but the first.
+        stop: Hears Ctrl-C.
+        profiler: Told of every step, if there is one.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: Path,
+        report: Report | None,
+        stop: runs.StopRequest,
+        profiler: torch.profiler.profile | None,
+    ) -> None:
+        self.trainer, self.folder, self.report, self.stop, self.profiler = trainer, folder, report, stop, profiler
 
     def goes_on(self) -> bool:
         """Return whether there is a step left to make and nobody, in any process, has asked to stop."""
         trainer = self.trainer
         return trainer.step < trainer.args.total_steps and not distributed.any_of(self.stop.requested)
 
+    def advance(self) -> bool:
+        """Note that a step was made; return whether it was the last one of an epoch."""
+        if self.report is not None:
+            self.report.advance()
+        if self.profiler is not None:
+            self.profiler.step()
+        return self.trainer.step % self.trainer.args.steps_per_epoch == 0
+
     def record(self, metrics: dict[str, float], more: dict[str, float] | None = None) -> None:
         """Save the run after an epoch, and its weights if they are the best; show and log its metrics, and `more`."""
         self.trainer.save_best(self.folder / runs.BEST, metrics)
-        self.report.epoch(metrics | (more or {}), self.trainer.picture())
+        if self.report is not None:
+            self.report.epoch(metrics | (more or {}), self.trainer.picture())
         self.trainer.save(self.folder / runs.LAST)
+
+    def end(self) -> None:
+        """Report the result, or save the run and print the resume command if there are steps left."""
+        finished = self.trainer.step >= self.trainer.args.total_steps
+        if not finished:
+            self.trainer.save(self.folder / runs.LAST)
+        if self.report is not None and finished:
+            self.report.finished(*self.trainer.results(self.folder))
+        elif self.report is not None:
+            self.report.interrupted(self.trainer.script)
 
 
 @contextmanager
-def session(trainer: Trainer, folder: Path, report: Report | SilentReport) -> Iterator[Session]:
-    """Conduct a run: at the end say what came of it, or save it and say how to go on if there are steps left."""
-    with report, runs.StopRequest(second_is_final=not distributed.launched()) as stop:
-        yield Session(trainer, folder, report, stop)
-        if trainer.step < trainer.args.total_steps:
-            trainer.save(folder / runs.LAST)
-            report.interrupted(trainer.script)
-        elif distributed.rank() == 0:
-            report.finished(*trainer.results(folder))
+def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Iterator[Session]:
+    """Context manager for one training run: reports the result, or saves the run and prints the resume command.
 
-
-def begin(trainer_type: type[Trainer], args: Any) -> tuple[Trainer, Path]:
-    """Start a run, or take up that of `args.resume`; return it and its folder, which holds a checkpoint."""
-    if args.resume is not None:
-        return trainer_type.resume(args), args.resume
-    trainer = trainer_type(args)
-    name = args.name or f"{trainer.title}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = distributed.by_first(lambda: runs.make_folder(args.runs, name))
-    if trainer.started_from and distributed.rank() == 0:
-        print(trainer.started_from)
-    trainer.save(folder / runs.LAST)  # so that it can be resumed from the first moment
-    return trainer, folder
-
-
-def run(trainer_type: type[Trainer], args: Any) -> Path:
-    """Train as `args` say; return the folder of the run.
+    Args:
+        trainer: The run.
+        saved: Where it goes on; None makes a new folder.
+        profile: Whether to write torch's profile of five early steps.
 
     Raises:
         TrainingDivergedError: With what to do; the batch on which it happened is saved.
         ProcessLostError: Another process of the run is gone.
     """
     keep_freed_memory()
-    trainer, folder = begin(trainer_type, args)
+    if saved is not None:
+        restore(trainer, saved)
+    folder = begin(trainer) if saved is None else saved.path.parent
+    is_first = distributed.rank() == 0
     try:
-        with runs.only_process(folder) if distributed.rank() == 0 else nullcontext():
-            trainer.train(folder)
+        with ExitStack() as stack:
+            report = None
+            if is_first:
+                stack.enter_context(runs.only_process(folder))
+                trainer.reference = trainer.find_reference(folder.parent / ".references")
+                report = Report(
+                    folder, trainer.args, trainer.columns, trainer.batch_size, trainer.step, trainer.reference
+                )
+                stack.enter_context(report)
+            profiler = stack.enter_context(runs.make_profiler(profile and is_first, folder))
+            stop = stack.enter_context(runs.StopRequest(second_is_final=not distributed.launched()))
+            run = Session(trainer, folder, report, stop, profiler)
+            yield run
+            run.end()
     except TrainingDivergedError as error:
         told = f"{error}; the checkpoint of epoch {trainer.epoch} is sound"
         if error.batch is not None:
@@ -235,4 +313,3 @@ def run(trainer_type: type[Trainer], args: Any) -> Path:
             f"{runs.command(trainer.script)} --resume {folder}"
         ) from error
     distributed.stop()
-    return folder

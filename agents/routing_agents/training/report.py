@@ -54,34 +54,34 @@ class Report:
 
     Args:
         folder: Of the run; exists.
-        args: The run's arguments, with "steps_per_epoch", "batch_size" and "precision".
+        args: The run's arguments.
         columns: Of the table; the first is "epoch".
+        batch_size: Instances of a step.
         step: Steps made so far.
-        total_steps: Steps of the whole run.
         reference: Drawn into the curve as a dotted line: what a solver reaches.
     """
 
     def __init__(
         self,
         folder: Path,
-        args: dict[str, Any],
+        args: Any,
         columns: Sequence[Column],
+        batch_size: int,
         step: int,
-        total_steps: int,
         reference: float | None = None,
     ) -> None:
         self.folder, self.columns, self.reference = folder, columns, reference
-        self.batch_size, self.precision = args["batch_size"], args["precision"]
+        self.batch_size, self.precision = batch_size, args.precision
         if not (folder / "args.json").exists():  # a resumed run keeps those that it was started with
-            write_atomically(folder / "args.json", (json.dumps(args, indent=2) + "\n").encode())
+            write_atomically(folder / "args.json", (json.dumps(args.to_json(), indent=2) + "\n").encode())
         self.metrics_path = folder / "metrics.jsonl"
-        self.rows = [row for row in self.read_metrics() if row["epoch"] * args["steps_per_epoch"] <= step]
+        self.rows = [row for row in self.read_metrics() if row["epoch"] * args.steps_per_epoch <= step]
         write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in self.rows).encode())
         self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step * self.batch_size + 1)
         self.console = plain_console()
         bar = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self.progress = Progress(*bar, console=self.console)
-        self.task = self.progress.add_task("train", total=total_steps, completed=step)
+        self.task = self.progress.add_task("train", total=args.total_steps, completed=step)
         self.since, self.steps_since = time.perf_counter(), 0
 
     def read_metrics(self) -> list[dict[str, float]]:
@@ -179,30 +179,3 @@ class Report:
         axes.legend()
         axes.grid(alpha=0.3)
         figure.savefig(self.folder / "curve.png", dpi=120)
-
-
-class SilentReport:
-    """Stands in for `Report` in all processes of a run but the first."""
-
-    def __enter__(self) -> SilentReport:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-    def advance(self) -> None:
-        pass
-
-    def epoch(self, *values: object) -> None:
-        pass
-
-    def interrupted(self, script: str) -> None:
-        pass
-
-    def finished(self, *lines: str) -> None:
-        pass
-
-
-def make_report(*arguments: Any) -> Report | SilentReport:
-    """Return what shows and logs the run: something in the first process only."""
-    return Report(*arguments) if distributed.rank() == 0 else SilentReport()

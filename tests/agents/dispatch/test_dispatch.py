@@ -58,7 +58,7 @@ def days():
 def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, algorithm):
     """Two epochs of two steps, stopped within epoch 2, against two in one go."""
     args = replace(TINY, algorithm=algorithm, network=SIZES, runs=tmp_path)
-    _, parts = check_resumption(monkeypatch, dispatch, dispatch.Trainer, args, 3)
+    _, parts = check_resumption(monkeypatch, dispatch, dispatch.DispatchTrainer, args, 3)
     for file in ("args.json", "curve.png", "day.png", "day.gif", "tensorboard"):
         assert (parts / file).exists(), file
 

@@ -11,7 +11,6 @@ from torch.utils._pytree import tree_leaves
 from am_reinforce import Reinforce
 from problem_names import ONE_OF_EACH
 from routing_agents.optimizers import make_optimizers
-from routing_agents.policies.attention import memory
 from routing_agents.policies.attention.decoding import Decoding, greedy_choice, solve
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
@@ -50,7 +49,6 @@ def test_mixing_is_noticed():
 def test_training_and_decoding_stay_on_one_device(name, make_network, monkeypatch):
     problem = make_problem(name, 5)
     monkeypatch.setattr(type(problem), "fixed_length", True)  # whether all are done cannot be asked there
-    monkeypatch.setattr(memory, "free_memory", lambda *_: 10**9)
     instance = map_arrays(lambda x: torch.as_tensor(x).to("meta"), problem.generate(np.random.default_rng(0), 3))
     model = make_network(FEATURES[name]).to("meta")
     optimizers = make_optimizers(model, "muon", 1e-3)

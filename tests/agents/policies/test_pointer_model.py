@@ -4,7 +4,6 @@ import itertools
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,10 +11,8 @@ import torch
 from test_devices import RefusesToMix
 
 from helpers import ROOT
-from routing_agents.header import from_json
 from routing_agents.policies.pointer.decoding import beam_search, evaluate, predict
 from routing_agents.policies.pointer.model import (
-    BEFORE_NORMALIZATION,
     PointerConfig,
     PointerNetwork,
     chosen_before,
@@ -194,13 +191,6 @@ def test_bfloat16_is_close(encoder):
     assert torch.allclose(log_likelihood(model, POINTS, answers)[0], exact, atol=0.05)
     with pytest.raises(ValueError, match=r"choose torch.float32 or torch.bfloat16, got torch.float16"):
         model.multiply_in(torch.float16)
-
-
-def test_headers_without_a_normalization_mean_batch():
-    """Weights of before there was a choice; what is written now comes back as it is."""
-    before = from_json(PointerConfig, {**BEFORE_NORMALIZATION, "units": 16})
-    assert before == PointerConfig(units=16, normalization="batch")
-    assert from_json(PointerConfig, {**BEFORE_NORMALIZATION, **asdict(PointerConfig())}) == PointerConfig()
 
 
 def test_processors_without_avx512():

@@ -9,8 +9,10 @@ import torch
 import routing_agents
 import solve as solve_script
 from helpers import CVRP_TEXT
+from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.search.edges import EdgeSearch
 from routing_agents.search.large_neighbourhood import Improved, improve, neighbourhoods_of
 from routing_agents.search.neighbourhood import Effort
 from routing_agents.search.routes import RouteSearch
@@ -19,9 +21,10 @@ from routing_agents.trained import TrainedModel, load_repair
 from routing_gym import data
 from routing_gym.data import read_instance, save_npz
 from routing_gym.generators.subproblems import choose_windows, contract
-from routing_gym.problems import make_problem
+from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.cvrp import CVRPInstance
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
+from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
 from routing_gym.solvers import make_solver
 from routing_gym.solvers.constructive.greedy_edge import greedy_tour
@@ -37,14 +40,14 @@ def tour_search(num_cities=60, seed=0, effort=None):
     problem = make_problem("TSP", num_cities)
     instance = problem.generate(np.random.default_rng(seed), 1)
     start = np.random.default_rng(seed).permutation(num_cities)
-    return problem, WindowSearch(untrained("TSPFE"), instance, start, seed, effort)
+    return problem, WindowSearch(problem, untrained("TSPFE"), instance, start, seed, effort)
 
 
 def route_search(num_customers=40, seed=0):
     problem = make_problem("CVRP", num_customers)
     instance = problem.generate(np.random.default_rng(seed), 1)
     start = make_solver("nearest-neighbour").solve(problem, instance).actions[0]
-    return problem, RouteSearch(untrained("CVRP"), instance, start, seed, Effort(size=20, frames=2, tours=8))
+    return problem, RouteSearch(problem, untrained("CVRP"), instance, start, seed, Effort(size=20, frames=2, tours=8))
 
 
 @pytest.mark.parametrize("make", [tour_search, route_search])
@@ -58,6 +61,35 @@ def test_rounds_never_lengthen_a_tour(make):
         cost = search.cost()
         assert problem.objective(search.instance, search.actions()[None])[0] == pytest.approx(cost, rel=1e-5)
     assert cost < first
+
+
+@pytest.mark.parametrize("name", [name for name, kind in PROBLEMS.items() if not kind.stochastic])
+def test_edges_are_repaired_by_the_own_policy(name):
+    """From a tour of the untrained policy: `objective` accepts every tour, and the cost never rises."""
+    problem = make_problem(name, 8)
+    instance = problem.generate(np.random.default_rng(3), 1)
+    network = untrained(name)
+    start = solve(network, problem, instance).actions[0].numpy()
+    search = EdgeSearch(problem, network, instance, start, 1, Effort(size=5, frames=8, tours=8))
+    costs = [search.cost()]
+    for _ in range(6):
+        search.round()
+        costs.append(float(problem.objective(instance, search.actions()[None])[0]))
+        assert costs[-1] == pytest.approx(search.cost())
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] < costs[0] or problem.maximises  # the first may have the greatest prize
+
+
+def test_edges_that_are_kept_are_followed():
+    """With all edges kept, every episode plays the tour again, though the policy is untrained."""
+    problem = make_problem("PDP", 10)
+    instance = problem.generate(np.random.default_rng(0), 1)
+    network = untrained("PDP")
+    start = solve(network, problem, instance).actions[0].numpy()
+    search = EdgeSearch(problem, network, instance, start, 0, Effort(size=1, frames=1, tours=4))
+    search.kept = lambda: torch.ones(4, problem.num_actions, dtype=torch.bool)
+    played = rollout(problem, search.rows, search.policy())
+    assert (played.actions.numpy() == start).all()
 
 
 def random_part_tours(windows, seed):
@@ -104,7 +136,7 @@ def test_a_window_may_hold_the_whole_tour():
     """Nothing is outside, so nothing is fixed: four corners of a square, visited crosswise, come to 4 again."""
     corners = np.array([[[0, 0], [1, 1], [1, 0], [0, 1]]], dtype=np.float32)
     problem = make_problem("TSP", 4)
-    search = WindowSearch(untrained("TSPFE"), problem.instance_type(corners), np.arange(4), 0)
+    search = WindowSearch(problem, untrained("TSPFE"), problem.instance_type(corners), np.arange(4), 0)
     for _ in range(30):
         search.round()
     assert search.cost() == pytest.approx(4)
@@ -132,7 +164,7 @@ def test_long_routes_go_together_up_to_a_limit(sizes, groups):
     first = np.arange(1, sizes[0] + 1)
     start = np.concatenate([first, [0], np.arange(sizes[0] + 1, sum(sizes) + 1), [0]])
     instance = replace(instance, demand=np.minimum(instance.demand, 1))
-    search = RouteSearch(untrained("CVRP"), instance, start, 0)
+    search = RouteSearch(problem, untrained("CVRP"), instance, start, 0)
     chosen = [group for _ in range(20) for group in search.choose_groups()]
     assert {len(group) for group in chosen} == groups
     if not groups:
@@ -174,7 +206,7 @@ class Stopped(WindowSearch):
 def test_an_interrupt_keeps_the_best_tour():
     problem, search = tour_search()
     first = search.cost()
-    stopped = Stopped(search.network, search.instance, search.actions(), 0)
+    stopped = Stopped(problem, search.network, search.instance, search.actions(), 0)
     reports = []
     found = improve(stopped, 1000, lambda seconds, actions: reports.append(actions))
     assert found.interrupted
@@ -193,8 +225,6 @@ def test_time_limits_are_positive(seconds):
 def test_what_cannot_be_improved():
     with pytest.raises(ValueError, match="tours of SPCTSP cannot be improved by search: .* shows only on the way"):
         neighbourhoods_of(make_problem("SPCTSP", 10))
-    with pytest.raises(ValueError, match="no search improves tours of OP; one does for TSP, CVRP"):
-        load_repair(make_problem("OP", 10))
     problem, search = tour_search()
     other = TrainedModel(untrained("TSP"), problem, "here")
     with pytest.raises(ValueError, match="here was trained on TSP; parts of TSP are TSPFE"):
@@ -204,7 +234,7 @@ def test_what_cannot_be_improved():
 
 
 def test_parts_without_weights(monkeypatch):
-    monkeypatch.setattr(WindowSearch, "repairs_with", "NONE")
+    monkeypatch.setattr(WindowSearch, "repaired_by", lambda problem: ("NONE", 30))
     with pytest.raises(
         ValueError, match=r"no weights for NONE, .* --generator windows .*, and give --repair runs/mine"
     ):
@@ -273,13 +303,13 @@ def test_solve_stops_after_an_interrupt(routes, tmp_path, monkeypatch):
 
 def test_solve_refuses_searches(routes, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(ValueError, match="--improve must be a positive number, got 0"):
+    with pytest.raises(ValueError, match="--improve must be a positive number of at most .*, got 0"):
         solve_script.Args((routes,), improve=0)
     with pytest.raises(ValueError, match="--decoding heuristic is a start for --improve"):
         solve_script.Args((routes,), decoding="heuristic")
-    problem = make_problem("OP", 10)
+    problem = make_problem("SPCTSP", 10)
     save_npz(tmp_path / "one.npz", problem, problem.generate(np.random.default_rng(0), 1))
-    with pytest.raises(ValueError, match=r"one.npz: --improve: no search improves tours of OP"):
+    with pytest.raises(ValueError, match=r"one.npz: --improve: tours of SPCTSP cannot be improved by search"):
         solve_script.main(solve_script.Args((tmp_path / "one.npz",), improve=1, out=out))
     problem = make_problem("CVRP", 10)
     save_npz(tmp_path / "two.npz", problem, problem.generate(np.random.default_rng(0), 2))

@@ -1,5 +1,6 @@
 """RLlib: what `make_env` gives, and, where Ray is installed (`make test-integrations`), training on it."""
 
+import os
 from importlib.util import find_spec
 
 import gymnasium as gym
@@ -8,7 +9,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.error import InvalidAction
 
-from helpers import AGENTS
+from helpers import AGENTS, ROOT
 from routing_gym.integrations.rllib import RLlibEnv, RLlibVectorEnv, make_env
 from routing_gym.problems import PROBLEMS
 
@@ -116,9 +117,8 @@ def test_arguments():
 @needs_ray
 def test_the_attention_model_learns(capsys, monkeypatch):
     """With two env runners; an illegal action would raise. Greedy tours must be a fifth shorter than random ones."""
-    monkeypatch.setenv(
-        "PYTHONPATH", str(AGENTS)
-    )  # of Ray's workers, which know the folder of a script, but not pytest's
+    paths = os.pathsep.join(map(str, (ROOT / "examples", AGENTS)))
+    monkeypatch.setenv("PYTHONPATH", paths)  # of Ray's workers, which know the folder of a script, but not pytest's
     import rllib_ppo
 
     sizes = {"embed_dim": 32, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 32, "normalization": "instance"}

@@ -163,7 +163,7 @@ def test_refuses_what_it_cannot_carry(settings, message):
     ("changes", "message"),
     [
         ({"minibatch": 0}, "--minibatch must be an integer of at least 1, got 0"),
-        ({"learning_rate": -1.0}, "--learning-rate must be a positive number, got -1.0"),
+        ({"learning_rate": -1.0}, "--learning-rate must be a positive number of at most .*, got -1.0"),
     ],
 )
 def test_arguments_of_the_script(changes, message):

@@ -200,8 +200,8 @@ def solve(
         instance: Any number of instances, on NumPy or the model's device.
         decoding: How; greedy by default.
         generator: Of the sampled actions.
-        batch_size: Tours decoded at a time, which bounds the memory; by default 1,024, or as many as fit
-            into the free memory (see `memory.chunk_size`). Sampled tours depend on it.
+        batch_size: Tours decoded at a time, which bounds the memory; by default 1,024, or fewer where instances are
+            large (see `memory.chunk_size`). Sampled tours depend on it.
         progress: Called with the number of instances done after each chunk.
 
     Returns:
@@ -209,7 +209,7 @@ def solve(
 
     Raises:
         ValueError: Sampling without a generator, forced starts that the problem does not have, or a bad batch size.
-        MemoryError: Not even one tour of one instance fits; not raised where `batch_size` is given.
+        MemoryError: Torch cannot allocate what the tours of a chunk need.
     """
     if decoding.sample and generator is None:
         raise ValueError("sampling draws random numbers: pass a generator")
@@ -223,7 +223,7 @@ def solve(
         instance = to_backend(instance, "torch", str(next(model.parameters()).device))
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
     encodings, tours_at_once = chunk_size(
-        model, problem, instance, decoding.num_tours, batch_size, views=decoding.symmetries
+        model, problem, arrays.batch_size(instance), decoding.num_tours, batch_size, views=decoding.symmetries
     )
     chunk = min(encodings, arrays.batch_size(instance))
     views = encodings // chunk  # symmetries at a time: all of them if there are few instances

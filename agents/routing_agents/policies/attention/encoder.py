@@ -186,14 +186,6 @@ class Encoder(nn.Module):
             x = layer(x, shift)
         return x
 
-    @property
-    def floats_per_edge(self) -> int:
-        """Count what is held at the same time per pair of nodes while encoding, for `memory.footprint`."""
-        if not self.features.per_edge:
-            return 0
-        # What is seen of it; hidden units before and after the ReLU; shifts; in attention, scores twice.
-        return EDGE_INPUTS + 2 * EDGE_DIM + (self.config.num_layers + 2) * self.config.num_heads
-
     def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor | None]:
         """Return by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
 

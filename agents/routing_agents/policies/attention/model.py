@@ -222,19 +222,6 @@ class AttentionModel(Encoder, PolicyNetwork):
         shape = queries["action_mask"].shape
         return self.logits(encoding, {key: value.flatten(1, 2) for key, value in queries.items()}).view(shape)
 
-    def num_floats(self) -> tuple[int, int, int, int]:
-        """Like `PolicyNetwork.num_floats`."""
-        d = self.config.embed_dim
-        # In a layer: its input, the same after attention, queries, keys and values, what was attended to, and
-        # twice the hidden units, before and after the ReLU. After it: embeddings and projections, these twice.
-        projections = 3 + len(self.features.context_nodes)
-        encoder = max(6 * d + 2 * self.config.feed_forward_dim, (1 + 2 * projections) * d)
-        scores = (5 if self.features.per_step else 2) * self.config.num_heads
-        nearness = 3 if self.config.nearness else 0
-        keys = 0 if self.features.per_step else 2 * d  # see `stepwise_logits`
-        queries = 8 * d + 2 * self.config.glimpse_layer  # and glimpses
-        return encoder, projections * d + keys, scores + nearness, queries
-
     def dynamic_scores(self, encoding: Encoding, query: Tensor, legal: Tensor, remaining: Tensor) -> Tensor:
         """Unclipped scores where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
 

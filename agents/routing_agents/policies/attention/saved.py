@@ -17,18 +17,19 @@ from routing_gym.problems import make_problem
 
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
-    """Return the part of the header from which `load_model` rebuilds problem and model."""
+    """Return the part of the header from which `rebuild` makes problem and model."""
     return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
 
 
 def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
-    """Rebuild an attention model and the problem it was trained on; see `load_network`."""
+    """Load an attention model and the problem it was trained on; see `load_network`."""
+    return load_network(Path(path), device, rebuild)
 
-    def make(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
-        problem = make_problem(header["problem"], **header["settings"])
-        return AttentionModel(FEATURES[header["problem"]], from_json(ModelConfig, header["model"], "model")), problem
 
-    return load_network(Path(path), device, "problem and model", make)
+def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
+    """Build the network that a header describes, with fresh weights, and the problem it was trained on."""
+    problem = make_problem(header["problem"], **header["settings"])
+    return AttentionModel(FEATURES[header["problem"]], from_json(ModelConfig, header["model"], "model")), problem
 
 
 def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:

@@ -25,7 +25,6 @@ POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the
 PAPER_RANGE = 0.08  # of the paper's initial weights
 INITIAL = ("fan-in", "paper")
 END = 0
-BEFORE_NORMALIZATION = {"normalization": "batch"}  # of checkpoints from before there was a choice
 Holds = Literal["every", "some", "repeated"]  # every point once, some points once, or points any number of times
 
 

@@ -34,7 +34,6 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
 
     problem = "TSP"  # whose tours it answers with
     features = FEATURES[problem]
-    floats_per_edge = 0  # as `PolicyNetwork.floats_per_edge`
 
     def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
         if config.answer != "pointer":
@@ -92,10 +91,3 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
         decoded, _ = self.advance(inputs.flatten(0, 1), encoding.repeat(mask.shape[1]).last)
         decoded = decoded.reshape(inputs.shape)[:, :, skip:].flatten(1, 2)
         return self.score(encoding, decoded, mask[:, :, skip:].flatten(1, 2)).view_as(mask[:, :, skip:])
-
-    def num_floats(self) -> tuple[int, int, int, int]:
-        """Like `PolicyNetwork.num_floats`."""
-        d = self.config.units
-        # In a layer of the transformer, see there; an LSTM holds inputs, gates and states. Encoded: inputs, states and
-        # keys. A tour: additive attention before and after the tanh, city by city; inputs, gates and states.
-        return 14 * d, 3 * d, 2 * d, 12 * d

@@ -8,7 +8,7 @@ from typing import Any
 
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError, from_json
-from routing_agents.policies.pointer.model import BEFORE_NORMALIZATION, PointerConfig, PointerNetwork
+from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork
 from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS, Task
 
@@ -17,21 +17,26 @@ PUBLISHED = Path(__file__).parents[2] / "weights" / "pointer"
 
 
 def describe(model: PointerNetwork, task: Task, order: Order) -> dict[str, Any]:
-    """Return the part of the header from which `load_network` rebuilds network and task."""
+    """Return the part of the header from which `rebuild` makes network and task."""
     kind = {"network": NETWORK, "task": task.name, "order": order}
     return {**kind, "model": asdict(model.config), "fixed_size": model.fixed_size}
 
 
 def load_network(path: Path, device: str = "cpu") -> tuple[PointerNetwork, Task, dict[str, Any]]:
-    """Rebuild a pointer network and the task it was trained for; see `checkpoint.load_network`."""
+    """Load a pointer network and the task it was trained for; see `checkpoint.load_network`."""
+    return checkpoint.load_network(path, device, rebuild)
 
-    def make(header: dict[str, Any]) -> tuple[PointerNetwork, Task]:
-        if header.get("network") != NETWORK:
-            raise CheckpointError("holds no pointer network; train one with agents/pointer_network.py")
-        task = TASKS[header["task"]]
-        config = from_json(PointerConfig, {**BEFORE_NORMALIZATION, **header["model"]}, "model")
-        if header["order"] not in ("sorted", "given"):
-            raise ValueError(f"order {header['order']!r}")
-        return PointerNetwork(config, task.holds, header["fixed_size"]), task
 
-    return checkpoint.load_network(path, device, "task and network", make)
+def rebuild(header: dict[str, Any]) -> tuple[PointerNetwork, Task]:
+    """Build the network that a header describes, with fresh weights, and the task it was trained for.
+
+    Raises:
+        CheckpointError: It describes another kind of network.
+    """
+    if header.get("network") != NETWORK:
+        raise CheckpointError("holds no pointer network; train one with agents/pointer_network.py")
+    task = TASKS[header["task"]]
+    config = from_json(PointerConfig, header["model"], "model")
+    if header["order"] not in ("sorted", "given"):
+        raise ValueError(f"order {header['order']!r}")
+    return PointerNetwork(config, task.holds, header["fixed_size"]), task

@@ -1,0 +1,100 @@
+"""Any problem: remove edges of the tour near a random node, and let the problem's own policy go on where they are gone.
+
+A round plays many episodes at once. Where the current node has kept its edge and its end is legal, the episode follows
+the tour; elsewhere the policy chooses. Only masks are asked for, so that every rule of the problem holds by itself.
+Destroy and repair: Shaw (1998); the repair by a policy: Hottung, Tierney (2020), "Neural large neighborhood search for
+the capacitated vehicle routing problem", where edges are removed too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from routing_agents.policies.attention.decoding import make_policy, num_symmetries, sampling_choice, symmetric_views
+from routing_agents.search.neighbourhood import Effort, Neighbourhoods
+from routing_gym.arrays import select, to_backend, to_numpy
+from routing_gym.problem import AnyProblem
+from routing_gym.rollout import rollout
+from routing_gym.solvers.runtime.base import FloatArray, IntArray
+
+SMALLEST = 3  # nodes whose edges are removed
+MOST_ENTRIES = 50_000  # episodes of a round times nodes, which bounds time and memory
+
+
+class EdgeSearch(Neighbourhoods):
+    """A tour, improved edge by edge."""
+
+    default_effort: ClassVar[Effort] = Effort(size=16, frames=8, tours=16)
+
+    @classmethod
+    def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
+        return problem.name, max(problem.num_nodes, 1)
+
+    def take_up(self, actions: IntArray) -> None:
+        self.tour, self.best = actions, float(self.problem.objective(self.instance, actions[None])[0])
+        frames = range(min(self.effort.frames, num_symmetries(self.problem)))
+        self.num_tours = max(1, min(self.effort.tours, MOST_ENTRIES // self.problem.num_actions // len(frames)))
+        given = to_backend(self.instance, "torch", self.device)
+        with torch.no_grad():
+            views, observation = symmetric_views(self.problem, given, frames)
+            self.encoding = self.network.encode(observation)
+        self.num_rows = len(frames) * self.num_tours
+        rows = torch.arange(len(frames), device=self.device).repeat_interleave(self.num_tours)
+        self.rows = select(views, rows)
+        nodes = np.arange(self.problem.num_actions)
+        lengths: FloatArray = self.legs(nodes[:, None], nodes[None])
+        self.near = torch.as_tensor(np.argsort(np.minimum(lengths, lengths.T), axis=1, kind="stable"))
+
+    def actions(self) -> IntArray:
+        return self.tour
+
+    def cost(self) -> float:
+        return self.best
+
+    def round(self) -> None:
+        with torch.no_grad():
+            played = rollout(self.problem, self.rows, self.policy())
+        row = int(played.cost.argmin())
+        tour: Any = to_numpy(played.actions[row])
+        cost = float(self.problem.objective(self.instance, tour[None])[0])
+        if cost <= self.best:  # also another tour of the same cost, for a change
+            self.tour, self.best = tour, cost
+
+    def policy(self) -> Any:
+        """Return what plays a round: the edges that are kept, and the network where there are none."""
+        edges, kept = self.edges(), self.kept()
+        order = torch.rand(kept.shape, generator=self.generator, device=self.device)  # of several edges of the depot
+        every = torch.arange(self.num_rows, device=self.device)
+        free = make_policy(self.network, self.encoding, sampling_choice(self.generator), self.num_tours)
+
+        def choose(observation: dict[str, Tensor]) -> Tensor:
+            node = observation["current_node"]
+            follow = edges[node] & observation["action_mask"] & kept[every, node][:, None]
+            along = torch.where(follow, order, -1.0).argmax(dim=1)
+            return torch.where(follow.any(dim=1), along, free(observation))
+
+        return choose
+
+    def edges(self) -> Tensor:
+        """Return which node follows which on the tour: bool (A, A); a depot is followed by several."""
+        size, ends = self.problem.num_actions, self.tour.tolist()
+        nodes = [0, *ends] if self.problem.has_depot else [*ends, ends[0]]
+        edges = torch.zeros(size, size, dtype=torch.bool, device=self.device)
+        edges[nodes[:-1], nodes[1:]] = True
+        edges.fill_diagonal_(False)
+        return edges
+
+    def kept(self) -> Tensor:
+        """Return the nodes of each episode that keep their edges, all but those near a random node: bool (rows, A)."""
+        size = self.problem.num_actions
+        most = min(self.effort.size, size)
+        centres = torch.randint(size, (self.num_rows,), generator=self.generator, device=self.device)
+        count = torch.randint(min(SMALLEST, most), most + 1, (self.num_rows, 1), generator=self.generator)
+        near = self.near.to(self.device)[centres][:, :most]
+        gone = torch.arange(most)[None].to(self.device) < count.to(self.device)
+        kept = torch.ones(self.num_rows, size, dtype=torch.bool, device=self.device)
+        return kept.scatter(1, near, ~gone)

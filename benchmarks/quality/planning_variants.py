@@ -1,0 +1,132 @@
+"""Cost of the policy's search on each VRP variant, against PyVRP after the same seconds.
+
+    python benchmarks/quality/planning_variants.py --seconds 30 --instances 20     # the whole comparison, 5 hours
+
+For every instance, `routing_agents.solve` runs with the solver "trained" (the published policy, then the search of
+`routing_gym.planning`), then PyVRP; each has the same wall-clock seconds, one thread, after loading. Both costs are
+added up by the planner, not reported by the solvers. Every finished instance is written to
+benchmarks/results/planning_variants.json, and a later run with the same arguments goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from benchmarks.arguments import check_counts
+from benchmarks.output import Figures, finish
+from routing_agents.planning.door import solve_task
+from routing_agents.runs import check_positive
+from routing_agents.terminal import command_line
+from routing_gym.data.own import columns_of
+from routing_gym.planning import Task, read_task
+from routing_gym.problems import make_problem
+from routing_gym.problems.vrp import PRESETS
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    variants: tuple[str, ...] = tuple(PRESETS)
+    """Problems to compare on."""
+    customers: int = 50
+    """Customers of each instance."""
+    instances: int = 4
+    """Instances of each problem."""
+    seconds: float = 5.0
+    """Seconds of each solver on each instance."""
+    seed: int = 1
+    """Random seed for instances and solvers."""
+    out: Path = ROOT / "benchmarks" / "results" / "planning_variants.json"
+    """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "seconds")
+        check_counts(self, "customers", "instances")
+        if unknown := set(self.variants).difference(PRESETS):
+            raise ValueError(f"--variants: unknown {', '.join(sorted(unknown))}; choose from {', '.join(PRESETS)}")
+
+
+def task_of(name: str, customers: int, seed: int, number: int) -> Task:
+    """Return a generated instance as a planner's table."""
+    instance = make_problem(name, customers).generate(np.random.default_rng([seed, number]), 1)
+    values: dict[str, Any] = {}
+    for column in columns_of(name):
+        if not column.required:
+            continue
+        value = 1.0 if column.target is None else getattr(instance, column.target)[0]
+        if column.kind == "coords":
+            values |= {"x": value[:, 0].astype(float), "y": value[:, 1].astype(float)}
+        else:
+            values[column.name] = np.asarray(value, dtype=float) if column.per == "node" else float(value)
+    numbers = {
+        column.name: values.pop(column.name) for column in columns_of(name) if np.ndim(values.get(column.name, [])) == 0
+    }
+    return read_task(values, problem=name, **numbers)
+
+
+def compare(name: str, number: int, args: Args) -> Figures:
+    """Return the costs of the policy, of its search and of PyVRP on one instance."""
+    task = task_of(name, args.customers, args.seed, number)
+    first, improved = solve_task(task, "trained", args.seconds, args.seed).costs.values()
+    pyvrp = solve_task(task, "pyvrp", args.seconds, args.seed)
+    assert not pyvrp.unserved
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {"variant": name, "number": number, "policy": first, "search": improved, "pyvrp": pyvrp.cost, "load": load}
+
+
+def measured(args: Args) -> list[Figures]:
+    """Return what an earlier run with the same arguments has measured."""
+    if not args.out.exists():
+        return []
+    document = json.loads(args.out.read_text())
+    wanted = json.loads(
+        json.dumps({key: value for key, value in asdict(args).items() if key not in ("out", "instances", "variants")})
+    )
+    same = all(document["arguments"][key] == value for key, value in wanted.items())
+    return list(document["instances"]) if same else []
+
+
+def gaps(rows: list[Figures], name: str) -> np.ndarray:
+    """Return the gaps of a variant's searches to PyVRP, in per cent."""
+    return np.array([100 * (row["search"] / row["pyvrp"] - 1) for row in rows if row["variant"] == name])
+
+
+def table_of(rows: list[Figures], args: Args) -> Table:
+    """Return the mean and the greatest gap of each variant."""
+    table = Table(
+        "variant", "instances", "policy", "search", "worst", title=f"gap to PyVRP after {args.seconds:g} s, %"
+    )
+    for name in args.variants:
+        own = gaps(rows, name)
+        if own.size:
+            first = np.mean([100 * (row["policy"] / row["pyvrp"] - 1) for row in rows if row["variant"] == name])
+            table.add_row(name, str(own.size), f"{first:+.2f}", f"{own.mean():+.2f}", f"{own.max():+.2f}")
+    return table
+
+
+def main(args: Args) -> Figures:
+    """Run the comparison, and go on from what has been measured."""
+    torch.set_num_threads(1)
+    rows = measured(args)
+    done = {(row["variant"], row["number"]) for row in rows}
+    for number in range(args.instances):
+        for name in args.variants:
+            if (name, number) not in done:
+                rows.append(compare(name, number, args))
+                finish(args, {"instances": rows})
+    return finish(args, {"instances": rows}, table_of(rows, args))
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)

@@ -1,0 +1,100 @@
+"""The best choice among routes that a search has come across: set partitioning, as a mixed-integer program.
+
+Routes of a plain task are independent, so any choice of them that visits each stop once is a plan. Subramanian, Uchoa,
+Ochi (2013), "A hybrid algorithm for a class of vehicle routing problems", section 3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from routing_gym.optional import require
+from routing_gym.planning.geography import FloatArray
+from routing_gym.planning.routes import Route, Rules
+
+MOST_COLUMNS = 4_000  # the cheapest by reduced cost; HiGHS solves so many in a second or two
+GAP = 1e-4
+LEAST_GAIN = 1e-9
+
+
+class Pool:
+    """Routes by the set of their stops, each in the cheapest order that was seen.
+
+    Args:
+        rules: Of the task.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.routes: dict[frozenset[int], Route] = {}
+
+    def add(self, routes: Sequence[Route]) -> None:
+        """Remember routes."""
+        for route in routes:
+            key = frozenset(route.nodes)
+            known = self.routes.get(key)
+            if known is None or route.cost < known.cost:
+                self.routes[key] = route
+
+    def best(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
+        """Return routes and stops that are left out whose cost is below `cost`; None if none are found.
+
+        Args:
+            cost: Total of the best plan so far.
+            seconds: Time limit of the solver.
+
+        Raises:
+            ImportError: scipy is missing; names the extra.
+        """
+        optimize = require("scipy.optimize", "agents")
+        routes = [route for route in self.routes.values() if route.nodes]
+        stops = list(self.rules.task.stops)
+        costs, matrix = self.program(routes)
+        relaxed = optimize.linprog(
+            costs,
+            A_ub=matrix[[-1]],
+            b_ub=[self.rules.most_routes],
+            A_eq=matrix[:-1],
+            b_eq=np.ones(len(stops)),
+            bounds=(0, 1),
+            method="highs",
+            options={"time_limit": seconds / 2},
+        )
+        if relaxed.status != 0 or relaxed.fun >= cost - LEAST_GAIN:
+            return None
+        reduced = costs - matrix[:-1].T @ relaxed.eqlin.marginals
+        reduced = reduced[: len(routes)] - relaxed.ineqlin.marginals[0]
+        order = np.argsort(reduced, kind="stable")[:MOST_COLUMNS].tolist()
+        kept = [routes[k] for k in order if reduced[k] < cost - relaxed.fun]  # dearer ones are in no better plan
+        costs, matrix = self.program(kept)
+        low = np.concatenate([np.ones(len(stops)), [0]])
+        high = np.concatenate([np.ones(len(stops)), [self.rules.most_routes]])
+        found = optimize.milp(
+            costs,
+            integrality=np.ones(len(costs)),
+            bounds=optimize.Bounds(0, 1),
+            constraints=optimize.LinearConstraint(matrix, low, high),
+            options={"time_limit": seconds / 2, "mip_rel_gap": GAP},
+        )
+        if found.x is None or found.fun >= cost - LEAST_GAIN:
+            return None
+        chosen = found.x > 0.5
+        picked = [route for route, taken in zip(kept, chosen[: len(kept)], strict=True) if taken]
+        return picked, [node for node, taken in zip(stops, chosen[len(kept) :], strict=True) if taken]
+
+    def program(self, routes: Sequence[Route]) -> tuple[FloatArray, Any]:
+        """Return costs and rows of the program: a column for each route, then one for leaving each stop out.
+
+        The rows count the visits of each stop; the last counts the routes.
+        """
+        sparse = require("scipy.sparse", "agents")
+        stops = len(self.rules.task.stops)
+        rows = [node - 1 for route in routes for node in route.nodes]
+        columns = np.repeat(np.arange(len(routes)), [len(route.nodes) for route in routes])
+        visits = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(stops, len(routes)))
+        counted = sparse.csr_array(np.repeat([1.0, 0.0], [len(routes), stops])[None])
+        matrix = sparse.vstack([sparse.hstack([visits, sparse.eye_array(stops)]), counted])
+        return np.array([*(route.cost for route in routes), *self.rules.price[1:]]), matrix.tocsr()

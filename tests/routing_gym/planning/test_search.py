@@ -1,0 +1,81 @@
+"""The search over routes: it keeps all limits, finds what brute force finds, and combines routes that it was given."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from routing_gym.planning import external, read_task
+from routing_gym.planning.recombine import Pool
+from routing_gym.planning.routes import Rules
+from routing_gym.planning.search import Search
+
+RNG = np.random.default_rng(8)
+POINTS = RNG.uniform(0, 10, (8, 2))
+COLUMNS = {"x": POINTS[:, 0], "y": POINTS[:, 1], "demand": [0, 3, 2, 4, 1, 3, 2, 4]}
+
+
+def cheapest(rules: Rules, stops: tuple[int, ...]) -> float:
+    """Return the least cost of routes that visit stops, by brute force: all orders, cut in all ways."""
+    best = [0.0] + [float("inf")] * (2 ** len(stops) - 1)  # by set of stops
+    for chosen in range(1, 2 ** len(stops)):
+        inside = [node for k, node in enumerate(stops) if chosen >> k & 1]
+        made = [route.cost for order in permutations(inside) if (route := rules.route(order)) is not None]
+        best[chosen] = min(made, default=float("inf"))
+    for chosen in range(1, 2 ** len(stops)):
+        part = chosen
+        while part := (part - 1) & chosen:
+            best[chosen] = min(best[chosen], best[part] + best[chosen ^ part])
+    return best[-1]
+
+
+@pytest.mark.parametrize("columns", [{}, {"pickup": [0, 0, 1, 0, 0, 1, 0, 0]}, {"backhaul": [0, 0, 1, 0, 0, 1, 0, 0]}])
+def test_search_finds_the_cheapest_routes(columns):
+    """Seven stops: the cheapest of all sets of routes is found by trying all of them."""
+    task = read_task(COLUMNS | columns, vehicles={"capacity": 8, "max_length": 26})
+    found = Search(task, ()).run(0.4)
+    rules = Rules(task)
+    assert not found.absent
+    assert found.cost == pytest.approx(sum(rules.route(nodes).cost for nodes in found.routes))
+    assert found.cost == pytest.approx(cheapest(rules, tuple(task.stops)))
+
+
+def test_the_best_choice_of_routes():
+    """Of a square's corners at 2 km: two pairs of neighbours, 2 + 2 + 2 x sqrt(2) each, out of six routes."""
+    task = read_task(
+        {"x": [0, 2, 0, -2, 0], "y": [0, 0, 2, 0, -2], "demand": [0, 1, 1, 1, 1]}, vehicles={"capacity": 2}
+    )
+    pool = Pool(Rules(task))
+    pool.add([pool.rules.route(nodes) for nodes in ([1, 2], [3, 4], [1, 3], [2, 4], [1], [2])])
+    routes, absent = pool.best(float("inf"), 5.0)
+    assert {frozenset(route.nodes) for route in routes} == {frozenset({1, 2}), frozenset({3, 4})}
+    assert absent == []
+    assert sum(route.cost for route in routes) == pytest.approx(8 + 4 * 2**0.5)
+    assert pool.best(8 + 4 * 2**0.5, 5.0) is None  # nothing is better
+
+
+def test_the_best_choice_keeps_the_number_of_vehicles():
+    """One vehicle of two stops: leaving the two cheap ones out costs 1 + 1, the others stay."""
+    stops = {"x": [0, 2, 2, -9, -9], "y": [0, 0, 1, 0, 1], "demand": [0, 1, 1, 1, 1], "penalty": [0, 1, 1, 99, 99]}
+    task = read_task(stops, vehicles={"count": 1, "capacity": 2})
+    pool = Pool(Rules(task))
+    pool.add([pool.rules.route(nodes) for nodes in ([1, 2], [3, 4])])
+    routes, absent = pool.best(float("inf"), 5.0)
+    assert [route.nodes for route in routes] == [(3, 4)]
+    assert absent == [1, 2]
+
+
+@pytest.mark.parametrize("name", external.SOLVERS)
+def test_classical_solvers_keep_backhauls_last_and_routes_short(name):
+    """With a limit in km, PyVRP's one matrix of lengths has to forbid deliveries after pickups, too."""
+    pytest.importorskip(name)
+    rng = np.random.default_rng(0)
+    points, backhaul = rng.uniform(0, 10, (16, 2)), np.arange(16) % 3 == 1
+    stops = {"x": points[:, 0], "y": points[:, 1], "demand": [0, *[2] * 15], "backhaul": backhaul.astype(int)}
+    task = read_task(stops, vehicles={"capacity": 10, "max_length": 40})
+    rules = Rules(task)
+    trips = external.SOLVERS[name](task, 0.5, 1)
+    assert sorted(node for trip in trips for node in trip) == list(task.stops)
+    assert all(rules.route(trip) is not None for trip in trips)
