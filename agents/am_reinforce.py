@@ -32,7 +32,6 @@ import tyro
 from torch import Tensor, nn
 
 from routing_agents import checkpoint, runs
-from routing_agents.header import from_json
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import (
     Choice,
@@ -169,17 +168,13 @@ class Args(RunArgs):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Args:
-        """Convert the result of `to_json` back to arguments.
-
-        Raises:
-            KeyError, TypeError, ValueError: These are not the arguments of a run.
-        """
+        """Like `RunArgs.from_json`, also of the arguments in published weights, some of which had other names."""
         values = {key: value for key, value in values.items() if key not in cls.local}
-        if "num_starts" in values:  # its name in published weights
+        if "num_starts" in values:
             values["num_tours"] = values.pop("num_starts")
         if not isinstance(values["model"], str):  # there was no choice
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
-        return from_json(cls, values)
+        return super().from_json(values)
 
 
 def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:

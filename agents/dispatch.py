@@ -38,7 +38,6 @@ from routing_agents import runs
 from routing_agents.dispatch.evaluation import compare, make_source, picture_of
 from routing_agents.dispatch.network import SMALL, RequestNetwork, Requests, open_requests
 from routing_agents.dispatch.policy import KIND, PRIZE_UNIT, Learned, Lessons, lessons, load_policy, worthwhile
-from routing_agents.header import from_json
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
@@ -119,11 +118,6 @@ class Args(RunArgs):
         check_integers(self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
         check_integers(self, "days", "held_out", "samples", most=MOST_COUNT)
         check_numbers(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Any:
-        """Convert what `to_json` returned back into arguments."""
-        return from_json(cls, values)
 
 
 class DispatchTrainer(loop.Trainer):

@@ -34,7 +34,6 @@ import tyro
 from torch import Tensor
 
 from routing_agents import checkpoint, runs
-from routing_agents.header import from_json
 from routing_agents.optimizers import make_optimizers
 from routing_agents.policies.attention.saved import warm_start
 from routing_agents.policies.pointer import pictures
@@ -163,15 +162,6 @@ class Args(RunArgs):
             raise ValueError(
                 f"--answer {self.model.answer} needs one size, such as --sizes {high} {high}, got {low} {high}"
             )
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Args:
-        """Convert the result of `to_json` back to arguments.
-
-        Raises:
-            KeyError, TypeError, ValueError: These are not the arguments of a run.
-        """
-        return from_json(cls, values)
 
 
 class PointerTrainer(loop.Trainer):

@@ -15,12 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import speed_tables
-from benchmarks.multi_agent import multi_agent_tables
+from benchmarks import problem_lines, speed_tables
+from benchmarks.multi_agent import multi_agent_tables, multi_agent_values
 from benchmarks.pointer.pointer_tables import PAPER as PAPER_POINTER
 from benchmarks.pointer.pointer_tables import PAPER_LABELS
-from benchmarks.quality.quality_tables import PAPER, markdown, tables, two_digits, value_cell
-from benchmarks.speed_tables import JUMANJI, OURS, RL4CO
+from benchmarks.quality.quality_tables import PAPER, gap_by_size, markdown, tables, two_digits, value_cell
 from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
@@ -28,23 +27,6 @@ RESULTS = ROOT / "benchmarks" / "results"
 RECIPES = ("tsp-20", "tsp-50", "tsp-100", "cvrp-20", "cvrp-50", "cvrp-100", "op-50")  # cards of weights
 TABLE = re.compile(r"(?<=<!-- table: )([\w-]+)( -->\n).*?(\n?<!-- end of table -->)", re.DOTALL)
 Figures = Any  # what a file in benchmarks/results holds
-
-
-def problem_lines(figures: Figures) -> str:
-    """Lines of code of each problem, ours and the others'."""
-    libraries = (OURS, RL4CO, JUMANJI)
-    rows = [(name, *(str(row.get(key, "-")) for key in libraries)) for name, row in figures["lines"].items()]
-    return markdown(("lines of code", "ours", "rl4co 0.7.0", "Jumanji 1.1.2"), rows)
-
-
-def gap_by_size(figures: Figures) -> str:
-    """Gaps by problem and number of nodes, one column for each of the weights: greedy, and best of 8."""
-    lines, heads = [], ["weights for 50", "nearness 2", "weights for 100"]
-    for row in figures["rows"]:
-        gaps = (f"{100 * gap:.1f}" for gap in row["gaps"].values())
-        lines.append((row["problem"], f"{row['size']:,}", str(row["instances"]), *gaps))
-    ways = (f"{head}: {way}" for head in heads for way in ("greedy", "best of 8"))
-    return markdown(("gap, %", "nodes", "instances", *ways), lines)
 
 
 def sb3_curves(figures: Figures) -> str:
@@ -216,7 +198,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "search-on-files": (search_on_files, ("search_on_files",)),
     "env-throughput": (speed_tables.env_throughput, ("env_throughput",)),
     "env-peers": (speed_tables.env_peers, ("env_peers",)),
-    "problem-lines": (problem_lines, ("problem_lines",)),
+    "problem-lines": (problem_lines.table, ("problem_lines",)),
     "rl4co-peers": (speed_tables.rl4co_peers, ("env_peers_rl4co",)),
     "jax-peers": (speed_tables.jax_peers, ("env_peers_jax",)),
     "train-throughput": (speed_tables.train_throughput, ("train_throughput",)),
@@ -230,7 +212,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "pointer-throughput": (pointer_throughput, ("pointer_network",)),
     "plain-ppo": (plain_ppo, ("plain_ppo",)),
     "game-throughput": (multi_agent_tables.game_throughput, ("game_throughput",)),
-    "multi-agent-values": (multi_agent_tables.values, ("multi_agent_values",)),
+    "multi-agent-values": (multi_agent_values.table, ("multi_agent_values",)),
     "multi-agent-interaction": (multi_agent_tables.interaction, ("multi_agent_values",)),
     "multi-agent-listening": (multi_agent_tables.listening, ("multi_agent_values",)),
     "multi-agent-learning": (multi_agent_tables.learning, ("multi_agent_learning",)),

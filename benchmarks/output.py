@@ -20,7 +20,7 @@ def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = No
     Args:
         args: The benchmark's arguments, a dataclass.
         figures: What was measured.
-        tables: For the console.
+        tables: For the console: rich's, or those of the documentation in Markdown.
         about: What belongs to the machine's description and is particular to this benchmark.
 
     Returns:
@@ -28,7 +28,9 @@ def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = No
     """
     settings = {name: value for name, value in asdict(args).items() if not holds_path(value)}
     document = {"machine": {**describe_machine(), **(about or {})}, "arguments": settings, **figures}
-    Console(width=120, markup=False, emoji=False).print(*tables)
+    console = Console(width=120, markup=False, emoji=False)
+    for table in tables:
+        console.print(table, soft_wrap=isinstance(table, str))
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(document, indent=2) + "\n")
     return document

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.table import Table
 
 from benchmarks.output import Figures, finish
+from benchmarks.quality.quality_tables import markdown
 from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +72,12 @@ def files_of(library: str, name: str, peers: Path) -> list[Path]:
     return [folder / "env.py", *(file for file in folder.glob("*.py") if file.name not in ("env.py", "viewer.py"))]
 
 
+def table(figures: Figures) -> str:
+    """Lines of code of each problem, ours and the others'."""
+    rows = [(name, *(str(row.get(key, "-")) for key in LIBRARIES)) for name, row in figures["lines"].items()]
+    return markdown(("lines of code", "ours", "rl4co 0.7.0", "Jumanji 1.1.2"), rows)
+
+
 def main(args: Args) -> Figures:
     """Count, print a table, and write the figures.
 
@@ -86,10 +92,8 @@ def main(args: Args) -> Figures:
         }
         for problem, found in FILES.items()
     }
-    table = Table("problem", *LIBRARIES, title="Lines of code")
-    for problem, counted in lines.items():
-        table.add_row(problem, *(str(counted.get(library, "-")) for library in LIBRARIES))
-    return finish(args, {"lines": lines}, table)
+    figures = {"lines": lines}
+    return finish(args, figures, table(figures))
 
 
 if __name__ == "__main__":

@@ -141,7 +141,8 @@ def main(args: Args) -> tuple[float, float]:
     problem: Any = gym.make(args.env_id).unwrapped.problem
     config = configure(args, problem.name)
     size = {} if args.address else {"num_cpus": args.num_env_runners + 1}
-    ray.init(address=args.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **size)
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init(address=args.address or "local", **quiet, **size)
     try:
         algorithm = config.build_algo()
         for _ in track(range(args.iterations), "training"):

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
+from benchmarks import speed_tables
 from benchmarks.arguments import check_problems
 from benchmarks.output import Figures, finish
 from routing_agents.runs import check_integers
@@ -183,18 +184,12 @@ def breakdown(args: Args, rows: list[Figures], problem: str, lanes: int) -> Figu
     return {"problem": problem, "lanes": lanes, "all": time_of["native", True], **parts, "bookkeeping": rest}
 
 
-def tables(rows: list[Figures], shares: list[Figures]) -> tuple[Table, Table]:
-    """Return tables of the rates, and of where the time goes."""
-    table = Table("problem", "lanes", "what", "backend", "copy", "million steps/s", "x sync", title="Steps per second")
-    for row in rows:
-        copied = "" if row["kind"] != "native" else "yes" if row["copy"] else "no"
-        times = f"{row['times_sync']:.1f}" if row["times_sync"] else ""
-        rate = f"{row['steps_per_second'] / 1e6:.4f}"
-        table.add_row(row["problem"], str(row["lanes"]), row["kind"], row["backend"], copied, rate, times)
-    parts = Table(*shares[0], title="Where the time goes: microseconds per call, NumPy, copies on")
+def parts(shares: list[Figures]) -> Table:
+    """Return a table of where the time goes."""
+    table = Table(*shares[0], title="Where the time goes: microseconds per call, NumPy, copies on")
     for row in shares:
-        parts.add_row(*(f"{value:.0f}" if isinstance(value, float) else str(value) for value in row.values()))
-    return table, parts
+        table.add_row(*(f"{value:.0f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
 
 
 def main(args: Args) -> Figures:
@@ -209,7 +204,8 @@ def main(args: Args) -> Figures:
                 row["times_sync"] = row["steps_per_second"] / sync if sync and row["kind"] == "native" else None
             rows += measured
             shares.append(breakdown(args, measured, problem, lanes))
-    return finish(args, {"rows": rows, "breakdown": shares}, *tables(rows, shares))
+    figures = {"rows": rows, "breakdown": shares}
+    return finish(args, figures, speed_tables.env_throughput(figures), parts(shares))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from rich.table import Table
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3 import __version__ as sb3_version
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
+from benchmarks import speed_tables
 from benchmarks.arguments import check_problems
 from benchmarks.environments.env_throughput import random_legal
 from benchmarks.output import Figures, finish
@@ -138,16 +138,6 @@ def measure_learn(args: Args) -> dict[str, float]:
     return {name: num_steps / statistics.median(seconds) for name, seconds in times.items()}
 
 
-def table(rows: list[Figures], times: dict[str, float]) -> Table:
-    """Return a table of the rates, and of how many times `DummyVecEnv`'s ours are."""
-    columns = ("problem", "lanes", "env", "step", "step and masks", "learn")
-    shown = Table(*columns, title="Stable-Baselines3: steps per second")
-    for row in rows:
-        shown.add_row(row["problem"], str(row["lanes"]), row["env"], *(f"{row[key]:,.0f}" for key in KEYS))
-    shown.add_row("", "", "times DummyVecEnv", *(f"{times[key]:.1f}" for key in KEYS))
-    return shown
-
-
 def main(args: Args) -> Figures:
     """Measure, print a table, and write the figures."""
     torch.set_num_threads(1)
@@ -157,7 +147,8 @@ def main(args: Args) -> Figures:
         row["learn_steps_per_second"] = learn[row["env"]]
     times = {key: native[key] / dummy[key] for key in KEYS}
     about = {"stable-baselines3": sb3_version}
-    return finish(args, {"sb3": rows, "times_dummy": times}, table(rows, times), about=about)
+    figures = {"sb3": rows, "times_dummy": times}
+    return finish(args, figures, speed_tables.integrations(figures), about=about)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.table import Table
 
+from benchmarks.multi_agent import multi_agent_tables
 from benchmarks.output import Figures, finish
 from benchmarks.worker_process import ONE_THREAD, WorkerError, WorkerProcess, start
 from routing_agents.runs import check_integers
@@ -157,11 +157,8 @@ def main(args: Args) -> Figures:
         ]
         rows = [row for num_agents in args.agents for row in measure(args, num_agents, workers)]
         peers = {worker.name: worker.versions for worker in workers}
-    table = Table("agents", "lanes", "what", "million agent-steps/s", "x loop", title="Agent-steps per second")
-    for row in rows:
-        rate = f"{row['agent_steps_per_second'] / 1e6:.4f}"
-        table.add_row(str(row["agents"]), str(row["lanes"]), row["kind"], rate, f"{row['times_loop']:.1f}")
-    return finish(args, {"rows": rows}, table, about={"peers": peers})
+    figures = {"rows": rows}
+    return finish(args, figures, multi_agent_tables.game_throughput(figures), about={"peers": peers})
 
 
 if __name__ == "__main__":

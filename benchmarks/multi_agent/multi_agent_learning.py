@@ -32,11 +32,11 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from rich.table import Table
 from torch import Tensor
 
 import maddpg
 import mappo
+from benchmarks.multi_agent import multi_agent_tables
 from benchmarks.multi_agent.multi_agent_values import ARMS, interaction, listened
 from benchmarks.output import Figures, finish
 from routing_agents import checkpoint
@@ -320,11 +320,8 @@ def main(args: Args) -> Figures:
         rows += measure(folders, args)
     rows.sort(key=lambda row: (row["group"], row["agents"], row["mixing"], row["seed"]))
     draw(rows, args.picture)
-    table = Table("run", "self-play", "one among heuristics", title="Return over the rival-aware heuristic's")
-    for row in rows:
-        cells = (f"{row[key]['mean']:.3f} +- {row[key]['standard_error']:.3f}" for key in ("self_play", "among"))
-        table.add_row(row["name"], *cells)
-    return finish(args, {"rows": rows, "interaction": interactions(rows)}, table)
+    figures = {"rows": rows, "interaction": interactions(rows)}
+    return finish(args, figures, multi_agent_tables.learning(figures))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.multi_agent.multi_agent_values import ARMS, mean_explained
+from benchmarks.multi_agent.multi_agent_values import ARMS
 from benchmarks.quality.quality_tables import markdown
 
 Figures = Any  # what a file in benchmarks/results holds
@@ -30,18 +30,6 @@ def game_throughput(figures: Figures) -> str:
         header.append(f"{titles.get(kind, kind)}, {lanes:,} games")
         header += ["ratio to the loop"] if kind == "batched" else []
     return markdown(("million agent steps/s, m", *header), lines)
-
-
-def values(figures: Figures) -> str:
-    """Explained variance by n / m and m, the mean over seeds; the best is bold."""
-    cells = figures["cells"]
-    lines = []
-    for customers, agents in sorted({(cell["customers"], cell["agents"]) for cell in cells}):
-        found = [mean_explained(cells, agents, customers, arm) for arm in ARMS]
-        means = [float(np.mean(seeds)) for seeds in found]
-        shown = [f"**{mean:.3f}**" if mean == max(means) else f"{mean:.3f}" for mean in means]
-        lines.append((str(customers), str(agents), str(len(found[0])), *shown))
-    return markdown(("n / m", "m", "seeds", *ARMS.values()), lines)
 
 
 def growth(row: Figures) -> tuple[str, str]:
@@ -112,7 +100,7 @@ def learning(figures: Figures) -> str:
             )
         )
     header = ("network of", "m", "kind", "self-play", "one among heuristics", "games until 1")
-    return markdown((*header, f"the first two, with {', '.join(sizes)} vehicles", "best response"), lines)
+    return markdown((*header, f"the first two, with {', '.join(map(str, sizes))} vehicles", "best response"), lines)
 
 
 def cross_play(figures: Figures) -> str:

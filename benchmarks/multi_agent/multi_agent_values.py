@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from rich.table import Table
 from torch import Tensor
 
 from benchmarks.output import Figures, finish
+from benchmarks.quality.quality_tables import markdown
 from routing_agents.multi_agent.extractor import Layout, flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
 from routing_agents.runs import check_integers, check_numbers
@@ -225,6 +225,18 @@ def draw(cells: list[Figures], path: Path) -> None:
     figure.savefig(path, dpi=90)
 
 
+def table(figures: Figures) -> str:
+    """Explained variance by n / m and m, the mean over seeds; the best is bold."""
+    cells = figures["cells"]
+    lines = []
+    for customers, agents in sorted({(cell["customers"], cell["agents"]) for cell in cells}):
+        found = [mean_explained(cells, agents, customers, arm) for arm in ARMS]
+        means = [float(np.mean(seeds)) for seeds in found]
+        shown = [f"**{mean:.3f}**" if mean == max(means) else f"{mean:.3f}" for mean in means]
+        lines.append((str(customers), str(agents), str(len(found[0])), *shown))
+    return markdown(("n / m", "m", "seeds", *ARMS.values()), lines)
+
+
 def main(args: Args) -> Figures:
     """Measure what is missing, then write and draw all there is."""
     keep_freed_memory()
@@ -239,14 +251,11 @@ def main(args: Args) -> Figures:
     if others := [made for cell in cells if (made := cell.get("settings")) != args.settings]:
         raise ValueError(f"{args.folder}: holds cells made with {others[0]}; move them away, or name another --folder")
     draw(cells, args.picture)
-    table = Table("m", "n / m", "seeds", *ARMS.values(), title="Explained variance, held out")
-    for num_agents, customers in sorted({(cell["agents"], cell["customers"]) for cell in cells}):
-        found = [mean_explained(cells, num_agents, customers, arm) for arm in ARMS]
-        table.add_row(str(num_agents), str(customers), str(len(found[0])), *(f"{np.mean(x):.3f}" for x in found))
     pairs = [(arm, other) for arm in ("attention", "attention-own") for other in ("concatenation", "mean", "own")]
     rng = np.random.default_rng(0)
     grown = {f"{arm} over {other}": interaction(leads(cells, arm, other), rng) for arm, other in pairs}
-    return finish(args, {"cells": cells, "interaction": grown}, table)
+    figures = {"cells": cells, "interaction": grown}
+    return finish(args, figures, table(figures))
 
 
 if __name__ == "__main__":

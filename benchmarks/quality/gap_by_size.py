@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.output import Figures, finish
+from benchmarks.quality import quality_tables
 from routing_agents import TrainedModel, load
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
 from routing_agents.policies.attention.model import AttentionModel
@@ -111,16 +111,14 @@ def main(args: Args) -> Figures:
     """
     torch.set_num_threads(1)
     console, rows = Console(stderr=True), []
-    table = Table("problem", "nodes", "instances", "weights", "gap")
     for name in PROBLEMS:
         models = load_models(name)
         for size in args.sizes:
             rows.append(measure(name, size, models, args))
             console.print(f"{name}-{size}: {rows[-1]['gaps']}", markup=False)
-            for label, gap in rows[-1]["gaps"].items():
-                table.add_row(name, f"{size:,}", str(rows[-1]["instances"]), label, f"{gap:.2%}")
     draw(rows, args)
-    return finish(args, {"rows": rows}, table)
+    figures = {"rows": rows}
+    return finish(args, figures, quality_tables.gap_by_size(figures))
 
 
 if __name__ == "__main__":

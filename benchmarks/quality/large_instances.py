@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
+from benchmarks import speed_tables
 from benchmarks.arguments import check_problems
 from benchmarks.output import Figures, finish
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, solve
@@ -147,13 +147,9 @@ def main(args: Args) -> Figures:
     cases = [Case(name, size, 1, args.threads) for name in args.problems for size in args.sizes]
     cases += [Case(name, args.batch_nodes, args.batch, args.threads) for name in args.problems]
     rows = [measure_apart(case) for case in track(cases, "decoding", console=Console(stderr=True))]
-    table = Table("problem", "nodes", "instances", "steps", "seconds", "peak GB", "of which before")
-    for row in rows:
-        gigabytes = [f"{row[key] / 1e9:.2f}" for key in ("peak_bytes", "before_bytes")]
-        counts = [f"{row[key]:,}" for key in ("num_nodes", "num_instances", "steps")]
-        table.add_row(row["problem"], *counts, f"{row['seconds']:.1f}", *gigabytes)
     draw(rows, args)
-    return finish(args, {"model": asdict(ModelConfig()), "rows": rows}, table)
+    figures = {"model": asdict(ModelConfig()), "rows": rows}
+    return finish(args, figures, speed_tables.large_instances(figures))
 
 
 if __name__ == "__main__":

@@ -20,10 +20,9 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.arguments import check_counts
 from benchmarks.output import Figures, finish
 from routing_agents.planning.door import solve_task
-from routing_agents.runs import check_positive
+from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.data.own import columns_of
 from routing_gym.planning import Task, read_task
@@ -51,8 +50,9 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "seconds")
-        check_counts(self, "customers", "instances")
+        check_numbers(self, "seconds")
+        check_integers(self, "customers", "instances")
+        check_integers(self, "seed", least=0)
         if unknown := set(self.variants).difference(PRESETS):
             raise ValueError(f"--variants: unknown {', '.join(sorted(unknown))}; choose from {', '.join(PRESETS)}")
 

@@ -142,3 +142,13 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         "others": markdown(("mean cost", *ways), others),
         "files": markdown(("file", "problem", "best known", "weights", *file_ways), files),
     }
+
+
+def gap_by_size(figures: dict[str, Any]) -> str:
+    """Gaps by problem and number of nodes, one column for each of the weights: greedy, and best of 8."""
+    lines, heads = [], ["weights for 50", "nearness 2", "weights for 100"]
+    for row in figures["rows"]:
+        gaps = (f"{100 * gap:.1f}" for gap in row["gaps"].values())
+        lines.append((row["problem"], f"{row['size']:,}", str(row["instances"]), *gaps))
+    ways = (f"{head}: {way}" for head in heads for way in ("greedy", "best of 8"))
+    return markdown(("gap, %", "nodes", "instances", *ways), lines)

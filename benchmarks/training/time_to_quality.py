@@ -25,8 +25,8 @@ import gymnasium as gym
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from rich.table import Table
 
+from benchmarks import speed_tables
 from benchmarks.hardware import describe_machine
 from benchmarks.output import Figures, finish
 from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, check_integers, reference_cost, stream
@@ -168,15 +168,6 @@ def summary(curves: list[Curve]) -> list[dict[str, Any]]:
     return rows
 
 
-def table(rows: list[dict[str, Any]]) -> Table:
-    """Return a table of the summary."""
-    shown = Table("", *(f"{target:.0%}" for target in TARGETS), "end", "after", title="seconds to a greedy gap of")
-    for row in rows:
-        cells = ("-" if seconds is None else f"{seconds:.0f}" for seconds in row["seconds_to"].values())
-        shown.add_row(row["label"], *cells, f"{row['final_gap']:.2%}", f"{row['seconds']:.0f} s")
-    return shown
-
-
 def draw(curves: list[Curve], args: Args) -> None:
     """Plot gap against time, both on logarithmic scales."""
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -209,7 +200,8 @@ def main(args: Args) -> Figures:
     curves = measure(args)
     rows = summary(curves)
     draw(curves, args)
-    return finish(args, {"table": rows, "curves": curves}, table(rows))
+    figures = {"table": rows, "curves": curves}
+    return finish(args, figures, speed_tables.time_to_quality(figures))
 
 
 if __name__ == "__main__":

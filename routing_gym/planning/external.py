@@ -85,6 +85,12 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
     return trips_of(run(must & False, share))
 
 
+def vehicles_of(task: Task) -> int:
+    """Return how many vehicles a plan may use; more than stops are of no use."""
+    most = len(task.ids) - 1
+    return most if task.count is None else min(task.count, most)
+
+
 def trips_of(found: Any) -> Trips:
     """Return the stops of each of PyVRP's routes."""
     return [[stop.idx + 1 for stop in route if stop.is_client()] for route in found.best.routes()]
@@ -107,7 +113,7 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
         )
         for node in task.stops
     ]
-    vehicle: dict[str, Any] = {"num_available": task.count or len(clients), "tw_early": int(numbers.ready[0])}
+    vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[0])}
     if task.capacity is not None:
         vehicle["capacity"] = [int(task.capacity)]
     else:
@@ -137,7 +143,7 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
     pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
     enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
     numbers = Numbers(task)
-    vehicles = task.count or len(task.ids) - 1
+    vehicles = vehicles_of(task)
     manager = pywrapcp.RoutingIndexManager(len(task.ids), vehicles, 0)
     routing = pywrapcp.RoutingModel(manager)
     routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(numbers.legs.tolist()))

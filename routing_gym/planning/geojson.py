@@ -117,7 +117,7 @@ def street_points(value: Any) -> FloatArray:
     Raises:
         InvalidInput: It is neither.
     """
-    if isinstance(value, Mapping) and value.get("routes"):  # OSRM with geometries=geojson
+    if isinstance(value, Mapping) and isinstance(value.get("routes"), list) and value["routes"]:  # OSRM
         value = value["routes"][0].get("geometry") if isinstance(value["routes"][0], Mapping) else None
     if isinstance(value, Mapping) and value.get("type") == "Feature":
         value = value.get("geometry")

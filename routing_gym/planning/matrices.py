@@ -6,8 +6,9 @@ asked to); VROOM takes seconds and metres. These are converted. Plain CSV, .npy 
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -76,7 +77,7 @@ def matrix_size(value: Any) -> int:
         raise InvalidInput("stops: found none; give a table of stops, or a matrix of durations or distances")
     rows = next(iter(tables_in(value, "durations").values()))[0] if tables_in(value, "durations") else []
     source = source_of(value, "matrix")
-    return len(labelled(rows)[0]) if isinstance(rows, Table) else len(rows_of(source, rows))
+    return len(labelled(rows)[1]) if isinstance(rows, Table) else len(rows_of(source, rows))
 
 
 def source_of(value: Any, kind: str) -> str:
@@ -98,6 +99,8 @@ def tables_in(value: Any, kind: Kind) -> dict[Kind, tuple[Any, float, str]]:
     if path.suffix.lower() == ".json":
         try:
             document = json.loads(read_bytes(path, MAX_BYTES).decode("utf-8-sig"))
+        except InvalidFile:
+            raise
         except (ValueError, RecursionError) as error:
             raise InvalidFile(path, None, f"no JSON: {error}") from None
         if isinstance(document, list):
@@ -109,8 +112,8 @@ def tables_in(value: Any, kind: Kind) -> dict[Kind, tuple[Any, float, str]]:
         read_bytes(path, MAX_BYTES)
         try:
             return {kind: (np.load(path, allow_pickle=False), 1.0, "")}
-        except (ValueError, EOFError, OSError) as error:
-            raise InvalidFile(path, None, f"no .npy file of numbers: {error}") from None
+        except (ValueError, EOFError, OSError):
+            raise InvalidFile(path, None, "no .npy file of numbers; write it with numpy.save") from None
     return {kind: (matrix_table(path), 1.0, "")}
 
 
@@ -128,7 +131,12 @@ def service_tables(document: Mapping[str, Any], kind: Kind) -> dict[Kind, tuple[
         document, service = next(iter(profiles.values())), "VROOM"
     elif "metadata" in document:
         query = document["metadata"].get("query", {}) if isinstance(document["metadata"], Mapping) else {}
-        service, length = "openrouteservice", ORS_UNITS.get(query.get("units", "m"), METRES)
+        units = query.get("units", "m") if isinstance(query, Mapping) else "m"
+        if not isinstance(units, str) or units not in ORS_UNITS:
+            raise InvalidInput(
+                f"{kind}: found lengths in {found(units)}; expected {', '.join(ORS_UNITS)}: ask for these"
+            )
+        service, length = "openrouteservice", ORS_UNITS[units]
     tables: dict[Kind, tuple[Any, float, str]] = {}
     if isinstance(document, Mapping):
         if document.get("durations") is not None:
@@ -146,10 +154,21 @@ def matrix_table(path: Path) -> Table | list[list[Any]]:
     """
     lines = [line for line in read_lines(path, MAX_BYTES) if line.strip(" ,;\t")]
     separator = next((mark for mark in SEPARATORS if lines and mark in lines[0]), ",")
-    cells = [[cell.strip() for cell in line.split(separator)] for line in lines]
-    if lines and all(is_number(cell, separator != ",") for cell in cells[0]):
-        return [[cell.replace(",", ".") if separator != "," else cell for cell in row] for row in cells]
-    return read_table(path, path.name)
+    try:
+        cells = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator, strict=True)]
+    except csv.Error as error:
+        raise InvalidFile(path, None, f"{error}; check the quotation marks") from None
+    if not lines or any(holds_text(cell) for cell in cells[0]):
+        return read_table(path, path.name)
+    while all(len(row) > len(cells) and not row[-1] for row in cells):  # each line ends with a separator
+        cells = [row[:-1] for row in cells]
+    comma = separator != ","
+    return [[cell.replace(",", ".") if comma and is_number(cell, comma) else cell for cell in row] for row in cells]
+
+
+def holds_text(cell: str) -> bool:
+    """Return whether a cell holds a label, not a number in whatever form."""
+    return any(letter.isalpha() for letter in cell) and not is_number(cell, True)
 
 
 def is_number(cell: str, decimal_comma: bool) -> bool:
@@ -167,33 +186,56 @@ def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names:
     Raises:
         InvalidInput: With the names of the two stops, the value, and what was expected.
     """
-    order: list[str] = []
-    comma = False
+    order, comma = labels_of_frame(rows), False
     if isinstance(rows, Table):
         comma = rows.decimal_comma
         order, rows = labelled(rows)
     cells = rows_of(source, rows)
     size = len(names)
-    if len(cells) == size + 1 and all(len(row) == size + 1 for row in cells):  # ids that are numbers
-        order, cells = [str(label) for label in cells[0][1:]], [row[1:] for row in cells[1:]]
+    text = bool(cells) and bool(cells[0]) and isinstance(cells[0][-1], str)
+    if text and len(cells) == size + 1 and all(len(row) == size + 1 for row in cells):  # ids that are numbers
+        order = [[str(label) for label in cells[0][1:]], [str(row[0]) for row in cells[1:]]]
+        cells = [row[1:] for row in cells[1:]]
     if len(cells) != size or any(len(row) != size for row in cells):
         widths = sorted({len(row) for row in cells})
-        shape = f"{len(cells)} rows of {' or '.join(map(str, widths))} numbers"
+        shape = f"{len(cells)} rows of {' or '.join(map(str, widths)) or 'no'} numbers"
         told = f"{size} rows and columns, one for each stop in the order of the table, the depot first"
         raise InvalidInput(f"{source}: found {shape}; expected {told}")
-    known = [header_key(name) for name in names]
-    if order and order != known:
-        at = next(k for k, (mine, theirs) in enumerate(zip(order, known, strict=True)) if mine != theirs)
-        raise InvalidInput(
-            f"{source}, row {at}: found {found(order[at])}, and the stop in row {at} is {found(names[at])}; bring the "
-            "matrix into the order of the stops"
-        )
+    for place, labels in zip(("column", "row"), order, strict=False):
+        check_order(source, place, labels, names)
     values = np.zeros((size, size))
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
             if i != j:  # some files store a large sentinel on the diagonal
                 values[i, j] = entry(source, cell, i, j, names, comma) * factor
     return Matrix(source, values, note)
+
+
+def check_order(source: str, place: str, labels: Sequence[str], names: tuple[str, ...]) -> None:
+    """Check that the labels of a matrix are the ids of the stops, in their order.
+
+    Raises:
+        InvalidInput: With the first label that differs.
+    """
+    for at, (label, name) in enumerate(zip(labels, names, strict=True)):
+        if header_key(label) != header_key(name):
+            raise InvalidInput(
+                f"{source}, {place} {at}: found {found(label)}, and the stop in row {at} is {found(name)}; bring the "
+                "matrix into the order of the stops"
+            )
+
+
+def labels_of_frame(rows: Any) -> list[list[str]]:
+    """Return the labels of a DataFrame's columns and rows, if they are text; none of what is no DataFrame."""
+    if not hasattr(rows, "columns") or isinstance(rows, Table):
+        return []
+    labels = [list(rows.columns), list(rows.index) if hasattr(rows, "index") else []]
+    default = [[f"column_{at}" for at in range(len(labels[0]))], []]  # those of polars
+    return (
+        []
+        if labels == default or not all(isinstance(one, str) for one in labels[0])
+        else [one for one in labels if one and all(isinstance(label, str) for label in one)]
+    )
 
 
 def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma: bool) -> float:
@@ -219,13 +261,15 @@ def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma:
     return value
 
 
-def labelled(table: Table) -> tuple[list[str], list[list[Any]]]:
-    """Return the labels and the rows of a matrix with a header, and perhaps with labels in its first column."""
+def labelled(table: Table) -> tuple[list[list[str]], list[list[Any]]]:
+    """Return the labels of columns and, where there are any, of rows; and the rows of a matrix with a header."""
     headers = list(table.columns)
     columns = list(table.columns.values())
+    labels: list[list[str]] = []
     if len(columns) == table.num_rows + 1:  # the first holds the labels
+        labels = [list(map(str, columns[0]))]
         headers, columns = headers[1:], columns[1:]
-    return headers, [list(row) for row in zip(*columns, strict=True)]
+    return [headers, *labels], [list(row) for row in zip(*columns, strict=True)]
 
 
 def rows_of(source: str, value: Any) -> list[list[Any]]:

@@ -14,6 +14,7 @@ from routing_gym.planning.gantt import plan_gantt
 from routing_gym.planning.geojson import plan_geojson, plan_json, street_points
 from routing_gym.planning.map import plan_frame, plan_html
 from routing_gym.planning.routes import Rules
+from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Task
 from routing_gym.planning.text import plan_csv, plan_text
 from routing_gym.planning.timetable import PlanData, Unserved, explain, timetable
@@ -48,7 +49,16 @@ class Plan(PlanData):
         return self._written(plan_gantt(self), path)
 
     def with_geometry(self, geometry: Mapping[str, Any]) -> Plan:
-        """Return the plan with streets to draw: for each vehicle a GeoJSON LineString, or OSRM's route JSON."""
+        """Return the plan with streets to draw: for each vehicle a GeoJSON LineString, or OSRM's route JSON.
+
+        Raises:
+            InvalidInput: One is neither, or of a vehicle that the plan does not use.
+        """
+        known = [route.vehicle for route in self.routes]
+        if unknown := [str(key) for key in geometry if str(key) not in known]:
+            raise InvalidInput(
+                f"geometry: found no vehicle {', '.join(unknown)} in the plan; it has {', '.join(known)}"
+            )
         return replace(self, geometry={str(key): street_points(value) for key, value in geometry.items()})
 
     def _repr_html_(self) -> str:

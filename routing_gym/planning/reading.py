@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import euclidean
+from routing_gym.files import found
 from routing_gym.planning import checks
 from routing_gym.planning.cells import BadCell, flag, is_missing, moment, number
 from routing_gym.planning.fleet import Fleet, read_fleet
@@ -18,6 +19,7 @@ from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matric
 from routing_gym.planning.recognise import FILLED, OPTIONAL, Given, check_problem_name, known_columns, recognise_task
 from routing_gym.planning.table import InvalidInput, Table, read_table
 from routing_gym.planning.task import Minimise, Task
+from routing_gym.planning.times import from_midnight, shift_minutes
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.traits import Column
 
@@ -27,7 +29,7 @@ PLACES = {
     **{key: key for key in ("x", "y", "id", "name", "pickup")},
 }
 CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane one unit of length takes one unit of time
-MOST_DECIMALS = 3  # of amounts, which are counted as integers
+MOST_TOLD = 10  # columns that a message names
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,39 +223,6 @@ def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], 
     return rows
 
 
-def from_midnight(
-    table: Table, headers: Mapping[str, str], moments: Mapping[str, list[Any]], fleet: Fleet
-) -> tuple[datetime | None, str, dict[str, FloatArray]]:
-    """Return the midnight before all dates, how times are written, and the times in minutes from there.
-
-    Raises:
-        InvalidInput: Some dates have a time zone and others do not, or a duration is a date.
-    """
-    dated = [(name, row, one) for name, column in moments.items() for row, one in enumerate(column)]
-    dates = [(name, row, one) for name, row, one in dated if isinstance(one, datetime)]
-    for name, row, one in dates:
-        if name not in ("ready_time", "due_time"):
-            raise table.error(row, headers[name], "expected minutes or HH:MM, not a date")
-        if (one.tzinfo is None) != (dates[0][2].tzinfo is None):
-            raise table.error(row, headers[name], "other times have a time zone, or none; write all of them alike")
-    origin = min((one for _, _, one in dates), default=None)
-    if origin is not None:
-        origin = origin.replace(hour=0, minute=0, second=0, microsecond=0)
-    times = {name: np.array([minutes(one, origin) for one in column]) for name, column in moments.items()}
-    if origin is not None:
-        return origin, "iso", times
-    windows = [headers[name] for name in ("ready_time", "due_time") if name in headers]
-    shown = any(":" in str(cell) for header in windows for cell in table.columns[header])
-    return None, "clock" if shown else "minutes", times
-
-
-def minutes(one: Any, origin: datetime | None) -> float:
-    """Return a time in minutes from the midnight that times count from."""
-    if isinstance(one, datetime) and origin is not None:
-        return (one - origin).total_seconds() / 60
-    return float(one)
-
-
 def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None) -> dict[str, Any]:
     """Return which problem the table is, and what follows from that alone, as fields of a task.
 
@@ -265,6 +234,11 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
     mixed = "pickup" in values and has_amounts(parsed.headers, fleet)
     columns = set(values) - set(PLACES) | ({"pickup"} & values.keys() if not mixed else {"backhaul", "demand"})
     numbers = dict(fleet.numbers)
+    if not located and not matrices:
+        raise InvalidInput(
+            f"{parsed.table.source}: found the columns {listed(list(parsed.table.columns))}; name those of the "
+            "coordinates lat and lon, or x and y, or give a matrix of durations or distances"
+        )
     given = Given(frozenset(columns), frozenset(numbers), located, bool(matrices), fleet.open, fleet.count)
     notes = []
     if problem is None:
@@ -285,9 +259,15 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         raise InvalidInput(f"{fleet.place}: {name} takes no number of vehicles, got {fleet.count}; leave it out")
     known = {*parsed.headers.values()}
     if carried := [header for header in parsed.table.columns if header not in known]:
-        notes.append(f"columns that are not used: {', '.join(carried)}")
+        notes.append(f"columns that are not used: {listed(carried)}")
     notes += [matrix.note for matrix in matrices.values() if matrix.note]
     return {"problem": name, "mixed": mixed and problem is None, "numbers": numbers, "notes": notes, "located": located}
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names of columns, at most ten of them."""
+    more = f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else ""
+    return ", ".join(found(name)[1:-1] for name in names[:MOST_TOLD]) + more
 
 
 def with_lengths(
@@ -375,10 +355,13 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         for key in ("ready_time", "due_time", "service_time")
     )
     ready, due = np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due)
-    for earliest in filter(lambda one: one is not None, (fleet.earliest,)):
-        ready[0] = max(ready[0], minutes(earliest, parsed.origin))
-    for latest in filter(lambda one: one is not None, (fleet.latest,)):
-        due[0] = min(due[0], minutes(latest, parsed.origin))
+    shift = [shift_minutes(fleet, name, parsed.origin) for name in ("earliest", "latest")]
+    if ready[0] <= due[0] and max(ready[0], shift[0]) > min(due[0], shift[1]):
+        raise InvalidInput(
+            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
+            "or latest"
+        )
+    ready[0], due[0] = max(ready[0], shift[0]), min(due[0], shift[1])
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
     capacity = fleet.numbers.get("capacity")
     units = checks.common_unit(table, headers, [delivery, pickup], capacity, fleet.place)

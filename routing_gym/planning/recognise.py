@@ -102,7 +102,8 @@ def recognise_task(given: Given) -> str:
     columns = ", ".join(sorted(given.columns | given.numbers)) or "no columns"
     if told:
         raise InvalidInput(
-            f"the stops and vehicles have {columns}, but " + "; ".join(list(dict.fromkeys(told))[:MOST_TOLD])
+            f"the stops and vehicles have {columns}, but {'; '.join(list(dict.fromkeys(told))[:MOST_TOLD])}; add what "
+            "is missing to the table or to the vehicles"
         )
     raise InvalidInput(f"no problem has all of {columns}; leave some out, or name the problem")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import to_numpy
-from routing_gym.files import InvalidFile, found, printable, read_lines
+from routing_gym.files import InvalidFile, found, printable, read_bytes, read_lines
 from routing_gym.planning.cells import NUMBER, show
 
 MAX_BYTES = 2**26
@@ -88,6 +88,10 @@ def columns_of_any(value: Any, name: str) -> list[tuple[str, list[Any]]]:
     Raises:
         InvalidInput: It is no table.
     """
+    if hasattr(value, "collect_schema") and hasattr(value, "collect"):  # a LazyFrame of polars
+        value = value.collect()
+    if getattr(getattr(value, "index", None), "name", None) is not None and hasattr(value, "reset_index"):
+        value = value.reset_index()  # pandas, after set_index("id")
     if isinstance(value, Mapping):
         return [(str(key), as_cells(cells, f"{name}, column {key}")) for key, cells in value.items()]
     if hasattr(value, "to_pydict"):  # PyArrow
@@ -107,7 +111,7 @@ def columns_of_any(value: Any, name: str) -> list[tuple[str, list[Any]]]:
     except (TypeError, ValueError, RuntimeError):
         points = np.empty(0)
     if points.ndim != 2 or points.shape[1] != 2:
-        shape = f"an array of shape {points.shape}" if points.size else type(value).__name__
+        shape = f"an array of shape {points.shape}" if points.ndim and points.size else type(value).__name__
         raise InvalidInput(
             f"{name}: found {shape}; expected the path of a CSV file, a DataFrame, a dictionary of columns, or an "
             "array (rows, 2) of x and y"
@@ -144,6 +148,7 @@ def read_csv_table(path: Path) -> Table:
         InvalidFile: With the line.
         OSError: It cannot be opened.
     """
+    refuse_other_formats(path)
     lines = read_lines(path, MAX_BYTES)
     first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), None)
     if first is None:
@@ -165,10 +170,27 @@ def read_csv_table(path: Path) -> Table:
         while len(cells) > len(headers) and not cells[-1]:  # Excel pads rows
             cells.pop()
         if len(cells) != len(headers):
+            if len(headers) == 1:
+                told = "found one cell, expected the names of columns; delete the lines above these"
+                raise InvalidFile(path, first + 1, told)
             remedy = "put text with the separator into quotation marks, and write numbers without thousands separators"
             raise InvalidFile(path, line, f"found {len(cells)} cells, expected {len(headers)}; {remedy}")
     columns = {key: [cells[place] for _, cells in rows] for place, key in enumerate(headers)}
     return Table(printable(path.name), columns, tuple(line for line, _ in rows), separator != ",")
+
+
+def refuse_other_formats(path: Path) -> None:
+    """Refuse spreadsheets and texts that spreadsheets export in other encodings, with what to do instead.
+
+    Raises:
+        InvalidFile: It is one.
+        OSError: It cannot be opened.
+    """
+    start = read_bytes(path, MAX_BYTES)[:4]
+    if start == b"PK\x03\x04" or start == b"\xd0\xcf\x11\xe0":
+        raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InvalidFile(path, None, "found text in UTF-16, expected UTF-8; save the sheet as CSV (UTF-8)")
 
 
 def headers_of(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -183,6 +205,9 @@ def headers_of(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[list[str]
         if len(cells) == 2:
             return ["x", "y"], rows
         raise InvalidFile(path, line, f"found {len(cells)} columns without names; start with a line such as id,lat,lon")
+    if sum(bool(NUMBER.fullmatch(cell)) for cell in cells) > 1:
+        told = f"found the number {found(next(filter(NUMBER.fullmatch, cells)))} among the names of columns"
+        raise InvalidFile(path, line, f"{told}; start with a line such as id,lat,lon")
     while headers and not headers[-1]:
         headers.pop()
     twice = sorted({key for key in headers if key and headers.count(key) > 1})

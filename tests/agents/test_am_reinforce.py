@@ -70,7 +70,6 @@ def run(trained_once, tiny):
 @pytest.mark.parametrize(
     ("baseline", "precision", "steps"),
     [
-        ("rollout", "float32", 6),
         ("rollout", "bfloat16", 7),
         ("exponential", "float32", 7),
         ("critic", "float32", 6),

@@ -15,7 +15,6 @@ import tyro
 from torch import Tensor, nn
 
 from routing_agents import runs
-from routing_agents.header import from_json
 from routing_agents.multi_agent.extractor import Layout
 from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Output
 from routing_agents.multi_agent.pictures import draw_attention, listening
@@ -89,15 +88,6 @@ class GameArgs(RunArgs):
         check_integers(self, "num_agents", most=MOST_AGENTS)
         check_numbers(self, "max_grad_norm")
         check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Any:
-        """Convert the result of `to_json` back to arguments.
-
-        Raises:
-            KeyError, TypeError, ValueError: These are not the arguments of a run.
-        """
-        return from_json(cls, values)
 
 
 class GameTrainer(loop.Trainer):

@@ -14,6 +14,7 @@ from routing_agents.trained import TrainedModel, load
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import other_instance
 from routing_gym.planning.plan import Plan, other_plan
+from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Task
 from routing_gym.solvers import REFERENCES, SOLVERS, make_solver
 
@@ -28,7 +29,10 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
     Raises:
         ValueError: The solver does not know the problem, or found no tour.
     """
-    own = other_instance(task)
+    try:
+        own = other_instance(task)
+    except ValueError as error:
+        raise InvalidInput(f"{task.source}: {error}") from None
     rival = reference(own) if solver == "auto" else None
     share = seconds / 2 if rival else seconds
     plans: list[Plan] = []

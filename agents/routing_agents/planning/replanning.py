@@ -90,7 +90,12 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
             raise InvalidInput("fixed: it keeps stops of a previous plan; give that as start")
         return Beginning()
     previous = read_previous(start)
-    rows = {key: row for row, key in enumerate(task.ids)}
+    rows = {key: row for row, key in enumerate(task.ids) if row}  # a stop that is the depot now is none any more
+    seen: set[str] = set()
+    for key in (key for stops in previous.stops for key in stops):
+        if key in seen:
+            raise InvalidInput(f"start: the plan visits {key} twice; give one that solve made")
+        seen.add(key)
     counts = [0] * len(previous.stops) if fixed is None else fixed_counts(previous, fixed)
     numbers = {task.vehicle(k): k for k in range(task.count or len(previous.vehicles))}
     routes: dict[int, tuple[tuple[int, ...], int]] = {}

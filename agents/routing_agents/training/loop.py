@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from routing_agents import checkpoint, runs
-from routing_agents.header import CheckpointError
+from routing_agents.header import CheckpointError, from_json
 from routing_agents.runs import TrainingDivergedError
 from routing_agents.training import distributed
 from routing_agents.training.report import Column, Report
@@ -44,6 +44,15 @@ class RunArgs:
     def to_json(self) -> dict[str, Any]:
         """Convert the arguments to JSON types, without those of this machine."""
         return {key: value for key, value in dataclasses.asdict(cast(Any, self)).items() if key not in self.local}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Any:
+        """Convert the result of `to_json` back to arguments.
+
+        Raises:
+            KeyError, TypeError, ValueError: These are not the arguments of a run.
+        """
+        return from_json(cls, values)
 
 
 class Trainer(ABC):

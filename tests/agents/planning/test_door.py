@@ -101,6 +101,22 @@ def test_what_has_been_driven_stays():
         routing_agents.solve(STOPS, vehicles=FLEET, seconds=0.2, fixed={"1": 2})
 
 
+def test_plans_that_cannot_be_continued(tmp_path):
+    """A plan that visits a stop twice; a stop that has become the depot is none any more; streets of no vehicle."""
+    first = routing_agents.solve(STOPS, vehicles=FLEET, solver="search", seconds=0.1)
+    document = json.loads(first.to_json())
+    document["routes"][0]["visits"][1]["id"] = document["routes"][-1]["visits"][-2]["id"]
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match="start: the plan visits [a-j] twice"):
+        routing_agents.solve(STOPS, vehicles=FLEET, seconds=0.1, start=tmp_path / "plan.json")
+    moved = {**STOPS, "id": ["a", "D", *STOPS["id"][2:]]}
+    assert routing_agents.solve(moved, vehicles=FLEET, solver="search", seconds=0.1, start=first).routes
+    with pytest.raises(InvalidInput, match="geometry: found no vehicle 9 in the plan"):
+        first.with_geometry({"9": [[1, 2], [3, 4]]})
+    with pytest.raises(InvalidInput, match="geometry: expected a GeoJSON LineString"):
+        first.with_geometry({"1": {"routes": {"a": 1}}})
+
+
 def test_files_of_the_command(tmp_path, capsys):
     """The table of the terminal; text from the table is text in the page and in GeoJSON."""
     names = [key for key in STOPS if key not in ("x", "y")]

@@ -43,7 +43,7 @@ def test_cells_are_measured_once(args, monkeypatch):
     assert json.loads(json.dumps(figures)) == json.loads(args.out.read_text())
     assert [len(values.mean_explained(figures["cells"], 4, customers, "mean")) for customers in (1, 2)] == [1, 2]
     assert args.picture.exists()
-    rows = [row.split("|")[1:4] for row in multi_agent_tables.values(figures).splitlines()[2:]]
+    rows = [row.split("|")[1:4] for row in values.table(figures).splitlines()[2:]]
     assert [[int(cell) for cell in row] for row in rows] == [[1, 2, 1], [1, 4, 1], [2, 2, 1], [2, 4, 2]]
     assert len(multi_agent_tables.interaction(figures).splitlines()) == 2 + 6
     assert len(multi_agent_tables.listening(figures).splitlines()) == 2 + 2  # of m = 4, for each n / m

@@ -93,7 +93,8 @@ def test_memory_grows_with_the_nodes_not_with_their_square(case):
 
 
 @on_linux
-def test_figures(tmp_path):
+def test_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr(large_instances, "measure_apart", large_instances.measure)  # processes: see above
     args = large_instances.Args(
         ("TSP",), (5,), batch=3, batch_nodes=5, out=tmp_path / "figures.json", plot=tmp_path / "plot.png"
     )

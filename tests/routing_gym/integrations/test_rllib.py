@@ -149,7 +149,7 @@ def test_module_of_rllib_obeys_the_mask(mode):
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
     from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
         tune.register_env("routing", make_env)
         config = PPOConfig().environment("routing", env_config={"env_id": "routing/TSP-10", "on_illegal": "raise"})

@@ -134,10 +134,10 @@ def test_collector():
 
 
 def test_ppo_learns(capsys):
-    """Random tours have 20 legs of 0.5214 each, the mean distance of two points; these must be 2 shorter."""
-    result = torchrl_ppo.main(torchrl_ppo.Args(iterations=10))
-    assert result["random"] == pytest.approx(-20 * 0.5214, abs=0.1)
-    assert result["trained"] > result["random"] + 2
+    """Random tours have 10 legs of 0.5214 each, the mean distance of two points; these must be 15 % shorter."""
+    result = torchrl_ppo.main(torchrl_ppo.Args(env_id="routing/TSP-10", iterations=8))
+    assert result["random"] == pytest.approx(-10 * 0.5214, abs=0.1)
+    assert result["trained"] > 0.85 * result["random"]
     assert "trained -" in capsys.readouterr().out
 
 

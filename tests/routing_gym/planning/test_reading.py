@@ -68,6 +68,15 @@ def test_iso_times():
         ({"demand": ["0", "1,5", "3"]}, "row 1, column demand: found '1,5'; expected a decimal point"),
         ({"demand": ["0", "1,500", "3"]}, "row 1, column demand: found '1,500'"),
         ({"lon": [-9.1, "west", -9.2]}, "row 1, column lon: found 'west'"),
+        ({"earliest": ["08:00", "9.30", "10:30"]}, "row 1, column earliest: found '9.30'; other times, .* are HH:MM"),
+        ({"latest": ["18:00", "2026-01-05T10:00", "12:00"]}, "row 1, column latest: .*'18:00', are HH:MM"),
+        (
+            {
+                "earliest": ["2026-01-05T08:00"] * 3,
+                "latest": ["2026-01-05T18:00", "2062-01-05T10:00", "2026-01-05T12:00"],
+            },
+            "row 1, column latest: found '2062-01-05T10:00'; it is more than 31 days after 2026-01-05",
+        ),
         ({"lat": [38.7, 38.75, -60.0], "lon": [-9.1, -9.15, 170.0]}, "km"),
     ],
 )
@@ -88,6 +97,88 @@ def test_errors_of_tables_say_where(changes, message):
 def test_errors_of_matrices_say_where(matrix, message):
     with pytest.raises(InvalidInput, match=message):
         read_task(STOPS, vehicles=FLEET, durations=matrix)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (",D,A,B\nD,0,7,9\nB,8,0,5\nA,11,6,0\n", "m.csv, row 1: found 'B', and the stop in row 1 is 'A'"),
+        (",D,B,A\nD,0,7,9\nB,8,0,5\nA,11,6,0\n", "m.csv, column 1: found 'b', and the stop in row 1 is 'A'"),
+        ("0,,9\n8,0,5\n11,6,0\n", r"m.csv, row 0, column 1 \(from D to A\): found no value"),
+        ("0;1.234,5;9\n8;0;5\n11;6;0\n", r"m.csv, row 0, column 1 \(from D to A\): found '1.234,5'.*thousands"),
+    ],
+)
+def test_errors_of_matrix_files(tmp_path, text, message):
+    (tmp_path / "m.csv").write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        read_task(STOPS, vehicles=FLEET, durations=tmp_path / "m.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"0","7","9"\n"8","0","5"\n"11","6","0"\n', "0,7,9,\n8,0,5,\n11,6,0,\n", ",D,A,B\nD,0,7,9\nA,8,0,5\nB,11,6,0\n"],
+)
+def test_matrix_files(tmp_path, text):
+    """Quoted numbers, a separator at the end of each line, ids of the stops."""
+    (tmp_path / "m.csv").write_text(text)
+    assert read_task(STOPS, vehicles=FLEET, durations=tmp_path / "m.csv").minutes == pytest.approx(MATRIX)
+
+
+def test_the_order_of_a_matrix_in_a_frame():
+    frame = pd.DataFrame(MATRIX, index=["D", "A", "B"], columns=["D", "A", "B"])
+    assert read_task(STOPS, vehicles=FLEET, durations=frame).minutes == pytest.approx(MATRIX)
+    with pytest.raises(InvalidInput, match="durations, column 1: found 'B', and the stop in row 1 is 'A'"):
+        read_task(STOPS, vehicles=FLEET, durations=frame[["D", "B", "A"]])
+    with pytest.raises(InvalidInput, match="durations, row 1: found 'B', and the stop in row 1 is 'A'"):
+        read_task(STOPS, vehicles=FLEET, durations=frame.loc[["D", "B", "A"]])
+
+
+@pytest.mark.parametrize(("units", "factor"), [("km", 1.0), ("mi", 1.609344), ("m", 0.001)])
+def test_openrouteservice(units, factor):
+    answer = {"distances": MATRIX.tolist(), "metadata": {"query": {"units": units}}}
+    assert read_task(STOPS, vehicles=FLEET, distances=answer).km == pytest.approx(MATRIX * factor)
+
+
+@pytest.mark.parametrize("query", [{"units": "furlong"}, {"units": ["m"]}])
+def test_unknown_units(query):
+    answer = {"distances": MATRIX.tolist(), "metadata": {"query": query}}
+    with pytest.raises(InvalidInput, match="distances: found lengths in .*; expected m, km, mi"):
+        read_task(STOPS, vehicles=FLEET, distances=answer)
+    assert read_task(STOPS, vehicles=FLEET, distances={**answer, "metadata": {"query": None}}).km[0, 1] == 0.007
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04rest", "found a spreadsheet, expected a CSV file; save the sheet as CSV"),
+        ("id,lat,lon\n".encode("utf-16"), "found text in UTF-16, expected UTF-8"),
+        (b"Stops of Monday,,\nid,lat,lon\nD,1,1\n", ":1: found one cell, expected the names of columns"),
+        (b"D,38.7,-9.1\nA,38.8,-9.2\n", ":1: found the number '38.7' among the names of columns"),
+        (b"id|lat|lon\nD|1|1\nA|2|2\n", "found the columns .*; name those of the coordinates lat and lon"),
+    ],
+)
+def test_files_that_are_no_table(tmp_path, content, message):
+    (tmp_path / "stops.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_task(tmp_path / "stops.csv", vehicles={"count": 2})
+
+
+def test_pandas_index_and_lazy_polars():
+    """After `set_index("id")` the ids are still the stops' ids."""
+    assert read_task(pd.DataFrame(STOPS).set_index("id"), vehicles=FLEET).ids == ("D", "A", "B")
+    assert read_task(pl.DataFrame(STOPS).lazy(), vehicles=FLEET).ids == ("D", "A", "B")
+
+
+@pytest.mark.parametrize(
+    ("shift", "message"),
+    [
+        ({"earliest": "17:00", "latest": "09:00"}, "vehicles: found a shift that ends before it starts"),
+        ({"earliest": "2026-01-05T08:00"}, "vehicles, column earliest: found 2026-01-05T08:00:00; .* times, HH:MM"),
+    ],
+)
+def test_shifts(shift, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_task(STOPS, vehicles={**FLEET, **shift})
 
 
 def test_osrm(tmp_path):

@@ -1,0 +1,89 @@
+"""Times of a planner's table and of its vehicles, in minutes from one midnight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from routing_gym.planning.cells import is_missing, show
+from routing_gym.planning.fleet import Fleet
+from routing_gym.planning.geography import FloatArray
+from routing_gym.planning.table import InvalidInput, Table
+
+MOST_DAYS = 31  # of a plan
+
+
+def from_midnight(
+    table: Table, headers: Mapping[str, str], moments: Mapping[str, list[Any]], fleet: Fleet
+) -> tuple[datetime | None, str, dict[str, FloatArray]]:
+    """Return the midnight before all dates, how times are written, and the times in minutes from there.
+
+    Raises:
+        InvalidInput: Some dates have a time zone and others do not, or a duration is a date.
+    """
+    dated = [(name, row, one) for name, column in moments.items() for row, one in enumerate(column)]
+    dates = [(name, row, one) for name, row, one in dated if isinstance(one, datetime)]
+    for name, row, one in dates:
+        if name not in ("ready_time", "due_time"):
+            raise table.error(row, headers[name], "expected minutes or HH:MM, not a date")
+        if (one.tzinfo is None) != (dates[0][2].tzinfo is None):
+            raise table.error(row, headers[name], "other times have a time zone, or none; write all of them alike")
+    for name in ("ready_time", "due_time"):
+        refuse_mixed(table, headers.get(name, ""), moments.get(name, []))
+    origin = min((one for _, _, one in dates), default=None)
+    if origin is not None:
+        for name, row, one in dates:
+            if (one - origin).days > MOST_DAYS:
+                told = f"it is more than {MOST_DAYS} days after {origin:%Y-%m-%d}; check the year and the month"
+                raise table.error(row, headers[name], told)
+        origin = origin.replace(hour=0, minute=0, second=0, microsecond=0)
+    times = {name: np.array([minutes(one, origin) for one in column]) for name, column in moments.items()}
+    if origin is not None:
+        return origin, "iso", times
+    windows = [headers[name] for name in ("ready_time", "due_time") if name in headers]
+    shown = any(":" in str(cell) for header in windows for cell in table.columns[header])
+    return None, "clock" if shown else "minutes", times
+
+
+def refuse_mixed(table: Table, header: str, column: Sequence[Any]) -> None:
+    """Refuse columns that write times in several ways, of which some must be slips: 9.30 among 08:30, 05-04 and 08:30.
+
+    Raises:
+        InvalidInput: With the first cell that is written in another way than the first one of the column.
+    """
+    first: tuple[str, Any] | None = None
+    for row, one in enumerate(column):
+        cell = table.columns[header][row]
+        way = "a date" if isinstance(one, datetime) else "HH:MM" if ":" in str(cell) else "minutes"
+        if is_missing(cell) or (way == "minutes" and one == 0):
+            continue
+        first = first or (way, cell)
+        if way != first[0]:
+            raise table.error(row, header, f"other times, such as {show(first[1])}, are {first[0]}; write all alike")
+
+
+def shift_minutes(fleet: Fleet, name: str, origin: datetime | None) -> float:
+    """Return when the vehicles' shift starts or ends, in minutes; without a limit, minus or plus infinity.
+
+    Raises:
+        InvalidInput: It is a date and the stops have none, or none like it.
+    """
+    one = fleet.earliest if name == "earliest" else fleet.latest
+    if one is None:
+        return float("-inf" if name == "earliest" else "inf")
+    if isinstance(one, datetime) and (origin is None or (origin.tzinfo is None) != (one.tzinfo is None)):
+        like = "HH:MM" if origin is None else f"dates such as {origin.isoformat(timespec='minutes')}"
+        raise InvalidInput(
+            f"{fleet.place}, column {name}: found {one.isoformat()}; write it like the stops' times, {like}"
+        )
+    return minutes(one, origin)
+
+
+def minutes(one: Any, origin: datetime | None) -> float:
+    """Return a time in minutes from the midnight that times count from."""
+    if isinstance(one, datetime) and origin is not None:
+        return (one - origin).total_seconds() / 60
+    return float(one)
