@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from routing_agents.cli import script_path
-from routing_agents.runs import LAST, check_at_least, check_positive
+from routing_agents.runs import LAST, check_integers, check_numbers
 from routing_agents.terminal import command_line, plain_console
 from routing_gym.optional import explain_missing
 
@@ -69,8 +69,8 @@ class Args:
     """Address of a Ray cluster, such as "auto". Default: Ray starts on this machine for the search."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "samples", "epochs", "grace")
-        check_positive(self, "cores")
+        check_integers(self, "samples", "epochs", "grace")
+        check_numbers(self, "cores")
 
 
 class Trial(tune.Trainable):  # type: ignore[misc]  # Ray's types are not checked

@@ -30,7 +30,7 @@ from benchmarks.output import Figures, finish
 from routing_agents import load
 from routing_agents.evaluation.decoding import Chunk, DecodeWork, Tours, decode_all
 from routing_agents.evaluation.methods import Setup, plain_decoder
-from routing_agents.runs import check_at_least
+from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym.arrays import select
 from routing_gym.problems import make_problem
@@ -68,7 +68,7 @@ class Args:
     """Where the figures go."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "workers", "iterations", "repeats")
+        check_integers(self, "workers", "iterations", "repeats")
 
 
 def executors(args: Args) -> dict[str, Executor]:
