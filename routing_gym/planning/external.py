@@ -13,7 +13,7 @@ from routing_gym.planning.task import IntArray, Task
 from routing_gym.solvers.runtime.base import FloatArray, unit_of
 
 Trips = list[list[int]]
-COST_SCALE = 1e4  # integers in the longest leg; finer ones outweigh PyVRP's penalties
+COST_SCALE = 4e4  # integers in the longest leg, so that costs and the prices of stops are told apart
 TICKS = 6000.0  # of a minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
 FORBIDDEN = 10**8  # cost of a leg from a pickup to a delivery, where routes have to deliver first

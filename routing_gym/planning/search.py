@@ -23,6 +23,7 @@ from routing_gym.planning.task import Task
 LONGEST_STRING, MEAN_REMOVED = 10, 6
 SPLIT, BLINK = 0.5, 0.01
 SPLIT_GROWS = 0.01
+SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some are left out
 HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean legs of the start
 CYCLES, LAST = 6, 0.05  # times that it cools down, and the share of the time after them
 RECOMBINING = 0.3  # share of the time for choosing among routes, at most
@@ -64,6 +65,7 @@ class Search:
         self.rng = random.Random(seed)
         self.locked = list(locked)
         self.held = {node for route, many in zip(start, locked, strict=False) for node in route[:many]}
+        self.absent: list[int] = []
         if self.held:
             self.routes, self.absent = self.take_up(start)
         else:
@@ -217,7 +219,9 @@ class Search:
 
     def ordered(self, gone: list[int]) -> list[int]:
         """Sort stops for insertion: at random, the largest first, the farthest first, the nearest, or by windows."""
-        task = self.rules.task
+        task, rules = self.rules.task, self.rules
+        if self.absent and self.rng.random() < SMALLEST_FIRST:  # so that few are left out
+            return sorted(gone, key=lambda node: rules.delivery[node] + rules.pickup[node] + self.rng.random())
         weight = 11.0 + 6.0 * task.timed
         kind = self.rng.random() * weight
         if kind < 4:

@@ -1,0 +1,16 @@
+"""`benchmarks/quality/planner.py`: the four steps, and PyVRP called directly."""
+
+import pytest
+
+from benchmarks.quality import planner
+
+
+def test_four_steps(tmp_path):
+    """Both costs are added up here again; three vans hold 180 of 228 units, so that stops are left out."""
+    pytest.importorskip("pyvrp")
+    pytest.importorskip("pyproj")
+    rows = planner.main(planner.Args(seconds=0.3, seeds=(1,), out=tmp_path / "figures.json"))["steps"]
+    assert [row["step"] for row in rows] == ["coordinates", "matrix", "three vans", "pickup"]
+    assert all(row["ours"] == min(row["costs"].values()) for row in rows)
+    assert rows[2]["ours"] > 5 * planner.PRICE  # ten units at most a stop: 48 units are five stops
+    assert all(row["pyvrp"] < 2 * row["ours"] for row in rows)
