@@ -59,6 +59,24 @@ def executors(figures: Figures) -> str:
     return markdown(("work", "measured", "ms per instance on a core", "core hours per million"), rows)
 
 
+def executors_compared(figures: Figures) -> str:
+    """Equality and overhead of Ray and worker processes, and the memory of many decoded instances."""
+    cvrp, tsp, short, decoded = (
+        figures[name] for name in ("CVRP-50 by pyvrp", "TSP-50 by fast-tsp", "overhead", "TSP-20 decoded greedily")
+    )
+    each = short["main process, seconds per row"]
+    rows = [
+        ("CVRP-50 by `pyvrp`: rows with equal tours, of all", f"{cvrp['equal tours']:,} of {cvrp['rows']:,}"),
+        ("TSP-50 by `fast-tsp`: rows with equal costs, of all", f"{tsp['equal costs']:,} of {tsp['rows']:,}"),
+        ("rows of 10 ms: time on Ray, relative to processes", f"{100 * short['ray over processes']:+.1f} %"),
+        ("processor time of the command for each such row: processes", f"{1000 * each['processes']:.1f} ms"),
+        ("processor time of the command for each such row: Ray", f"{1000 * each['ray']:.1f} ms"),
+        (f"{decoded['instances']:,} TSP-20 decoded: peak of a worker", f"{decoded['worker, bytes'] / 1e9:.2f} GB"),
+        ("the same: peak of the command", f"{decoded['main process, bytes'] / 1e9:.2f} GB"),
+    ]
+    return markdown(("measured", ""), rows)
+
+
 def recipes(*cards: Figures) -> str:
     """Hours and greedy costs of published weights, from their cards."""
     rows = []
@@ -190,6 +208,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "short-results": (short_results, ("solution_quality",)),
     "short-speed": (speed_tables.short_speed, ("env_throughput", "env_peers", "train_throughput")),
     "executors": (executors, ("executors",)),
+    "executors-compared": (executors_compared, ("executors",)),
     "recipes": (recipes, tuple(f"../../agents/routing_agents/weights/{name}" for name in RECIPES)),
     **{
         f"quality-{part}": (partial(quality, part), ("solution_quality",))
