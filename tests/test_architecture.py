@@ -91,6 +91,7 @@ PACKAGE = sorted((ROOT / "routing_gym").rglob("*.py"))
 AGENTS = sorted((ROOT / "agents" / "routing_agents").rglob("*.py"))
 SCRIPTS = sorted([*(ROOT / "agents").glob("*.py"), *(ROOT / "examples").glob("*.py")])
 BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
+FILES = [*PACKAGE, *AGENTS, *SCRIPTS, *BENCHMARKS]
 
 
 def dotted_name(file: Path) -> str:
@@ -139,11 +140,13 @@ def breaches(source: str, name: str, package: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS, *BENCHMARKS], ids=dotted_name)
-def test_imports_run_one_way(file):
-    name = dotted_name(file)
-    package = name if file.stem == "__init__" else name.rpartition(".")[0]
-    assert not breaches(file.read_text(), name, package)
+def parent(file: Path) -> str:
+    """Return the package that relative imports of a file start from."""
+    return dotted_name(file) if file.stem == "__init__" else dotted_name(file).rpartition(".")[0]
+
+
+def test_imports_run_one_way():
+    assert not [breach for file in FILES for breach in breaches(file.read_text(), dotted_name(file), parent(file))]
 
 
 @pytest.mark.parametrize("files", [PACKAGE, AGENTS, BENCHMARKS], ids=[*WHOLE, "benchmarks"])
@@ -151,9 +154,8 @@ def test_imports_have_no_circle(files):
     """Imports for type checkers and those inside functions count too."""
     graph = {}
     for file in files:
-        name = dotted_name(file)
-        package = name if file.stem == "__init__" else name.rpartition(".")[0]
-        graph[name] = {imported for _, imported in imports(file.read_text(), package)} - {name}
+        imported = {name for _, name in imports(file.read_text(), parent(file))}
+        graph[dotted_name(file)] = imported - {dotted_name(file)}
     assert list(TopologicalSorter(graph).static_order())  # raises CycleError with the circle
 
 
@@ -175,12 +177,11 @@ def test_breaches_are_found(source, imported):
     assert [breach.split("imports ")[1] for breach in found] == [imported]
 
 
-@pytest.mark.parametrize("file", PACKAGE, ids=dotted_name)
-def test_the_package_never_imports_an_agent(file):
+def test_the_package_never_imports_an_agent():
     """Scripts import their siblings by plain name, so those names count too."""
     forbidden = {"routing_agents", "agents", "benchmarks", "tests", *SCRIPT_FOLDERS}
-    found = {imported.split(".")[0] for _, imported in imports(file.read_text(), dotted_name(file))}
-    assert not found & forbidden
+    found = [(file, name.split(".")[0]) for file in PACKAGE for _, name in imports(file.read_text(), parent(file))]
+    assert not [(file, name) for file, name in found if name in forbidden]
 
 
 def names_of_classes() -> set[str]:
@@ -245,19 +246,22 @@ def exceptions(file: Path, allowed: dict[str, str]) -> list[str]:
     return [entry for entry in allowed if path.is_relative_to(entry)]
 
 
-@pytest.mark.parametrize("file", [*PACKAGE, *AGENTS, *SCRIPTS, *BENCHMARKS], ids=dotted_name)
-def test_code_asks_for_traits(file):
+def test_code_asks_for_traits():
     """What others need to know of a problem stands in its file, as an attribute that every problem has."""
-    if not exceptions(file, NAMED_IN):
-        may_list = bool(exceptions(file, LISTED_IN))
-        found = [place for place in named_problems(file.read_text()) if not (may_list and "dict" in place[1])]
-        assert not found, f"{file}: declare a trait in routing_gym/problem.py, and ask for that"
+    found = [
+        (file, *place)
+        for file in FILES
+        if not exceptions(file, NAMED_IN)
+        for place in named_problems(file.read_text())
+        if not (exceptions(file, LISTED_IN) and "dict" in place[1])
+    ]
+    assert not found, "declare a trait in routing_gym/problem.py, and ask for that"
 
 
 @pytest.mark.parametrize("entry", [*NAMED_IN, *LISTED_IN])
 def test_exceptions_are_used(entry):
     """An exception that nothing needs any more would hide what is added later."""
-    files = [file for file in [*PACKAGE, *AGENTS, *SCRIPTS, *BENCHMARKS] if exceptions(file, {entry: ""})]
+    files = [file for file in FILES if exceptions(file, {entry: ""})]
     assert any(list(named_problems(file.read_text())) for file in files), "leave it out of the list"
 
 

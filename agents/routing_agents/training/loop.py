@@ -222,26 +222,22 @@ def begin(trainer: Trainer) -> Path:
     return folder
 
 
+@dataclasses.dataclass(frozen=True)
 class Session:
     """A run under way: it counts steps, hears Ctrl-C, and records epochs.
 
-    Args:
-        trainer: The run.
+    Attributes:
         folder: Of the run.
         report: What shows and logs it; None in all processes but the first.
         stop: Hears Ctrl-C.
         profiler: Told of every step, if there is one.
     """
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        folder: Path,
-        report: Report | None,
-        stop: runs.StopRequest,
-        profiler: torch.profiler.profile | None,
-    ) -> None:
-        self.trainer, self.folder, self.report, self.stop, self.profiler = trainer, folder, report, stop, profiler
+    trainer: Trainer
+    folder: Path
+    report: Report | None
+    stop: runs.StopRequest
+    profiler: torch.profiler.profile | None
 
     def goes_on(self) -> bool:
         """Return whether there is a step left to make and nobody, in any process, has asked to stop."""
