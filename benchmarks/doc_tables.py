@@ -19,6 +19,7 @@ from benchmarks import problem_lines, speed_tables
 from benchmarks.multi_agent import multi_agent_tables, multi_agent_values
 from benchmarks.pointer.pointer_tables import PAPER as PAPER_POINTER
 from benchmarks.pointer.pointer_tables import PAPER_LABELS
+from benchmarks.quality import quality_tables
 from benchmarks.quality.quality_tables import PAPER, gap_by_size, markdown, tables, two_digits, value_cell
 from routing_gym.files import write_atomically
 
@@ -215,6 +216,8 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
         for part in ("ours", "gaps", "times", "others", "original", "files")
     },
     "search-on-files": (search_on_files, ("search_on_files",)),
+    "planning-variants": (quality_tables.planning_variants, ("planning_variants",)),
+    "planner": (quality_tables.planner, ("planner",)),
     "env-throughput": (speed_tables.env_throughput, ("env_throughput",)),
     "env-peers": (speed_tables.env_peers, ("env_peers",)),
     "problem-lines": (problem_lines.table, ("problem_lines",)),
