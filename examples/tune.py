@@ -1,9 +1,9 @@
 """Search for good settings of am_reinforce.py with Ray Tune: ASHA stops bad runs early.
 
-    make .venv-integrations/.ready                                     # Ray pins an older Gymnasium
-    .venv-integrations/bin/python examples/tune.py --env-id routing/TSP-20 --samples 8
-    .venv-integrations/bin/python examples/tune.py --resume runs/tune  # after a crash, or Ctrl-C
-    ... examples/tune.py --address auto --samples 64                   # on a cluster that `ray start` has made
+    make .venv-integrations/.ready                                 # Ray pins an older Gymnasium
+    .venv-integrations/bin/python examples/tune.py --samples 8
+    .venv-integrations/bin/python examples/tune.py --resume runs/tune
+    ... examples/tune.py --address auto --samples 64               # on a Ray cluster
 
 Each trial is a run of the script in a process and a folder of its own, so that a resumed search continues its runs
 where they were. Change `SPACE` to search for something else. A cluster's machines need this repository at the same
@@ -44,6 +44,8 @@ STOP_LIMIT = 60.0  # seconds that a run has to save its checkpoint
 @dataclass(frozen=True)
 class Args:
     """Arguments of a search."""
+
+    advanced = ("grace", "cores", "train", "runs")
 
     env_id: str = "routing/TSP-20"
     """Problem and number of nodes."""
