@@ -13,6 +13,7 @@ TRAINS := $(VENV)/.trains
 INTEGRATIONS := .venv-integrations
 INTEGRATION_PAGES := multi-agent-rllib rllib tianshou
 INTEGRATION_TESTS := $(addprefix tests/routing_gym/integrations/,test_rllib.py test_tianshou.py test_game_pettingzoo.py test_ray.py)
+INTEGRATION_TESTS += tests/examples/test_tune.py
 INTEGRATION_TESTS += $(foreach page,$(INTEGRATION_PAGES),"tests/test_docs.py::test_page[docs/how-to/$(page).md]")
 
 .PHONY: help train test test-commands test-docs test-integrations docs lint wheel release clean

@@ -45,7 +45,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import SOLVERS, Solution
 from routing_gym.solvers.runtime.base import FEASIBLE
-from routing_gym.solvers.runtime.executors import ExecutorName, make_executor
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 BEST_KNOWN = "best known"  # the costs that lie beside the instances of a file
 
@@ -215,9 +215,7 @@ def make_setup(args: Args, first_row: int) -> Setup:
     Raises:
         ValueError: There is no such device or cluster.
     """
-    executor = make_executor(args.executor, args.workers, args.address) if args.executor else None
-    if args.address is not None and executor is None:
-        raise ValueError(f"--address {args.address} has no effect without --executor ray; add it")
+    executor = executor_of(args)
     on_ray = args.executor == "ray"  # where this process may have no GPU
     return Setup(
         seed=args.seed,

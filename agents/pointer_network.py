@@ -49,6 +49,7 @@ from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
 from routing_agents.training.report import Column
 from routing_agents.training.tuning import choose_precision
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 COLUMNS = (
     Column("epoch", ".0f"),
@@ -79,9 +80,10 @@ SHOWN = 3  # instances in a picture
 class Args(RunArgs):
     """Arguments of a run; the defaults train TSP with 5 to 20 cities in 13 minutes on one core."""
 
-    local = ("examples", "workers", "runs", "init_from", "resume")
-    beside_resume = ("examples",)
-    advanced = ("decay", "max_grad_norm", "held_out", "model", "threads", "workers", "examples", "runs")
+    local = ("examples", "workers", "executor", "address", "runs", "init_from", "resume")
+    beside_resume = ("examples", "executor", "address")
+    advanced = ("decay", "max_grad_norm", "held_out", "model", "threads", "workers", "executor", "address", "examples")
+    advanced += ("runs",)
 
     task: Literal["tsp", "convex-hull", "delaunay"] = "tsp"
     """Task to learn: the tour, the convex hull or the Delaunay triangulation of points."""
@@ -123,6 +125,10 @@ class Args(RunArgs):
     """Number of CPU threads; 0 uses all cores."""
     workers: int = os.cpu_count() or 1
     """Number of processes that solve examples."""
+    executor: ExecutorName | None = None
+    """Where examples are solved. Default: in worker processes."""
+    address: str | None = None
+    """Address of a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Default: Ray starts on this machine."""
     examples: Path = Path("runs/.examples")
     """Folder in which solved examples are kept."""
     runs: Path = Path("runs")
@@ -186,7 +192,7 @@ class PointerTrainer(loop.Trainer):
             self.optimizers = {"optimizer": torch.optim.SGD(self.model.parameters(), args.learning_rate)}
         else:
             self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
-        where = (args.examples, args.workers, True)
+        where = (args.examples, args.workers, True, executor_of(args))
         solved = dict.fromkeys(range(low, high + 1), args.solved)
         self.examples = labelled(self.task, args.labels, solved, args.seed, *where)
         self.held_out = labelled(self.task, "optimal", {high: args.held_out}, HELD_OUT_SEED, *where)[high]

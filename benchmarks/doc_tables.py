@@ -19,11 +19,13 @@ from benchmarks import problem_lines, speed_tables
 from benchmarks.multi_agent import multi_agent_tables, multi_agent_values
 from benchmarks.pointer.pointer_tables import PAPER as PAPER_POINTER
 from benchmarks.pointer.pointer_tables import PAPER_LABELS
+from benchmarks.quality import quality_tables
 from benchmarks.quality.quality_tables import PAPER, gap_by_size, markdown, tables, two_digits, value_cell
 from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+RECIPES = ("tsp-20", "tsp-50", "tsp-100", "cvrp-20", "cvrp-50", "cvrp-100", "op-50")  # cards of weights
 TABLE = re.compile(r"(?<=<!-- table: )([\w-]+)( -->\n).*?(\n?<!-- end of table -->)", re.DOTALL)
 Figures = Any  # what a file in benchmarks/results holds
 
@@ -39,6 +41,52 @@ def sb3_curves(figures: Figures) -> str:
     }
     lines = [(label, *(f"{run['costs'][name]:.2f}" for run in runs)) for name, label in names.items()]
     return markdown(("", *(run["arguments"]["env_id"].removeprefix("routing/") for run in runs)), lines)
+
+
+def executors(figures: Figures) -> str:
+    """Costs of a million instances, from wall-clock seconds on Ray, its start included, and the number of workers."""
+    decoded, workers = figures["TSP-20 decoded greedily"], figures["arguments"]["workers"]
+    lines = [("TSP-20, published weights, greedily", decoded["instances"], workers * decoded["seconds"])]
+    for name, label in (
+        ("CVRP-50 by pyvrp", "CVRP-50, `pyvrp`, {iterations} iterations"),
+        ("TSP-50 by fast-tsp", "TSP-50, `fast-tsp`, {time_limit:g} s"),
+    ):
+        found = figures[name]
+        lines.append((label.format(**found["settings"]), found["rows"], workers * found["seconds"]["ray"]))
+    rows = [
+        (label, f"{rows:,}", f"{1000 * seconds / rows:.2f}", f"{seconds / rows * 1e6 / 3600:.1f}")
+        for label, rows, seconds in lines
+    ]
+    return markdown(("work", "measured", "ms per instance on a core", "core hours per million"), rows)
+
+
+def executors_compared(figures: Figures) -> str:
+    """Equality and overhead of Ray and worker processes, and the memory of many decoded instances."""
+    cvrp, tsp, short, decoded = (
+        figures[name] for name in ("CVRP-50 by pyvrp", "TSP-50 by fast-tsp", "overhead", "TSP-20 decoded greedily")
+    )
+    each = short["main process, seconds per row"]
+    rows = [
+        ("CVRP-50 by `pyvrp`: rows with equal tours, of all", f"{cvrp['equal tours']:,} of {cvrp['rows']:,}"),
+        ("TSP-50 by `fast-tsp`: rows with equal costs, of all", f"{tsp['equal costs']:,} of {tsp['rows']:,}"),
+        ("rows of 10 ms: time on Ray, relative to processes", f"{100 * short['ray over processes']:+.1f} %"),
+        ("processor time of the command for each such row: processes", f"{1000 * each['processes']:.1f} ms"),
+        ("processor time of the command for each such row: Ray", f"{1000 * each['ray']:.1f} ms"),
+        (f"{decoded['instances']:,} TSP-20 decoded: peak of a worker", f"{decoded['worker, bytes'] / 1e9:.2f} GB"),
+        ("the same: peak of the command", f"{decoded['main process, bytes'] / 1e9:.2f} GB"),
+    ]
+    return markdown(("measured", ""), rows)
+
+
+def recipes(*cards: Figures) -> str:
+    """Hours and greedy costs of published weights, from their cards."""
+    rows = []
+    for card in cards:
+        problem = card["arguments"]["env_id"].removeprefix("routing/")
+        greedy = abs(card["paper_test_set"]["greedy"])
+        machine = card["published_on"]["processor"].replace("(R)", "").replace(" Processor", "").split(",")[0]
+        rows.append((problem, f"{card['instances'] / 1e6:.1f} M", f"{card['hours']:.1f}", machine, f"{greedy:.3f}"))
+    return markdown(("weights", "training instances", "hours", "one core of", "greedy"), rows)
 
 
 def plain_ppo(figures: Figures) -> str:
@@ -160,11 +208,16 @@ def search_on_files(figures: Figures) -> str:
 WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures
     "short-results": (short_results, ("solution_quality",)),
     "short-speed": (speed_tables.short_speed, ("env_throughput", "env_peers", "train_throughput")),
+    "executors": (executors, ("executors",)),
+    "executors-compared": (executors_compared, ("executors",)),
+    "recipes": (recipes, tuple(f"../../agents/routing_agents/weights/{name}" for name in RECIPES)),
     **{
         f"quality-{part}": (partial(quality, part), ("solution_quality",))
         for part in ("ours", "gaps", "times", "others", "original", "files")
     },
     "search-on-files": (search_on_files, ("search_on_files",)),
+    "planning-variants": (quality_tables.planning_variants, ("planning_variants",)),
+    "planner": (quality_tables.planner, ("planner",)),
     "env-throughput": (speed_tables.env_throughput, ("env_throughput",)),
     "env-peers": (speed_tables.env_peers, ("env_peers",)),
     "problem-lines": (problem_lines.table, ("problem_lines",)),

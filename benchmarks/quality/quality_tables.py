@@ -152,3 +152,26 @@ def gap_by_size(figures: dict[str, Any]) -> str:
         lines.append((row["problem"], f"{row['size']:,}", str(row["instances"]), *gaps))
     ways = (f"{head}: {way}" for head in heads for way in ("greedy", "best of 8"))
     return markdown(("gap, %", "nodes", "instances", *ways), lines)
+
+
+def planning_variants(figures: Any) -> str:
+    """Mean and greatest gaps to PyVRP, of the policy and of its search, by variant."""
+    lines = []
+    for name in figures["arguments"]["variants"]:
+        rows = [row for row in figures["instances"] if row["variant"] == name]
+        policy, search = ([100 * (row[key] / row["pyvrp"] - 1) for row in rows] for key in ("policy", "search"))
+        means = (sum(policy) / len(rows), sum(search) / len(rows), max(search))
+        lines.append((name, str(len(rows)), *(f"{value:.2f}".replace("-0.00", "0.00") for value in means)))
+    return markdown(("gap, %", "instances", "policy", "and search", "greatest"), lines)
+
+
+def planner(figures: Any) -> str:
+    """Mean costs of the planner's steps, ours and PyVRP's."""
+    steps = list(dict.fromkeys(row["step"] for row in figures["steps"]))
+    lines = []
+    for step in steps:
+        rows = [row for row in figures["steps"] if row["step"] == step]
+        means = (sum(row[key] for row in rows) / len(rows) for key in ("ours", "pyvrp"))
+        equal = sum(row["ours"] <= row["pyvrp"] + 1e-6 for row in rows)
+        lines.append((step, *(f"{value:.2f}" for value in means), f"{equal} of {len(rows)}"))
+    return markdown(("step", "`solve`", "PyVRP", "at most PyVRP's"), lines)

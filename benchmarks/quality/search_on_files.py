@@ -11,7 +11,9 @@ Each file is written as soon as it is solved; what is there with the same settin
 from __future__ import annotations
 
 import json
+import multiprocessing
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
 from routing_gym.files import write_atomically
 from routing_gym.solvers import make_solver
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
+from routing_gym.solvers.runtime.work import Inline, Lost, Work
 
 ROOT = Path(__file__).parents[2]
 SOLVERS = {"TSP": ("2-opt+or-opt", "fast-tsp"), "CVRP": ("pyvrp", "hygese")}  # beside our search
@@ -46,6 +50,12 @@ class Args:
     """Seconds of search for each file, after the best of many tours, and of each classical solver."""
     seed: int = 1
     """Random seed for the search and the solvers."""
+    executor: ExecutorName | None = None
+    """Where the files are solved, one per worker. Default: in this process, one after another."""
+    workers: int | None = None
+    """Number of workers."""
+    address: str | None = None
+    """Address of a Ray cluster."""
     out: Path = ROOT / "benchmarks" / "results" / "search_on_files.json"
     """Where the figures go."""
 
@@ -68,7 +78,9 @@ def solve(file: data.FileInstance, name: str, seconds: float, seed: int) -> tupl
         RuntimeError: It found no tour.
     """
     settings = {} if name in UNTIMED else {"time_limit": seconds}
-    solution = make_solver(name, **settings).solve(file.problem, file.instance, seed=seed)
+    alone = multiprocessing.parent_process() is None  # a worker process may not start others
+    solver = make_solver(name, **settings)
+    solution = solver.solve(file.problem, file.instance, seed=seed, num_workers=int(alone))
     if solution.failed.any():
         raise RuntimeError(f"{name} failed on {file.name}: {solution.status[0]}")
     return float(solution.seconds[0]), gap(file, solution.actions[0])
@@ -101,34 +113,66 @@ def solvers(file: data.FileInstance, args: Args) -> dict[str, Any]:
     return figures
 
 
+PARTS = {"ours": ours, "solvers": solvers}
+
+
+class FileWork(Work):
+    """Measures one part of one file."""
+
+    name = "search on files"
+
+    def __init__(self, args: Args) -> None:
+        self.args = args
+
+    def load(self) -> None:
+        torch.set_num_threads(1)
+
+    def do(self, file: data.FileInstance, part: str) -> dict[str, Any]:
+        return {**PARTS[part](file, self.args), "machine": describe_machine()}
+
+
+def settings_of(file: data.FileInstance, args: Args) -> dict[str, dict[str, Any]]:
+    """Return what each part of a file's figures depends on."""
+    limits = {"seconds": args.seconds, "seed": args.seed}
+    used = {"weights": digest(find_weights(file.problem.name, file.problem.num_nodes))}
+    used["repair"] = digest(load_repair(file.problem).path)
+    return {"ours": limits | used, "solvers": limits}
+
+
 def main(args: Args) -> dict[str, Any]:
     """Solve the files; return and write the figures.
 
     Raises:
         ValueError: A file cannot be read.
-        RuntimeError: A solver found no tour.
+        RuntimeError: A solver found no tour, or a worker died.
         OSError: The figures cannot be written.
     """
-    torch.set_num_threads(1)
     results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
     console = Console(stderr=True)
+    todo = []
     for path in args.files:
         file = data.read_instance(path)
         if file.best_known is None or file.problem.subproblem is None:
             console.print(f"{path.name}: left out", markup=False)
             continue
-        limits = {"seconds": args.seconds, "seed": args.seed}
-        used = {"weights": digest(find_weights(file.problem.name, file.problem.num_nodes))}
-        used["repair"] = digest(load_repair(file.problem).path)
-        figures = results.setdefault(path.stem, {"problem": file.problem.name, "nodes": file.problem.num_nodes})
-        for part, settings, method in (("ours", limits | used, ours), ("solvers", limits, solvers)):
+        figures = results.get(path.stem, {})
+        for part, settings in settings_of(file, args).items():
             if figures.get(part, {}).get("settings") != settings:
-                figures[part] = {**method(file, args), "settings": settings, "machine": describe_machine()}
-                args.out.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(args.out, (json.dumps(results, indent=2, sort_keys=True) + "\n").encode())
-        measured = {name: found for part in ("ours", "solvers") for name, found in figures[part].items()}
-        gaps = (f"{name} {measured[name]['gap']:.2%}" for name in (*WAYS, *SOLVERS[file.problem.name]))
-        console.print(path.stem, *gaps, markup=False, soft_wrap=True)
+                todo.append((path.stem, file, part, settings))
+    executor, work = executor_of(args) or Inline(), FileWork(args)
+    executor.prepare(work)
+    tasks = ((number, (file, part)) for number, (_, file, part, _) in enumerate(todo))
+    with closing(executor.run(work, tasks)) as finished:
+        for number, found in finished:
+            name, file, part, settings = todo[number]
+            if isinstance(found, Lost):
+                raise RuntimeError(f"{name}: {found.reason}")
+            row = results.setdefault(name, {"problem": file.problem.name, "nodes": file.problem.num_nodes})
+            row[part] = {**found, "settings": settings}
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(args.out, (json.dumps(results, indent=2, sort_keys=True) + "\n").encode())
+            gaps = (f"{way} {one['gap']:.2%}" for way, one in found.items() if isinstance(one, dict) and "gap" in one)
+            console.print(name, *gaps, markup=False, soft_wrap=True)
     return results
 
 

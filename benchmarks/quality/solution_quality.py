@@ -48,6 +48,7 @@ from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
 from routing_gym.files import write_atomically
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, ExactMIP, PyVRP, Solver, make_solver
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 from solve import Args as SolveArgs
 from solve import main as solve_files
 
@@ -94,6 +95,10 @@ class Args:
     """Tours decoded at a time."""
     workers: int = 2
     """Processes of the classical solvers."""
+    executor: ExecutorName | None = None
+    """Where the classical solvers run. Default: in worker processes."""
+    address: str | None = None
+    """Address of a Ray cluster."""
     files: tuple[Path, ...] = ()
     """TSPLIB, CVRPLIB and OPLib files to solve as `agents/solve.py` does."""
     out: Path = ROOT / "benchmarks" / "results" / "solution_quality.json"
@@ -228,6 +233,7 @@ class TestSet:
             seed=1234,
             num_workers=self.args.workers,
             progress=True,
+            executor=executor_of(self.args),
         )
         if solution.failed.any():
             raise RuntimeError(f"{solver.name} failed on {solution.failed.sum()} instances: {set(solution.status)}")

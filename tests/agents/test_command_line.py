@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "agents"
 SCRIPTS = sorted(path.stem for folder in (AGENTS, ROOT / "examples") for path in folder.glob("*.py"))
 NEEDS = {"jax_reinforce": "optax", "rllib_ppo": "ray", "sb3_maskable_ppo": "sb3_contrib", "tianshou_ppo": "tianshou"}
-NEEDS |= {"torchrl_ppo": "torchrl"}
+NEEDS |= {"torchrl_ppo": "torchrl", "tune": "ray"}
 SPOKEN = ("Of ", "Say ", "Tell ", "Make of ")  # how a help text may not begin
 
 

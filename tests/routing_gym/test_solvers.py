@@ -824,6 +824,16 @@ def test_workers_give_the_same_tours_as_this_process():
     np.testing.assert_array_equal(FastTSP(LIMIT).solve(problem, instance, num_workers=2).actions, here.actions)
 
 
+def test_iterations_give_the_same_tours_again():
+    """However long they take; within a tenth of a second the second run might get further than the first."""
+    pytest.importorskip("pyvrp")
+    problem, instance = draw("CVRP", 15, 2)
+    solver = PyVRP(time_limit=60, iterations=50)
+    first, second = (solver.solve(problem, instance, num_workers=0) for _ in range(2))
+    np.testing.assert_array_equal(first.actions, second.actions)
+    assert first.seconds.max() < 30
+
+
 def test_progress_bar_needs_rich(capsys, monkeypatch):
     problem, instance = draw("TSP", 5, 2)
     monkeypatch.setitem(sys.modules, "rich.progress", None)
@@ -910,6 +920,8 @@ def test_settings_are_validated():
         Hygese(time_limit=math.nan)
     with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 'long'"):
         FastTSP(time_limit="long")
+    with pytest.raises(ValueError, match="pyvrp: iterations must be an integer of at least 1, got 0"):
+        PyVRP(iterations=0)
     with pytest.raises(ValueError, match="2-opt: start must be one of nearest-neighbour"):
         TwoOpt(start="greedy")
     with pytest.raises(ValueError, match="unknown solver 'lkh'; choose one of nearest-neighbour"):

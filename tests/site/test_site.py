@@ -19,7 +19,7 @@ from routing_gym.problems import PROBLEMS
 def built(tmp_path_factory):
     """The site; warnings are errors, and what a page's cells raise is one too.
 
-    Of one page only the cells are run: tests/test_docs.py runs the Python of all, and `make docs` that of all here.
+    Of two pages only the cells are run: tests/test_docs.py runs the Python of all, and `make docs` that of all here.
     """
     pytest.importorskip("myst_nb", reason="no Sphinx: pip install -e '.[docs]'")
     pytest.importorskip("furo", reason="no furo: pip install -e '.[docs]'")
@@ -27,7 +27,7 @@ def built(tmp_path_factory):
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(out / ".trees")]
     done = subprocess.run(
         [*command, str(ROOT / "docs"), str(out)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "RUN_CELLS_OF": "attention-model"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "RUN_CELLS_OF": "attention-model from-a-spreadsheet-to-a-map"},
         capture_output=True,
         text=True,
         check=False,
@@ -158,3 +158,22 @@ def test_two_pages_lead_to_a_trained_model(built):
     first = (built / "index.html").read_text()
     assert 'href="tutorials/get-started.html"' in first
     assert "make train" in re.sub(r"<[^>]+>", "", (built / "tutorials" / "get-started.html").read_text())
+
+
+def test_the_tutorial_shows_the_map_of_its_plan(built, browser):
+    """The routes of the plan that the page's text prints, in the frame that the page embeds; Chromium is offline."""
+    path = built / "tutorials" / "from-a-spreadsheet-to-a-map.html"
+    context = browser.new_context(offline=True)
+    try:
+        page = context.new_page()
+        page.goto(path.as_uri())
+        inside = page.frame_locator("iframe").first
+        inside.locator("#picture .line").first.wait_for(state="attached")
+        assert inside.locator("#picture .line").count() == len(
+            re.findall(r"\nvehicle van \d: ", page.inner_text("body"))
+        )
+        assert inside.locator("#picture .spot.stop").count() == 40
+        inside.locator("#picture .spot.stop").first.hover(force=True)
+        assert "arrives" in inside.locator("#tip").inner_text()
+    finally:
+        context.close()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from routing_agents.evaluation.decoding import join
 from routing_gym.files import write_atomically
 from routing_gym.solvers import Solution
 
@@ -99,7 +100,7 @@ def merge_shards(folder: Path, about: Mapping[str, Any], num_rows: int) -> dict[
     ends = [last for _, last in ranges]
     if [first for first, _ in ranges] != [0, *ends[:-1]] or ends[-1] != num_rows:
         raise ValueError(f"{folder}: the shards do not hold rows 0 to {num_rows:,} in order; evaluate them again")
-    return {name: joined([part[name] for part in parts]) for name in parts[0]}
+    return {name: join([part[name] for part in parts]) for name in parts[0]}
 
 
 def read_shard(path: Path, about: Mapping[str, Any]) -> tuple[list[int], dict[str, Solution]]:
@@ -123,14 +124,3 @@ def read_shard(path: Path, about: Mapping[str, Any]) -> tuple[list[int], dict[st
         if (other := note["about"].get(key)) != expected:
             raise ValueError(f"{path}: was evaluated with {key} {other!r}, and now it is {expected!r}; use the same")
     return rows, found
-
-
-def joined(parts: list[Solution]) -> Solution:
-    """Return the rows of several solutions one after another."""
-    return Solution(
-        np.concatenate([part.actions for part in parts]),
-        np.concatenate([part.cost for part in parts]),
-        np.concatenate([part.seconds for part in parts]),
-        tuple(status for part in parts for status in part.status),
-        parts[0].is_bound,
-    )

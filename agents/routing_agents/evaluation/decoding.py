@@ -197,21 +197,20 @@ def decode_all(
     """
     num_rows = batch_size(instance)
     parts = {start: select(instance, slice(start, start + chunk_size)) for start in range(0, num_rows, chunk_size)}
-    found: dict[int, Chunk | Lost] = {}
+    found: dict[int, Solution] = {}  # scored as they come: all at once take gigabytes for a million instances
     for start, part in parts.items():
         if tours is not None and (known := tours.read((first_row + start) // chunk_size, part)) is not None:
-            found[start] = known
+            found[start] = score(work.problem, part, known, is_bound)
             advance(batch_size(part))
     todo = ((start, (part, (first_row + start) // chunk_size)) for start, part in parts.items() if start not in found)
     with closing(here(work, todo, advance) if executor is None else executor.run(work, todo)) as results:
         for start, result in results:
-            found[start] = result
+            found[start] = score(work.problem, parts[start], result, is_bound)
             if tours is not None and isinstance(result, Chunk):
                 tours.write((first_row + start) // chunk_size, parts[start], result)
             if executor is not None:
                 advance(batch_size(parts[start]))
-    sizes = {start: batch_size(part) for start, part in parts.items()}
-    return join(work.problem, instance, [(sizes[start], found[start]) for start in sorted(found)], is_bound)
+    return join([found[start] for start in parts])
 
 
 def here(work: DecodeWork, tasks: Any, advance: Advance) -> Results:
@@ -221,20 +220,25 @@ def here(work: DecodeWork, tasks: Any, advance: Advance) -> Results:
         yield start, work.do(part, number, advance)
 
 
-def join(problem: AnyProblem, instance: Any, chunks: list[tuple[int, Chunk | Lost]], is_bound: bool) -> Solution:
-    """Score chunks, of so many rows each, as one batch."""
-    num_rows = sum(size for size, _ in chunks)
-    longest = max([1, *(chunk.actions.shape[1] for _, chunk in chunks if isinstance(chunk, Chunk))])
-    actions, seconds, status, row = np.empty((num_rows, longest), dtype=np.int32), np.empty(num_rows), [], 0
-    for size, chunk in chunks:
-        rows = slice(row, row + size)
-        if isinstance(chunk, Lost):
-            actions[rows] = NO_NODE
-        else:
-            length = chunk.actions.shape[1]
-            actions[rows, :length] = chunk.actions
-            actions[rows, length:] = chunk.actions[:, -1:]  # the closing action, which may be repeated
-        seconds[rows] = chunk.seconds / size
-        status += [chunk.reason if isinstance(chunk, Lost) else FEASIBLE] * size
-        row += size
-    return Solution.score(problem, instance, actions, seconds, status, is_bound)
+def score(problem: AnyProblem, instance: Any, result: Chunk | Lost, is_bound: bool) -> Solution:
+    """Score a chunk; if it is lost, its rows have failed."""
+    actions = np.full((batch_size(instance), 1), NO_NODE) if isinstance(result, Lost) else result.actions
+    status = result.reason if isinstance(result, Lost) else FEASIBLE
+    return Solution.score(problem, instance, actions, result.seconds, status, is_bound)
+
+
+def join(parts: list[Solution]) -> Solution:
+    """Put solutions of consecutive rows together."""
+    ends = np.cumsum([len(part.cost) for part in parts])
+    actions = np.empty((ends[-1], max(part.actions.shape[1] for part in parts)), dtype=np.int64)
+    for part, end in zip(parts, ends, strict=True):
+        rows, length = slice(end - len(part.cost), end), part.actions.shape[1]
+        actions[rows, :length] = part.actions
+        actions[rows, length:] = part.actions[:, -1:]  # the closing action, which may be repeated
+    return Solution(
+        actions,
+        np.concatenate([part.cost for part in parts]),
+        np.concatenate([part.seconds for part in parts]),
+        tuple(status for part in parts for status in part.status),
+        parts[0].is_bound,
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.checks import TOLERANCE
+from routing_gym.problems.checks import TOLERANCE, check_integer
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, unit_of
@@ -112,6 +112,11 @@ class PyVRP(RowSolver):
 
     Attributes:
         time_limit: Seconds per instance; all of it is used.
+        iterations: Iterations after which it stops, if the time limit has not stopped it. Tours then do not depend on
+            the speed of the machine.
+
+    Raises:
+        ValueError: The time limit is not positive, or there are fewer iterations than one.
     """
 
     name: ClassVar[str] = "pyvrp"
@@ -119,10 +124,19 @@ class PyVRP(RowSolver):
     packages: ClassVar[tuple[str, ...]] = ("pyvrp",)
 
     time_limit: float = 0.1
+    iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.iterations is not None:
+            check_integer(f"{self.name}: iterations", self.iterations, 1)
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int], str]:
         pyvrp = require("pyvrp", "solvers")
-        limit = require("pyvrp.stop", "solvers").MaxRuntime(self.time_limit)
+        stop = require("pyvrp.stop", "solvers")
+        limit = stop.MaxRuntime(self.time_limit)
+        if self.iterations is not None:
+            limit = stop.MultipleCriteria([stop.MaxIterations(self.iterations), limit])
         data, actions = MODELS[problem.name](pyvrp, problem, instance)
         result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False)
         if not result.is_feasible():

@@ -61,7 +61,8 @@ class Store:
         seed: int,
         first_row: int = 0,
     ) -> None:
-        settings = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}  # type: ignore[arg-type]
+        given = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}  # type: ignore[arg-type]
+        settings = {name: value for name, value in given.items() if value is not None}
         about = {"solver": solver.name, **settings, "problem": problem.name, "nodes": problem.num_nodes, "seed": seed}
         packages = {package.partition(".")[0] for package in solver.packages}
         about |= {"packages": {package: version(package) for package in sorted(packages)}}

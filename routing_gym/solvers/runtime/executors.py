@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from routing_gym.solvers.runtime.on_ray import OnRay
 from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.work import Executor, Inline
 
 ExecutorName: TypeAlias = Literal["inline", "processes", "ray"]
+
+
+class HasExecutor(Protocol):
+    """Arguments of a script that lets the user choose an executor."""
+
+    @property
+    def executor(self) -> ExecutorName | None: ...
+    @property
+    def workers(self) -> int | None: ...
+    @property
+    def address(self) -> str | None: ...
+
+
+def executor_of(args: HasExecutor) -> Executor | None:
+    """Make the executor that a script's arguments name; None if they name none.
+
+    Raises:
+        ValueError: As `make_executor`.
+    """
+    if args.executor is not None:
+        return make_executor(args.executor, args.workers, args.address)
+    if args.address is not None:
+        raise ValueError(f"--address {args.address} has no effect without --executor ray; add it")
+    return None
 
 
 def make_executor(name: ExecutorName, num_workers: int | None = None, address: str | None = None) -> Executor:

@@ -190,7 +190,7 @@ class Crew:
         except errors.RayError as error:  # the actor died, or the result was lost with its node
             yield from self.bury(member, error)
             return
-        if ref is member.greeting:
+        if ref == member.greeting:  # not the same object in Ray Client
             member.greeting, self.failed_starts = None, 0
             return
         member.since = time.perf_counter()
@@ -243,15 +243,19 @@ def connect(address: str | None, num_workers: int | None) -> Any:
         ray.init("local", num_cpus=num_workers or os.cpu_count(), include_dashboard=False, **quiet)
         return ray
     host, port = address_of(address)
+    answers = False
     try:
         if host is not None:  # Ray itself tries for minutes
             socket.create_connection((host, port), CONNECT_LIMIT).close()
+            answers = True
         ray.init(address, **quiet)
-    except OSError as error:
-        hint = "start one with ray start --head, or leave the address out to start Ray on this machine"
-        raise ValueError(f"no Ray cluster answers at {address} ({last_line(error)}); {hint}") from error
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"the Ray cluster at {address} cannot be used: {' '.join(str(error).split())}") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and not answers:
+            hint = "start one with ray start --head, or leave the address out to start Ray on this machine"
+            raise ValueError(f"no Ray cluster answers at {address} ({last_line(error)}); {hint}") from error
+        told = " ".join(str(error).split())
+        hint = "it needs the same versions of Ray and Python, and RAY_AUTH_MODE=token with the same token if it has one"
+        raise ValueError(f"the Ray cluster at {address} cannot be used ({told}); {hint}") from error
     return ray
 
 

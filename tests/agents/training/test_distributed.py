@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,7 +123,7 @@ def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
     command = [*TORCHRUN, AGENTS / "am_reinforce.py", *SMALL, "--epochs", "8", "--runs", tmp_path]
     with start(command) as process:
         wait_for_epoch(process, 2)
-        os.kill(find_second(process.pid), signal.SIGKILL)
+        os.kill(children(process.pid)[1], signal.SIGKILL)
         rest = process.stdout.read()
     assert process.returncode != 0
     assert "another process of the run is gone; the checkpoint of epoch" in rest
@@ -142,8 +146,45 @@ def test_two_processes_do_not_share_a_cuda_device(monkeypatch, device):
         distributed.start(device)
 
 
-def find_second(launcher: int) -> int:
-    """Return the process of rank 1 among the children of torchrun."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    (second,) = [child for child in children if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()]
-    return int(second)
+def machine(folder: Path, port: int, number: int, *arguments: object) -> subprocess.Popen:
+    """Start what one of two machines runs, as docs/how-to/several-machines.md writes it; output goes to a file."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    command += ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", str(AGENTS / "am_reinforce.py")]
+    with (folder / f"machine-{number}.log").open("w") as log:
+        return subprocess.Popen([*command, *map(str, arguments)], stdout=log, stderr=subprocess.STDOUT)
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="finds a process in /proc: Linux only")
+def test_a_machine_that_dies_ends_the_run_which_both_resume(tmp_path):
+    """The launcher and the process of rank 1 are killed; the other machine says so, and both continue the run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    machines = [machine(tmp_path, port, number, *SMALL, "--epochs", 5, "--runs", tmp_path) for number in (0, 1)]
+    metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 240
+    while not (metrics.exists() and metrics.read_text().count("\n") >= 2) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    ranks = {rank: number for number, one in enumerate(machines) for rank in children(one.pid)}
+    dead = ranks[1]
+    for process in (machines[dead].pid, children(machines[dead].pid)[1]):
+        os.kill(process, signal.SIGKILL)
+    assert machines[1 - dead].wait(120) != 0
+    machines[dead].wait()
+    assert "another process of the run is gone; the checkpoint of epoch" in log_of(tmp_path, 1 - dead)
+    machines = [machine(tmp_path, port, number, "--resume", tmp_path / "run") for number in (0, 1)]
+    assert [one.wait(240) for one in machines] == [0, 0], log_of(tmp_path, 0)
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 25
+
+
+def log_of(folder: Path, number: int) -> str:
+    return (folder / f"machine-{number}.log").read_text()
+
+
+def children(launcher: int) -> dict[int, int]:
+    """Return the processes of torchrun by their ranks."""
+    found = {}
+    for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        rank = re.search(rb"\0RANK=(\d+)\0", Path(f"/proc/{child}/environ").read_bytes())
+        if rank is not None:
+            found[int(rank[1])] = int(child)
+    return found

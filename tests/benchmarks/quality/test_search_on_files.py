@@ -31,6 +31,15 @@ def test_gaps_are_measured_once_and_shown(tmp_path, capsys):
         replace(args, files=())
 
 
+def test_worker_processes_measure_files(tmp_path):
+    (tmp_path / "square.tsp").write_text(SQUARE)
+    (tmp_path / "solutions").write_text("square : 40\n")
+    files = (tmp_path / "square.tsp",)
+    args = search_on_files.Args(files, 0.1, executor="processes", workers=1, out=tmp_path / "figures.json")
+    results = search_on_files.main(args)
+    assert results["square"]["ours"]["improved"]["gap"] == results["square"]["solvers"]["fast-tsp"]["gap"] == 0
+
+
 def test_an_interrupted_search_is_no_measurement(tmp_path, monkeypatch):
     stopped = lambda self, problem, instance, actions, *others: Improved(actions, 1.0, 1, True)  # noqa: E731
     monkeypatch.setattr(TrainedModel, "improve", stopped)

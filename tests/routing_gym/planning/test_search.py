@@ -79,3 +79,31 @@ def test_classical_solvers_keep_backhauls_last_and_routes_short(name):
     trips = external.SOLVERS[name](task, 0.5, 1)
     assert sorted(node for trip in trips for node in trip) == list(task.stops)
     assert all(rules.route(trip) is not None for trip in trips)
+
+
+def test_an_interrupt_keeps_the_best_routes():
+    """Ctrl-C in the thirtieth round: the routes so far, which cost no more than the start, all stops once."""
+    task = read_task(COLUMNS, vehicles={"capacity": 8})
+    search = Search(task, [[1, 4], [2, 5], [3], [6], [7]])
+    start, insert, rounds = search.cost, search.insert, []
+
+    def interrupted(*given):
+        rounds.append(given)
+        if len(rounds) == 30:
+            raise KeyboardInterrupt
+        return insert(*given)
+
+    search.insert = interrupted
+    found = search.run(60.0)
+    assert found.interrupted
+    assert found.rounds == 29
+    assert found.cost <= start
+    assert sorted(node for route in found.routes for node in route) == list(task.stops)
+
+
+def test_stops_that_stay_are_not_recombined():
+    """The first two stops of the first vehicle stay at its head, whatever it costs."""
+    task = read_task(COLUMNS, vehicles={"capacity": 8})
+    found = Search(task, [[7, 1], [2, 5], [3, 4], [6]], locked=[2, 0, 0, 0]).run(0.3)
+    assert found.routes[0][:2] == (7, 1)
+    assert sorted(node for route in found.routes for node in route) == list(task.stops)

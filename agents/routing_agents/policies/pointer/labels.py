@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing
 import zipfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +15,9 @@ import numpy as np
 from routing_agents.policies.pointer.sequences import PADDING, Answers, Points
 from routing_agents.policies.pointer.tasks import TASKS, Task
 from routing_gym.files import write_atomically
-from routing_gym.solvers.runtime.pool import START_METHOD
+from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.progress import show_progress
+from routing_gym.solvers.runtime.work import Executor, Inline, Lost, Work
 
 SIZE = 2_500  # instances of a block
 VERSION = 1  # of the generator and the labels: raise it where they change
@@ -51,13 +49,17 @@ class Block:
 
     def make(self, folder: Path) -> None:
         """Draw, solve and write the instances; the file is there complete or not at all."""
+        write_atomically(self.path(folder), self.solve())
+
+    def solve(self) -> bytes:
+        """Draw and solve the instances; return the content of the file."""
         task = TASKS[self.task]
         rng = np.random.default_rng((self.seed, self.num_points, self.number))
         points = rng.random((SIZE, self.num_points, 2), dtype=np.float32)
         answers = task.canonical(points, task.solve(points, self.labels)).astype(np.int16)
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, about=np.array(json.dumps(asdict(self))), points=points, answers=answers)
-        write_atomically(self.path(folder), buffer.getvalue())
+        return buffer.getvalue()
 
     def read(self, folder: Path) -> tuple[Points, Answers]:
         """Read points (SIZE, n, 2) and answers (SIZE, T).
@@ -98,6 +100,7 @@ def labelled(
     folder: Path,
     workers: int = 1,
     progress: bool = False,
+    executor: Executor | None = None,
 ) -> dict[int, tuple[Points, Answers]]:
     """Return solved instances, from disk as far as they are there.
 
@@ -109,6 +112,7 @@ def labelled(
         folder: Where the files are.
         workers: Processes that solve.
         progress: Show a bar.
+        executor: What solves, instead of processes of this machine: a cluster, say.
 
     Returns:
         By the number of points: points float32 (count, n, 2), answers int64 (count, T).
@@ -125,7 +129,10 @@ def labelled(
     }
     folder.mkdir(parents=True, exist_ok=True)
     missing = [block for some in blocks.values() for block in some if not block.path(folder).exists()]
-    for _ in show_progress(make_all(missing, folder, workers), len(missing), f"solving {task.name}", progress):
+    if executor is None:
+        executor = Processes(workers) if min(workers, len(missing)) > 1 else Inline()
+    executor.prepare(BlockWork())
+    for _ in show_progress(make_all(missing, folder, executor), len(missing), f"solving {task.name}", progress):
         pass
     sets = {}
     for n, some in blocks.items():
@@ -146,17 +153,25 @@ def check(task: Task, labels: str, num_points: int) -> None:
         raise ValueError(f"{task.name} needs at least {task.fewest} points, got {num_points}")
 
 
-def make_all(blocks: Sequence[Block], folder: Path, workers: int) -> Iterator[None]:
-    """Make the blocks, in this process or in several."""
-    if workers < 2 or len(blocks) < 2:
-        yield from map(partial(Block.make, folder=folder), blocks)
-        return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context(START_METHOD)) as pool:
-        try:
-            yield from pool.map(partial(Block.make, folder=folder), blocks)
-        except BrokenProcessPool as error:
-            raise ChildProcessError(
-                "a process that solved instances died, perhaps of lack of memory; start again"
-            ) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+class BlockWork(Work):
+    """Solves blocks; the files are written where the run is, which a worker of a cluster cannot reach."""
+
+    name = "labels"
+    packages = ("scipy",)
+
+    def do(self, block: Block) -> bytes:
+        return block.solve()
+
+
+def make_all(blocks: Sequence[Block], folder: Path, executor: Executor) -> Iterator[None]:
+    """Make the blocks.
+
+    Raises:
+        ChildProcessError: A worker died.
+    """
+    with closing(executor.run(BlockWork(), ((number, (block,)) for number, block in enumerate(blocks)))) as results:
+        for number, content in results:
+            if isinstance(content, Lost):
+                raise ChildProcessError(f"a process that solved instances {content.reason}; start again")
+            write_atomically(blocks[number].path(folder), content)
+            yield
