@@ -12,16 +12,16 @@ them. The first line is the depot, but for the TSP. Columns are separated by com
 written by routing_gym.data.save_npz hold any number of instances of any problem.
 
 CSV files of stops have a line for each stop, the depot first: lat and lon, or x and y; demand; earliest, latest and
-service (minutes, HH:MM or ISO times); pickup; penalty; id, name. Which problem it is follows from the columns. The plan
-is printed, and written to a CSV file in --out and where --map, --geojson, --json and --gantt say.
+service (minutes, HH:MM or ISO times); pickup; penalty; id, name. The columns determine the problem. The plan is
+printed, and written to a CSV file in --out and to the files that --map, --geojson, --json and --gantt name.
 
-Prints the cost in the file's own unit, the best known one where it lies beside the file, and the gap; writes each tour
-(TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot be read is reported at the
-end, and the others are solved; so is one whose tour breaks a rule that only the file has: VRPTW's number of vehicles,
-VRPB's ban on routes of backhauls only.
+Prints the cost in the file's own unit, the best known cost if its solution file is in the same folder, and the gap;
+writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot be read is
+reported at the end, and the others are solved. A file is also reported if its tour violates a limit that only the file
+states: the number of vehicles (VRPTW), or the ban on backhaul-only routes (VRPB).
 
-With --improve, a tour is written before the search, and anew with every second that found a better one. Ctrl-C ends
-the search, keeps its best tour, and leaves out the files that follow.
+With --improve, the tour is written before the search starts. It is written again at most once a second, if the search
+has found a better tour. Ctrl-C ends the search, keeps its best tour, and leaves out the files that follow.
 """
 
 from __future__ import annotations

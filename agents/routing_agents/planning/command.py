@@ -27,7 +27,7 @@ class PlanArgs:
     durations: Path | None = None
     """Matrix of minutes between the stops of a CSV file: .csv, .npy, or the .json of OSRM, VROOM, openrouteservice."""
     distances: Path | None = None
-    """Matrix of km, likewise."""
+    """Matrix of km between the stops, in the same formats."""
     solver: str = "auto"
     """Solver for tables of stops: auto (a policy with search, then the strongest classical solver, half of the time
     each), trained, search, pyvrp, ortools, hygese, or another classical solver."""
@@ -38,9 +38,9 @@ class PlanArgs:
     minimise: Literal["minutes", "km"] | None = None
     """Minimise minutes of driving, or km. Default: minutes with --durations, else km."""
     start: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
-    """Plan that --json wrote, to go on from."""
+    """Plan to continue from: a file written by --json."""
     fixed: Annotated[str | None, tyro.conf.arg(metavar="TIME|IDS")] = None
-    """What stays of --start: all that has been driven by a time such as 11:30, or ids of stops, separated by commas."""
+    """Part of the --start plan to keep: all that is driven by a time such as 11:30, or ids of stops, after commas."""
     map: Annotated[Path | None, tyro.conf.arg(metavar="HTML")] = None
     """Write an interactive map."""
     geojson: Path | None = None
