@@ -414,9 +414,9 @@ class Page {
   }
 
   // What the address asks for; where it asks for nonsense, say so and leave the page as it is.
-  async openAddress() {
+  async openAddress(hash = location.hash) {
     try {
-      const { problem, source, instance, ...wanted } = address.read(location.hash, PRESETS, SNAPSHOTS.length);
+      const { problem, source, instance, ...wanted } = address.read(hash, PRESETS, SNAPSHOTS.length);
       const { view, layer, head, speed, theme } = wanted,
         before = { ...this.state };
       Object.assign(this.state, { view, layer: Math.min(layer, 2), head, speed, theme });

@@ -65,7 +65,7 @@ class Controls {
       .querySelector("button")
       .addEventListener("click", () => this.page.message(null));
     document.addEventListener("keydown", (event) => this.key(event));
-    addEventListener("hashchange", () => this.page.openAddress());
+    addEventListener("hashchange", (event) => this.page.openAddress(new URL(event.newURL).hash));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.drawTheme();
       if (state.shown) this.page.render();
