@@ -114,7 +114,7 @@ def overhead(args: Args) -> Figures:
     for _ in range(args.repeats):
         for label, executor in executors(args).items():
             started, busy, first = time.perf_counter(), time.process_time(), None
-            rows = solver.run(problem, instance, range(args.short_rows), args.seed, 0, executor)
+            rows = solver.work(problem, args.seed).solve(instance, range(args.short_rows), executor)
             for _ in rows:
                 first = time.perf_counter() if first is None else first  # the workers have started
             runs.setdefault(label, []).append(time.perf_counter() - first)

@@ -800,7 +800,7 @@ def test_workers_end_quietly_with_their_parent(error, monkeypatch):
             raise error
 
     monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its Ctrl-C
-    serve(Gone(), RowWork(Counting(), make_problem("TSP", 3)))
+    serve(Gone(), RowWork(Counting(), make_problem("TSP", 3), 0))
 
 
 def test_workers_that_do_not_start_say_what_to_do():

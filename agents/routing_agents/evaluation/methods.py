@@ -41,7 +41,7 @@ class Setup:
 
     Attributes:
         seed: For sampled tours and randomised solvers.
-        tours_at_once: Tours that a model decodes at a time; None: 1,024, or as many as free memory holds.
+        tours_at_once: Tours that a model decodes at a time; None: 1,024, or fewer where instances are large.
         workers: Processes for solvers that take one instance at a time.
         executor: What executes all methods; None: solvers in worker processes, models in this process.
         cache: Folder for solutions of solvers; None keeps nothing.

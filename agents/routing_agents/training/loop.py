@@ -224,13 +224,13 @@ def begin(trainer: Trainer) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """A run under way: it counts steps, hears Ctrl-C, and records epochs.
+    """A run in progress: it counts steps, handles Ctrl-C, and records epochs.
 
     Attributes:
         folder: Of the run.
         report: What shows and logs it; None in all processes but the first.
-        stop: Hears Ctrl-C.
-        profiler: Told of every step, if there is one.
+        stop: Handles Ctrl-C.
+        profiler: Counts the steps, if there is one.
     """
 
     trainer: Trainer
@@ -240,7 +240,7 @@ class Session:
     profiler: torch.profiler.profile | None
 
     def goes_on(self) -> bool:
-        """Return whether there is a step left to make and nobody, in any process, has asked to stop."""
+        """Return whether there are steps left and no process was asked to stop."""
         trainer = self.trainer
         return trainer.step < trainer.args.total_steps and not distributed.any_of(self.stop.requested)
 

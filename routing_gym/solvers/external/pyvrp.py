@@ -131,6 +131,10 @@ class PyVRP(RowSolver):
         if self.iterations is not None:
             check_integer(f"{self.name}: iterations", self.iterations, 1)
 
+    @property
+    def label(self) -> str:
+        return super().label + (f", {self.iterations} iterations" if self.iterations else "")
+
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int], str]:
         pyvrp = require("pyvrp", "solvers")
         stop = require("pyvrp.stop", "solvers")

@@ -25,8 +25,8 @@ from routing_gym.problems.checks import check_integer, check_positive
 from routing_gym.solvers.runtime.cache import Store
 from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.progress import show_progress
-from routing_gym.solvers.runtime.rows import ChunkWork, Finished, RowResult, RowWork, solve_chunks, solve_rows
-from routing_gym.solvers.runtime.work import Executor, Inline, Work
+from routing_gym.solvers.runtime.rows import ChunkWork, RowResult, RowWork, SolverWork
+from routing_gym.solvers.runtime.work import Executor, Inline
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -165,12 +165,13 @@ class Solver(ABC):
             self.check_symmetry(instance)
         self.load()
         executor = executor or self.usual_executor(num_workers)
-        executor.prepare(self.work(problem, seed))
+        work = self.work(problem, seed)
+        executor.prepare(work)
         store = Store(cache, self, problem, instance, seed, first_row) if cache is not None else None
         results = store.known() if store else {}
         todo = [row for row in range(batch_size(instance)) if row not in results]
         try:
-            with closing(self.run(problem, instance, todo, seed, first_row, executor)) as finished:
+            with closing(work.solve(instance, todo, executor, first_row)) as finished:
                 for row, result in show_progress(finished, len(todo), f"{self.label} {problem.name}", progress):
                     results[row] = result
                     if store:
@@ -218,20 +219,8 @@ class Solver(ABC):
         return Processes(num_workers) if num_workers else Inline()
 
     @abstractmethod
-    def work(self, problem: AnyProblem, seed: int) -> Work:
-        """Return what workers do."""
-
-    @abstractmethod
-    def run(
-        self,
-        problem: AnyProblem,
-        instance: Any,
-        rows: Sequence[int],
-        seed: int,
-        first_row: int,
-        executor: Executor,
-    ) -> Finished:
-        """Solve the given rows of the instances (NumPy, valid) and yield them as they finish; see `solve`."""
+    def work(self, problem: AnyProblem, seed: int) -> SolverWork:
+        """Return what workers do, with valid instances on NumPy."""
 
 
 class BatchSolver(Solver):
@@ -263,20 +252,8 @@ class BatchSolver(Solver):
         return Inline()
 
     def work(self, problem: AnyProblem, seed: int) -> ChunkWork:
-        return ChunkWork(self.name, partial(self.tours, problem, seed=seed), self.row_status)
-
-    def run(
-        self,
-        problem: AnyProblem,
-        instance: Any,
-        rows: Sequence[int],
-        seed: int,
-        first_row: int,
-        executor: Executor,
-    ) -> Finished:
         size = max(1, CHUNK_ELEMENTS // self.row_elements(problem.num_actions))
-        chunks = [np.asarray(rows[start : start + size], dtype=np.int64) for start in range(0, len(rows), size)]
-        return solve_chunks(self.work(problem, seed), instance, chunks, executor, first_row)
+        return ChunkWork(self.name, partial(self.tours, problem, seed=seed), self.row_status, size)
 
 
 @dataclass(frozen=True)
@@ -322,18 +299,7 @@ class RowSolver(Solver):
         """
 
     def work(self, problem: AnyProblem, seed: int) -> RowWork:
-        return RowWork(self, problem)
-
-    def run(
-        self,
-        problem: AnyProblem,
-        instance: Any,
-        rows: Sequence[int],
-        seed: int,
-        first_row: int,
-        executor: Executor,
-    ) -> Finished:
-        return solve_rows(self, problem, instance, rows, seed, executor, first_row)
+        return RowWork(self, problem, seed)
 
 
 class TimedOut(RuntimeError):

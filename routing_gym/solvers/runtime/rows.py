@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -48,11 +49,37 @@ class RowResult:
         return cls(np.empty(0, dtype=np.int64), seconds, reason)
 
 
-class RowWork(Work):
-    """Solves one row."""
+class SolverWork(Work):
+    """Solves rows of a batch."""
 
-    def __init__(self, solver: SolvesRow, problem: AnyProblem) -> None:
-        self.solver, self.problem = solver, problem
+    @abstractmethod
+    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
+        """Solve the given rows of a batch and yield them as they finish.
+
+        A row whose worker dies, or is stopped at its `hard_limit`, is yielded as failed.
+
+        Args:
+            instance: The whole batch, or the part of one that begins at `first_row`.
+            rows: Which rows of `instance` to solve.
+            executor: What solves them.
+            first_row: Place of the first row in the whole batch, on which the seeds depend.
+
+        Raises:
+            RuntimeError: The workers do not start.
+        """
+
+
+class RowWork(SolverWork):
+    """Solves one row at a time. A row that raises has failed.
+
+    Args:
+        solver: The solver.
+        problem: The problem.
+        seed: Of the batch; see `row_seed`.
+    """
+
+    def __init__(self, solver: SolvesRow, problem: AnyProblem, seed: int) -> None:
+        self.solver, self.problem, self.seed = solver, problem, seed
         self.name, self.hard_limit, self.packages = solver.name, solver.hard_limit, solver.packages
 
     def load(self) -> None:
@@ -61,36 +88,11 @@ class RowWork(Work):
     def do(self, instance: Any, seed: int) -> RowResult:
         return attempt(self.solver, self.problem, instance, seed)
 
-
-def solve_rows(
-    solver: SolvesRow,
-    problem: AnyProblem,
-    instance: Any,
-    rows: Sequence[int],
-    seed: int,
-    executor: Executor,
-    first_row: int = 0,
-) -> Finished:
-    """Solve the given rows of a batch and yield them as they finish.
-
-    A row that raises, outlasts `solver.hard_limit` or kills its worker is yielded as failed.
-
-    Args:
-        solver: The solver.
-        problem: The problem.
-        instance: The whole batch, or the part of one that begins at `first_row`.
-        rows: Which rows of `instance` to solve.
-        seed: Of the batch; see `row_seed`.
-        executor: What solves them.
-        first_row: Place of the first row in the whole batch, on which the seeds depend.
-
-    Raises:
-        RuntimeError: The workers do not start.
-    """
-    tasks = ((row, (select(instance, slice(row, row + 1)), row_seed(seed, first_row + row))) for row in rows)
-    with closing(executor.run(RowWork(solver, problem), tasks)) as results:
-        for row, result in results:
-            yield row, RowResult.failure(result.reason, result.seconds) if isinstance(result, Lost) else result
+    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
+        tasks = ((row, (select(instance, slice(row, row + 1)), row_seed(self.seed, first_row + row))) for row in rows)
+        with closing(executor.run(self, tasks)) as results:
+            for row, result in results:
+                yield row, RowResult.failure(result.reason, result.seconds) if isinstance(result, Lost) else result
 
 
 def attempt(solver: SolvesRow, problem: AnyProblem, instance: Any, seed: int) -> RowResult:
@@ -111,11 +113,18 @@ def row_seed(seed: int, row: int) -> int:
     return int(np.random.SeedSequence([seed, row]).generate_state(1)[0] >> 1)
 
 
-class ChunkWork(Work):
-    """Solves several rows at once, by a batched solver."""
+class ChunkWork(SolverWork):
+    """Solves several rows at once, by a batched solver.
 
-    def __init__(self, name: str, tours: Callable[[Any, IntArray], IntArray], status: str) -> None:
-        self.name, self.tours, self.status = name, tours, status
+    Args:
+        name: The solver's.
+        tours: `BatchSolver.tours`, with problem and seed.
+        status: Of every row.
+        size: Rows of a chunk.
+    """
+
+    def __init__(self, name: str, tours: Callable[[Any, IntArray], IntArray], status: str, size: int) -> None:
+        self.name, self.tours, self.status, self.size = name, tours, status, size
 
     def do(self, instance: Any, rows: IntArray) -> list[RowResult]:
         start = time.perf_counter()
@@ -123,23 +132,13 @@ class ChunkWork(Work):
         seconds = (time.perf_counter() - start) / len(rows)
         return [RowResult(tour, seconds, self.status) for tour in tours]
 
-
-def solve_chunks(
-    work: ChunkWork, instance: Any, chunks: Sequence[IntArray], executor: Executor, first_row: int = 0
-) -> Finished:
-    """Solve chunks of rows and yield their rows as they finish; the rows of a chunk that is lost have failed.
-
-    Args:
-        work: The solver's.
-        instance: The whole batch, or the part of one that begins at `first_row`.
-        chunks: Rows of `instance`.
-        executor: What solves them.
-        first_row: Place of the first row in the whole batch.
-    """
-    tasks = ((number, (select(instance, chunk), chunk + first_row)) for number, chunk in enumerate(chunks))
-    with closing(executor.run(work, tasks)) as results:
-        for number, result in results:
-            rows = chunks[number].tolist()
-            if isinstance(result, Lost):
-                result = [RowResult.failure(result.reason, result.seconds / len(rows))] * len(rows)
-            yield from zip(rows, result, strict=True)
+    def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
+        places = np.asarray(rows, dtype=np.int64)
+        chunks = [places[start : start + self.size] for start in range(0, len(places), self.size)]
+        tasks = ((number, (select(instance, chunk), chunk + first_row)) for number, chunk in enumerate(chunks))
+        with closing(executor.run(self, tasks)) as results:
+            for number, result in results:
+                own = chunks[number].tolist()
+                if isinstance(result, Lost):
+                    result = [RowResult.failure(result.reason, result.seconds / len(own))] * len(own)
+                yield from zip(own, result, strict=True)

@@ -185,7 +185,7 @@ def test_a_killed_node_costs_nothing(cluster):
     problem, instance = batch(*[0] * 60)
     solver = Shuffle(pause=0.05)
     results = {}
-    for row, result in solver.run(problem, instance, range(60), 0, 0, OnRay(3, cluster.address)):
+    for row, result in solver.work(problem, 0).solve(instance, range(60), OnRay(3, cluster.address)):
         results[row] = result
         if len(results) == 10:
             cluster.remove_node(node, allow_graceful=False)  # kill -9
