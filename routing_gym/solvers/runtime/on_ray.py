@@ -72,15 +72,15 @@ class OnRay(Executor):
             RuntimeError: The workers do not start.
         """
         ray = connect(self.address, self.num_workers)
-        crew = Crew(ray, work)
+        pool = WorkerPool(ray, work)
         source = iter(tasks)
         try:
-            crew.members += [crew.hire() for _ in range(self.size(ray, work))]
-            while crew.give_out(source):
-                yield from crew.collect()
+            pool.workers += [pool.start() for _ in range(self.size(ray, work))]
+            while pool.give_out(source):
+                yield from pool.collect()
         finally:
-            for member in crew.members:
-                ray.kill(member.actor)
+            for worker in pool.workers:
+                ray.kill(worker.actor)
 
 
 class Actor:
@@ -90,7 +90,7 @@ class Actor:
         self.work = work
         work.load()
 
-    def greet(self) -> None:
+    def wait_ready(self) -> None:
         """Return when the work is loaded."""
 
     def do(self, *arguments: Any) -> Any:
@@ -106,16 +106,16 @@ class Given:
 
 
 @dataclass(eq=False)
-class Member:
+class Worker:
     """A worker: its actor, and what it has been given, the task that it works on first."""
 
     actor: Any
-    greeting: Any  # Ray's reference to the news that it is ready; None from then on
+    starting: Any  # reference to the end of its start; None once it has started
     queue: dict[Any, Given] = field(default_factory=dict)  # by the references to their results
     since: float = 0.0  # when the first task began
 
 
-class Crew:
+class WorkerPool:
     """The workers, and the tasks that are on their way.
 
     Args:
@@ -128,84 +128,84 @@ class Crew:
         self.shared = ray.put(work)  # each machine gets it once
         options = {"num_cpus": 1, "num_gpus": work.num_gpus, "max_restarts": 0}
         self.actor_class = ray.remote(**options)(Actor)
-        self.members: list[Member] = []
+        self.workers: list[Worker] = []
         self.again: deque[Given] = deque()
         self.failed_starts = 0
-        self.heard = time.perf_counter()  # of anything
+        self.last_event = time.perf_counter()  # a result, a start or a death
 
-    def hire(self) -> Member:
+    def start(self) -> Worker:
         """Start a worker, which is ready as soon as a machine has room for it."""
         actor = self.actor_class.remote(self.shared)
-        return Member(actor, actor.greet.remote())
+        return Worker(actor, actor.wait_ready.remote())
 
     def give_out(self, source: Iterator[Task]) -> bool:
         """Give tasks to the workers that have fewer than `DEPTH`; return whether any is on its way."""
         for depth in range(1, DEPTH + 1):  # no second task for one while another has none
-            for member in self.members:
-                if member.greeting is not None or len(member.queue) >= depth:
+            for worker in self.workers:
+                if worker.starting is not None or len(worker.queue) >= depth:
                     continue
                 given = self.again.popleft() if self.again else next(map(Given, source), None)
                 if given is None:
                     return self.busy()
-                if not member.queue:
-                    member.since = time.perf_counter()
-                member.queue[member.actor.do.remote(*given.task[1])] = given
+                if not worker.queue:
+                    worker.since = time.perf_counter()
+                worker.queue[worker.actor.do.remote(*given.task[1])] = given
         return True  # every worker that is ready has as much as it takes
 
     def busy(self) -> bool:
-        return any(member.queue for member in self.members)
+        return any(worker.queue for worker in self.workers)
 
     def collect(self) -> Results:
         """Wait for results or deaths; yield the tasks that are over."""
-        owners = {ref: member for member in self.members for ref in member.queue}
-        owners |= {member.greeting: member for member in self.members if member.greeting is not None}
+        owners = {ref: worker for worker in self.workers for ref in worker.queue}
+        owners |= {worker.starting: worker for worker in self.workers if worker.starting is not None}
         done, _ = self.ray.wait(list(owners), num_returns=1, timeout=self.patience())
         for ref in done:
             yield from self.finish(ref, owners[ref])
         now = time.perf_counter()
-        self.heard = now if done else self.heard
+        self.last_event = now if done else self.last_event
         if self.work.hard_limit is not None:
-            for member in list(self.members):
-                seconds = now - member.since
-                if member.queue and seconds >= self.work.hard_limit:
-                    key, _ = self.dismiss(member).task
+            for worker in list(self.workers):
+                seconds = now - worker.since
+                if worker.queue and seconds >= self.work.hard_limit:
+                    key, _ = self.stop(worker).task
                     yield key, Lost(f"timed out: stopped after {seconds:.0f} s", seconds)
-        if not self.busy() and now - self.heard > START_LIMIT:
+        if not self.busy() and now - self.last_event > START_LIMIT:
             raise RuntimeError(f"no worker for {self.work.name} got ready within {START_LIMIT:.0f} s; see `ray status`")
 
     def patience(self) -> float:
         """Return for how many seconds there is nothing to do but wait."""
-        begun = [member.since for member in self.members if member.queue]
+        begun = [worker.since for worker in self.workers if worker.queue]
         if self.work.hard_limit is None or not begun:
             return START_LIMIT
         return max(0.0, min(begun) + self.work.hard_limit - time.perf_counter())
 
-    def finish(self, ref: Any, member: Member) -> Results:
-        """Receive a result, or the news that a worker is ready, or has died."""
+    def finish(self, ref: Any, worker: Worker) -> Results:
+        """Receive a result, the end of a start, or the death of a worker."""
         errors = self.ray.exceptions
         try:
             result = self.ray.get(ref)
         except errors.RayTaskError as error:
             raise error.cause from None
         except errors.RayError as error:  # the actor died, or the result was lost with its node
-            yield from self.bury(member, error)
+            yield from self.replace(worker, error)
             return
-        if ref == member.greeting:  # not the same object in Ray Client
-            member.greeting, self.failed_starts = None, 0
+        if ref == worker.starting:  # not the same object in Ray Client
+            worker.starting, self.failed_starts = None, 0
             return
-        member.since = time.perf_counter()
-        yield member.queue.pop(ref).task[0], result
+        worker.since = time.perf_counter()
+        yield worker.queue.pop(ref).task[0], result
 
-    def bury(self, member: Member, error: Exception) -> Results:
+    def replace(self, worker: Worker, error: Exception) -> Results:
         """Replace a worker that has died; its task is tried again, or is lost."""
-        if member not in self.members:  # known from another of its tasks
+        if worker not in self.workers:  # known from another of its tasks
             return
-        if member.greeting is not None:
+        if worker.starting is not None:
             self.failed_starts += 1
             if self.failed_starts >= ATTEMPTS:
                 raise RuntimeError(f"a worker for {self.work.name} did not start on Ray: {last_line(error)}")
-        seconds = time.perf_counter() - member.since
-        given = self.dismiss(member)
+        seconds = time.perf_counter() - worker.since
+        given = self.stop(worker)
         if given is None:
             return
         given.deaths += 1
@@ -214,12 +214,12 @@ class Crew:
         else:
             yield given.task[0], Lost(f"died: its worker ended {ATTEMPTS} times: {last_line(error)}", seconds)
 
-    def dismiss(self, member: Member) -> Any:
+    def stop(self, worker: Worker) -> Any:
         """Replace a worker; return the task that it worked on, if any. The others that it had are given out again."""
-        self.ray.kill(member.actor)
-        first, *others = member.queue.values() or [None]
+        self.ray.kill(worker.actor)
+        first, *others = worker.queue.values() or [None]
         self.again.extend(given for given in others if given is not None)
-        self.members[self.members.index(member)] = self.hire()
+        self.workers[self.workers.index(worker)] = self.start()
         return first
 
 
