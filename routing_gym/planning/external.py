@@ -68,11 +68,18 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
     must = np.isinf(task.penalty)
     runtime = require("pyvrp.stop", "solvers").MaxRuntime
 
-    def run(required: Any, share: float, **start: Any) -> Any:
+    def run(required: Any, share: float, start: Any = None) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its doubts that there is a feasible plan; told by is_feasible
             data = pyvrp_data(pyvrp, numbers, required)
-            return pyvrp.solve(data, runtime(share * seconds), seed=seed, collect_stats=False, display=False, **start)
+            return pyvrp.solve(
+                data,
+                runtime(share * seconds),
+                seed=seed,
+                collect_stats=False,
+                display=False,
+                initial_solution=start,
+            )
 
     if task.count is None:
         return trips_of(run(must, 1.0))
@@ -81,7 +88,7 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
     if task.capacity is None or whole <= task.count * task.capacity:
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
-            return trips_of(run(must, 0.5, initial_solution=found.best))
+            return trips_of(run(must, 0.5, found.best))
     return trips_of(run(must & False, share))
 
 

@@ -229,13 +229,11 @@ def labels_of_frame(rows: Any) -> list[list[str]]:
     """Return the labels of a DataFrame's columns and rows, if they are text; none of what is no DataFrame."""
     if not hasattr(rows, "columns") or isinstance(rows, Table):
         return []
-    labels = [list(rows.columns), list(rows.index) if hasattr(rows, "index") else []]
-    default = [[f"column_{at}" for at in range(len(labels[0]))], []]  # those of polars
-    return (
-        []
-        if labels == default or not all(isinstance(one, str) for one in labels[0])
-        else [one for one in labels if one and all(isinstance(label, str) for label in one)]
-    )
+    columns, index = list(rows.columns), list(getattr(rows, "index", []))
+    default = [f"column_{at}" for at in range(len(columns))]  # of polars, which has no labels of rows
+    if not all(isinstance(label, str) for label in columns) or (columns == default and not index):
+        return []
+    return [columns, index] if index and all(isinstance(label, str) for label in index) else [columns]
 
 
 def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma: bool) -> float:

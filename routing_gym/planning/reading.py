@@ -270,6 +270,23 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(found(name)[1:-1] for name in names[:MOST_TOLD]) + more
 
 
+def places(parsed: Parsed) -> tuple[bool, FloatArray, FloatArray, FloatArray]:
+    """Return the stops' places: whether on the globe, coordinates (A, 2), those in a plane, and km between all stops.
+
+    Raises:
+        InvalidInput: A coordinate cannot be, or the stops lie too far apart.
+    """
+    geographic = {"lat", "lon"} <= parsed.values.keys()
+    keys = ("lat", "lon") if geographic else ("x", "y")
+    checks.check_coordinates(parsed.table, parsed.headers, parsed.values, keys)
+    points = np.stack([parsed.values[key] for key in keys], axis=-1)
+    if not geographic:
+        return False, points, points, np.asarray(euclidean(points[:, None], points[None]), dtype=float)
+    km = geodesic_km(points)
+    checks.check_width(parsed.table, parsed.headers, km)
+    return True, points, plane_of(points), km
+
+
 def with_lengths(
     task: dict[str, Any],
     parsed: Parsed,
@@ -283,43 +300,29 @@ def with_lengths(
     Raises:
         InvalidInput: A coordinate cannot be, or the speed is none.
     """
-    table, headers, values = parsed.table, parsed.headers, parsed.values
-    geographic, points, plane, notes = False, None, None, task.pop("notes")
-    located = task.pop("located")
-    if located:
-        geographic = {"lat", "lon"} <= values.keys()
-        keys = ("lat", "lon") if geographic else ("x", "y")
-        checks.check_coordinates(table, headers, values, keys)
-        points = np.stack([values[key] for key in keys], axis=-1)
-        plane = plane_of(points) if geographic else points
+    notes = task.pop("notes")
+    geographic, points, plane, km = places(parsed) if task.pop("located") else (False, None, None, None)
     given_speed = checks.check_speed(speed if speed is not None else fleet.speed)
     kmh = given_speed or (CITY_SPEED if geographic else PLANE_SPEED)
-    if geographic and plane is not None and points is not None:
-        km = geodesic_km(points)
-        checks.check_width(table, headers, km)
-    elif plane is not None:
-        km = np.asarray(euclidean(plane[:, None], plane[None]), dtype=float)
-    else:
-        km = None
     straight = km is not None and not geographic and not matrices
     if "distances" in matrices:
         km = matrices["distances"].values
-    minutes_ = matrices["durations"].values if "durations" in matrices else None
-    if minutes_ is None:
-        if km is None:
-            raise InvalidInput(f"{table.source}: give lat and lon, x and y, or a matrix of durations or distances")
+    if km is None:  # then there are durations: `choose` refuses stops without coordinates and matrices
+        minutes_ = matrices["durations"].values
+        km = minutes_ * kmh / 60
+        notes.append(f"km: at {kmh:g} km/h, since there are neither coordinates nor distances")
+    elif "durations" in matrices:
+        minutes_ = matrices["durations"].values
+    else:
         minutes_ = km * 60 / kmh
         if geographic and given_speed is None:
             notes.append(f"minutes: at {kmh:g} km/h, the default; give a speed, or a matrix of durations")
-    elif km is None:
-        km = minutes_ * kmh / 60
-        notes.append(f"km: at {kmh:g} km/h, since there are neither coordinates nor distances")
     if minimise not in (None, "minutes", "km"):
         raise InvalidInput(f"minimise must be minutes or km, got {minimise!r}")
     chosen = minimise or ("minutes" if "durations" in matrices else "km")
     checks.check_matrices(parsed.ids, matrices, geographic)
     return task | {
-        "source": table.source,
+        "source": parsed.table.source,
         "ids": parsed.ids,
         "names": parsed.names,
         "points": points,
