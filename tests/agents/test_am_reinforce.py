@@ -20,6 +20,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 
 import am_reinforce
 import pointer_network
@@ -83,6 +84,8 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
         tiny, baseline = replace(tiny, model="pointer"), "rollout"
     if baseline == "symmetries":
         tiny, baseline = replace(tiny, symmetries=True), "shared"
+    # Event files of one process and second are read in the order of this number as text, in which 10 is before 9.
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     folders = check_resumption(
         monkeypatch, am_reinforce, ReinforceTrainer, replace(tiny, baseline=baseline, precision=precision), steps
     )
