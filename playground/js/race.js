@@ -38,7 +38,7 @@ class RacePanel {
     this.clear();
     const { modelName: name, instance } = this.page.state,
       buffer = await loadBuffer(name);
-    if (instance !== this.page.state.instance) return;
+    if (instance !== this.page.state.instance || this.worker) return; // changed, or started twice, while loading
     this.worker = makeWorker();
     byId("race-go").textContent = "Stop";
     this.page.pause();
