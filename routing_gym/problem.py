@@ -63,7 +63,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     name: ClassVar[str]  # as in the environment id
     instance_type: ClassVar[type]
     state_type: ClassVar[type]
-    has_depot: ClassVar[bool] = True  # node 0
+    has_depot: ClassVar[bool] = True  # node 0, and perhaps the next ones: `num_depots`
     fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
     any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as POMO does
     maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
@@ -94,8 +94,13 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         add_batch_types(*(getattr(cls, name) for name in ("instance_type", "state_type") if hasattr(cls, name)))
 
     @property
+    def num_depots(self) -> int:
+        """Number of depot nodes, which come first."""
+        return int(self.has_depot)
+
+    @property
     def num_actions(self) -> int:
-        return self.num_nodes + int(self.has_depot)
+        return self.num_nodes + self.num_depots
 
     @property
     @abstractmethod

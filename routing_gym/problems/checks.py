@@ -161,17 +161,18 @@ def check_batch(instance: Any) -> None:
         raise InvalidInstance(f"the arrays of an instance must have one batch size, got {sizes}")
 
 
-def check_depot_values(instance: Any, *fields: str) -> None:
-    """Check that per-node arrays are 0 at the depot.
+def check_depot_values(instance: Any, *fields: str, num_depots: int = 1) -> None:
+    """Check that per-node arrays are 0 at the depots, which come first.
 
     Raises:
         InvalidInstance: With field, row and value.
     """
     for field in fields:
-        at_depot = getattr(instance, field)[:, 0]
+        at_depot = getattr(instance, field)[:, :num_depots]
         if at_depot.any():
-            row = int(np.argmax(at_depot != 0))
-            raise InvalidInstance(f"{field}: row {row} gives the depot (index 0) {at_depot[row]}, expected 0")
+            row, depot = map(int, np.argwhere(at_depot)[0])
+            found = f"row {row} gives the depot (index {depot}) {at_depot[row, depot]}"
+            raise InvalidInstance(f"{field}: {found}, expected 0")
 
 
 def as_tours(actions: Array, batch_size: int, num_actions: int) -> IntArray:
@@ -193,8 +194,8 @@ def as_tours(actions: Array, batch_size: int, num_actions: int) -> IntArray:
     return tours.astype(np.int64)
 
 
-def check_each_once(tours: IntArray, num_actions: int, depot: bool) -> npt.NDArray[np.bool_]:
-    """Check that no node but the depot is visited twice; return who is visited: bool (B, A).
+def check_each_once(tours: IntArray, num_actions: int, num_depots: int) -> npt.NDArray[np.bool_]:
+    """Check that no node but depots is visited twice; return who is visited: bool (B, A).
 
     Raises:
         InfeasibleTour: At the second visit.
@@ -202,7 +203,7 @@ def check_each_once(tours: IntArray, num_actions: int, depot: bool) -> npt.NDArr
     visited = np.zeros((len(tours), num_actions), dtype=bool)
     every_row = np.arange(len(tours))
     for step, node in enumerate(tours.T):
-        again = visited[every_row, node] & ((node > 0) | (not depot))
+        again = visited[every_row, node] & (node >= num_depots)
         if again.any():
             row = int(np.argmax(again))
             raise InfeasibleTour(row, step, f"node {node[row]} is already visited; visit each node once")
@@ -222,15 +223,15 @@ def check_all_visited(visited: npt.NDArray[np.bool_], first_node: int, num_steps
         raise InfeasibleTour(row, num_steps, f"node {node + first_node} is not visited; visit every node")
 
 
-def check_returns(tours: IntArray) -> None:
-    """Check that every tour ends at the depot.
+def check_returns(tours: IntArray, num_depots: int = 1) -> None:
+    """Check that every tour ends at a depot.
 
     Raises:
         InfeasibleTour: With the last node.
     """
     if tours.shape[1] == 0:
         raise InfeasibleTour(0, 0, "the tour is empty; end it at the depot (0)")
-    away = tours[:, -1] != 0
+    away = tours[:, -1] >= num_depots
     if away.any():
         row = int(np.argmax(away))
         raise InfeasibleTour(

@@ -112,7 +112,7 @@ class VehicleRouting(Problem[InstanceT, StateT]):
         demand = 1 + xp.astype(uniforms[:, 2 * self.num_actions :] * MAX_DEMAND, integer(xp))
         instance: InstanceT = self.instance_type(
             coords=uniform_coords(uniforms, self.num_actions),
-            demand=with_depot(demand),
+            demand=with_depot(demand, self.num_depots),
             capacity=xp.full(len(uniforms), self.capacity, dtype=integer(xp), device=where),
         )
         return instance
@@ -122,13 +122,13 @@ class VehicleRouting(Problem[InstanceT, StateT]):
         check_field(instance, "capacity", (), np.int64, 1, MAX_CAPACITY)
         check_field(instance, "demand", (self.num_actions,), np.int64, 0, MAX_CAPACITY)
         check_batch(instance)
-        check_depot_values(instance, "demand")
-        customers = instance.demand[:, 1:]
+        check_depot_values(instance, "demand", num_depots=self.num_depots)
+        customers = instance.demand[:, self.num_depots :]
         bad = (customers < self.min_demand) | (customers > instance.capacity[:, None])
         if bad.any():
             row, node = map(int, np.argwhere(bad)[0])
             raise InvalidInstance(
-                f"demand: row {row}, customer {node + 1} has demand {customers[row, node]}, "
+                f"demand: row {row}, customer {node + self.num_depots} has demand {customers[row, node]}, "
                 f"expected {self.min_demand} to the capacity {instance.capacity[row]}"
             )
 
@@ -244,7 +244,7 @@ class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_loads(instance, tours)
-        visited = check_each_once(tours, self.num_actions, depot=True)
+        visited = check_each_once(tours, self.num_actions, self.num_depots)
         check_all_visited(visited, first_node=1, num_steps=tours.shape[1])
         return like(tour_length(instance, tours, closed_at_depot=True), instance)
 

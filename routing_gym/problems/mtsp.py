@@ -182,7 +182,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
     def objective(self, instance: MTSPInstance, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
-        visited = check_each_once(tours, self.num_actions, depot=True)
+        visited = check_each_once(tours, self.num_actions, self.num_depots)
         check_all_visited(visited, first_node=1, num_steps=tours.shape[1])
         salesman = count_departures(tours)
         check_salesmen(instance, tours, salesman)

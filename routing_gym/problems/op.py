@@ -263,7 +263,7 @@ class OP(Problem[OPInstance, OPState]):
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_single_trip(tours)
-        check_each_once(tours, self.num_actions, depot=True)
+        check_each_once(tours, self.num_actions, self.num_depots)
         closed = np.pad(tours, ((0, 0), (1, 0)))
         so_far = np.cumsum(leg_lengths(instance, closed), axis=1)[:, :-1]  # at each node of `tours`
         back = np.take_along_axis(to_numpy(lengths_to_depot(instance)).astype(np.float64), tours, axis=1)

@@ -232,7 +232,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_single_trip(tours)
-        visited = check_each_once(tours, self.num_actions, depot=True)[:, 1:]
+        visited = check_each_once(tours, self.num_actions, self.num_depots)[:, 1:]
         prize = (to_numpy(self.collectable(instance)).astype(np.float64)[:, 1:] * visited).sum(axis=1)
         too_little = (prize < ENOUGH_PRIZE) & ~visited.all(axis=1)
         if too_little.any():

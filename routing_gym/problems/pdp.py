@@ -161,7 +161,7 @@ class PDP(Problem[PDPInstance, PDPState]):
         tours = as_tours(actions, batch_size(instance), self.num_actions)
         check_returns(tours)
         check_single_trip(tours)
-        visited = check_each_once(tours, self.num_actions, depot=True)
+        visited = check_each_once(tours, self.num_actions, self.num_depots)
         check_all_visited(visited, first_node=1, num_steps=tours.shape[1])
         check_order(to_numpy(instance.pickup), tours)
         return like(tour_length(instance, tours, closed_at_depot=True), instance)

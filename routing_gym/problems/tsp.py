@@ -110,7 +110,7 @@ class ClosedTour(Problem[InstanceT, TSPState]):
 
     def objective(self, instance: InstanceT, actions: Array) -> Array:
         tours = as_tours(actions, batch_size(instance), self.num_actions)
-        visited = check_each_once(tours, self.num_actions, depot=False)
+        visited = check_each_once(tours, self.num_actions, self.num_depots)
         check_all_visited(visited, first_node=0, num_steps=tours.shape[1])
         return like(tour_length(instance, tours, closed_at_depot=False), instance)
 

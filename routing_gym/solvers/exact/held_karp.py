@@ -23,7 +23,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.problems.tspfe import from_fixed_edge, with_fixed_edges
-from routing_gym.problems.vrp import PRESETS, VRP
+from routing_gym.problems.vrp import ORIGINAL, VRP
 from routing_gym.solvers.exact.vrp_labels import shortest_routes
 from routing_gym.solvers.runtime.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix, join_trips
 
@@ -250,7 +250,7 @@ def least_penalty(problem: AnyProblem, instance: Any) -> IntArray:
 MODELS: dict[str, Callable[[Any, Any], IntArray]] = {
     "TSP": closed_tours,
     "CVRP": best_trips,
-    **dict.fromkeys(PRESETS, best_routes),
+    **dict.fromkeys(ORIGINAL, best_routes),
     "OP": highest_prize,
     "PCTSP": least_penalty,
     "PDP": deliveries,

@@ -38,7 +38,7 @@ def shortest_routes(problem: VRP, instance: Any) -> tuple[FloatArray, list[tuple
     num_sets = 2**problem.num_nodes
     distances, state = distance_matrix(instance)[0].tolist(), problem.initial(instance)
     longest, latest, ready, service = (
-        None if values is None else values[0].tolist()
+        None if values is None else values.reshape(-1).tolist()  # of one row and one depot
         for values in (state.longest, state.latest, instance.ready_time, instance.service_time)
     )
     backhaul = np.zeros(problem.num_actions, dtype=bool) if instance.backhaul is None else instance.backhaul[0]

@@ -1,0 +1,61 @@
+"""The attributes of the VRP family, and the problems that they make up: presets by name."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from routing_gym.problems.vrp.attribute import Attribute
+from routing_gym.problems.vrp.depots import Depots, Fleet, Penalties
+from routing_gym.problems.vrp.limits import MAX_LENGTH, MAX_LENGTH_OF_PAIRS, LengthLimit, TimeWindows
+from routing_gym.problems.vrp.loads import Backhauls, Deliveries, MixedBackhauls, Pairs
+
+# In the order in which instances are drawn and actions are checked: goods, then limits, then what a fleet adds.
+ATTRIBUTES: dict[str, Attribute] = {
+    rules.letters: rules for rules in (Backhauls(), MixedBackhauls(), Pairs(), LengthLimit(), TimeWindows())
+} | {rules.letters: rules for rules in (Depots(), Fleet(), Penalties())}
+DELIVERIES = Deliveries()  # without B, MB and PD
+SETTINGS: dict[str, dict[str, Any]] = {
+    "O": {"open_routes": True},
+    "B": {"backhauls": True},
+    "MB": {"mixed_backhauls": True},
+    "PD": {"pairs": True},
+    "L": {"max_length": MAX_LENGTH},
+    "TW": {"time_windows": True},
+    "MD": {"several_depots": True},
+    "HF": {"fleet": True},
+    "PC": {"penalties": True},
+}
+PREFIXES, SUFFIXES = ("PC", "PD", "HF", "MD", "O"), ("B", "MB", "L", "TW")
+
+
+def preset_name(attributes: frozenset[str]) -> str:
+    """Return the id of a set of attributes: {"O", "B", "TW"} is OVRPBTW."""
+    parts = [one for one in (*PREFIXES, "VRP", *SUFFIXES) if one == "VRP" or one in attributes]
+    return "".join(parts)
+
+
+def combinations() -> list[frozenset[str]]:
+    """Return all sets of attributes that make sense: goods are B, MB or PD; the original attributes come first."""
+    goods, more = ((), ("MB",), ("PD",)), (("HF",), ("MD",), ("PC",))
+    extras = [sum(chosen, kind) for kind in goods for chosen in product(*(((), one) for one in more))]
+    originals = [sum(chosen, ()) for chosen in product(*(((), (one,)) for one in ("O", "B", "L", "TW")))]
+    return [
+        frozenset(extra + original)
+        for extra in extras
+        for original in originals
+        if not ("B" in original and {"MB", "PD"} & {*extra}) and extra + original
+    ]
+
+
+COMBINATIONS = {preset_name(attributes): attributes for attributes in combinations()}
+
+
+def settings_of(attributes: frozenset[str]) -> dict[str, Any]:
+    """Return the arguments of `VRP` for a set of attributes."""
+    settings = {key: value for one in SETTINGS if one in attributes for key, value in SETTINGS[one].items()}
+    return settings | ({"max_length": MAX_LENGTH_OF_PAIRS} if {"PD", "L"} <= attributes else {})
+
+
+PRESETS = {name: settings_of(attributes) for name, attributes in COMBINATIONS.items()}
+ORIGINAL = [name for name, attributes in COMBINATIONS.items() if attributes <= {"O", "B", "L", "TW"}]

@@ -1,0 +1,53 @@
+"""Instances and states of the VRP family: dataclasses of arrays; fields without use are None."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from routing_gym.arrays import Array
+from routing_gym.problems.cvrp import CVRPInstance, CVRPState
+
+
+@dataclass(frozen=True)
+class VRPInstance(CVRPInstance):
+    """B instances with D depot nodes, which come first, and n customers; A = D + n.
+
+    Like CVRP's, with fields of the attributes. With a fleet, `capacity` is that of the largest vehicle. Times are in
+    the unit of lengths: without `durations`, the speed is 1.
+    """
+
+    backhaul: Array = None  # bool (B, A), whether `demand` is collected; False at depots
+    max_length: Array = None  # float32 (B,), of a route
+    ready_time: Array = None  # float32 (B, A), earliest start of service; at depots: departure of the vehicles
+    due_time: Array = None  # float32 (B, A), latest start of service; at depots: return
+    service_time: Array = None  # float32 (B, A), 0 at depots
+    durations: Array = None  # float32 (B, A, A), travel times where they are not the lengths
+    vehicle_capacity: Array = None  # int64 (B, A), of the vehicles of each depot node; 0 at customers
+    fixed_cost: Array = None  # float32 (B, A), of each route from a depot node; 0 at customers
+    cost_per_length: Array = None  # float32 (B, A), of the vehicles of each depot node; 0 at customers
+    num_vehicles: Array = None  # int64 (B, A), routes that may start at each depot node; 0 at customers; None: any number
+    eligible: Array = None  # bool (B, D, A), whether vehicles of a depot node may serve a customer; None: all may
+    pickup: Array = None  # int64 (B, A), where what a node gets is picked up; 0 where it gets nothing
+    penalty: Array = None  # float32 (B, A), cost of leaving a customer out; 0 at depots
+
+
+@dataclass(frozen=True)
+class VRPState(CVRPState):
+    """Like CVRP's. `load` depends on the attributes: see the rule of each.
+
+    `longest`, `latest`, `alone` and `order` never change: they are kept so that a mask costs one row of distances.
+    """
+
+    peak: Array = None  # int64 (B,), largest load of the route at any moment so far, with mixed backhauls
+    length: Array = None  # float64 (B,), of the route so far
+    time: Array = None  # float64 (B,), when service at the node has ended
+    longest: Array = None  # float64 (B, D, A), length up to a node with which the route still ends within the limit
+    latest: Array = None  # float64 (B, D, A), latest arrival at a node that keeps its window and the return to the depot
+    start: Array = None  # int64 (B,), depot node of the route; at a depot, of the next route
+    chosen: Array = None  # bool (B,), whether that depot was chosen by the last action
+    alone: Array = None  # bool (B, D, A), whether a vehicle of a depot node can serve a customer alone
+    num_routes: Array = None  # int64 (B, D), started at each depot node
+    due: Array = None  # bool (B, A), deliveries whose goods are on board
+    order: Array = None  # int64 (B, n // 2), in which masks suppose that they are delivered
+    unpaid: Array = None  # float64 (B,), penalties of the customers not served
+    ended: Array = None  # bool (B,), whether the rest of the customers is left out

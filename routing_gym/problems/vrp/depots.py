@@ -1,0 +1,211 @@
+"""Where routes begin: several depots (MD), a fleet of different vehicles (HF); and customers left out (PC)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, double, gather, integer, to_numpy
+from routing_gym.problem import InfeasibleTour, InvalidInstance
+from routing_gym.problems.checks import check_depot_values, check_field
+from routing_gym.problems.cvrp import MAX_CAPACITY, share
+from routing_gym.problems.geometry import MAX_FLOAT, expected_length
+from routing_gym.problems.vrp.attribute import Attribute, Walk
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.ways import Onward
+from routing_gym.traits import Column
+
+if TYPE_CHECKING:
+    from routing_gym.problems.vrp.family import VRP
+
+NUM_DEPOTS = 3  # of generated instances with MD or HF
+SMALLEST, CHEAPEST, MOST_FIXED = 0.5, 0.6, 0.5  # generated vehicles: share of capacity, cost per length, fixed cost
+
+
+class Depots(Attribute):
+    """**MD**: several depots; each route returns to its own.
+
+    A vehicle at a depot either serves a customer from there, or the next route is chosen to start at another depot,
+    by that depot as the action; this costs nothing.
+    """
+
+    letters = "MD"
+
+    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        xp = array_namespace(instance.capacity)
+        zero = xp.zeros_like(instance.capacity)
+        return {"start": zero, "chosen": zero > 0}
+
+    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+        xp, node = array_namespace(leg), new["node"]
+        new["start"] = xp.where(problem.is_customer(node), old.start, node)
+        new["chosen"] = ~problem.is_customer(node) & ~problem.is_customer(old.node) & (node != old.node)
+
+    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        xp = array_namespace(instance.capacity)
+        nodes = xp.arange(problem.num_actions, device=device(instance.capacity))
+        is_depot = xp.astype(nodes < problem.num_depots, xp.float32)
+        return {"is_depot": xp.zeros_like(instance.coords[:, :, 0]) + is_depot}
+
+    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+        return {"start_depot": state.start}
+
+    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+        return {
+            "is_depot": spaces.Box(0.0, 1.0, (problem.num_actions,), np.float32),
+            "start_depot": spaces.Discrete(problem.num_actions),
+        }
+
+
+class Fleet(Depots):
+    """**HF**: vehicles of several types, each with a depot node of its own, perhaps at the same place.
+
+    A type has a capacity, a cost per length, a fixed cost of each route, perhaps a number of vehicles (one route
+    each), and customers that it may serve. Whether a limited number of vehicles suffices for all customers is a
+    bin-packing problem: without PC, each customer has a type that may serve it alone, without such a limit.
+    """
+
+    letters = "HF"
+    columns = (
+        Column("vehicle_capacity", "capacity of the vehicles that start here; 0 for customers", "amount", integer=True, at_depot=True),
+        Column("fixed_cost", "cost of each route that starts here, in the unit of the lengths", "length", at_depot=True),
+        Column("cost_per_length", "cost of these vehicles, per length", "prize", at_depot=True),
+        Column("num_vehicles", "how many of them there are; all rows 0 for any number", "amount", required=False, integer=True, at_depot=True),
+    )
+    fields = ("vehicle_capacity", "fixed_cost", "cost_per_length", "num_vehicles", "eligible")
+    per_node = ("vehicle_capacity", "fixed_cost", "cost_per_length")
+    lengths = ("fixed_cost",)
+    uniforms_per_depot = 2
+
+    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+        """Draw vehicles whose costs grow with their capacity, of which the largest holds that of CVRP."""
+        xp, first = array_namespace(uniforms), problem.num_depots
+        shares = xp.linspace(SMALLEST, 1.0, first, device=device(uniforms)) if first > 1 else xp.ones(1)
+        capacity = xp.astype(xp.ceil(shares * problem.capacity), integer(xp))
+        kinds = xp.sort(uniforms[:, : 2 * first].reshape(-1, 2, first), axis=2)
+        at_customers = xp.zeros_like(instance.coords[:, first:, 0])
+
+        def rows(values: Array, dtype: Any) -> Array:
+            wide = xp.zeros((len(uniforms), first), dtype=dtype, device=device(uniforms)) + xp.astype(values, dtype)
+            return xp.concat([wide, xp.astype(at_customers, dtype)], axis=1)
+
+        return {
+            "vehicle_capacity": rows(capacity, integer(xp)),
+            "fixed_cost": rows(MOST_FIXED * kinds[:, 0], xp.float32),
+            "cost_per_length": rows(CHEAPEST + (1 - CHEAPEST) * kinds[:, 1], xp.float32),
+        }
+
+    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+        first = problem.num_depots
+        check_field(instance, "vehicle_capacity", (problem.num_actions,), np.int64, 0, MAX_CAPACITY)
+        check_field(instance, "fixed_cost", (problem.num_actions,), np.float32, 0, MAX_FLOAT)
+        check_field(instance, "cost_per_length", (problem.num_actions,), np.float32, 0, MAX_FLOAT)
+        if instance.num_vehicles is not None:
+            check_field(instance, "num_vehicles", (problem.num_actions,), np.int64, 0, MAX_CAPACITY)
+        if instance.eligible is not None:
+            check_field(instance, "eligible", (first, problem.num_actions), np.bool_, 0, 1)
+        largest = instance.vehicle_capacity[:, :first].max(axis=1)
+        if (largest != instance.capacity).any():
+            row = int(np.argmax(largest != instance.capacity))
+            raise InvalidInstance(
+                f"capacity: row {row} has {instance.capacity[row]}, and the largest of its vehicles "
+                f"{largest[row]}; give the largest"
+            )
+        if instance.num_vehicles is not None and not instance.num_vehicles[:, :first].any(axis=1).all():
+            row = int(np.argmin(instance.num_vehicles[:, :first].any(axis=1)))
+            raise InvalidInstance(f"num_vehicles: row {row} has no vehicle at any depot; give at least one")
+
+    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        zeros = array_namespace(instance.demand).zeros_like(instance.demand[:, : problem.num_depots])
+        return super().initial(problem, instance) | {"num_routes": zeros}
+
+    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+        allowed: Array = True
+        if instance.num_vehicles is not None:  # a route that has begun has its vehicle
+            left = gather(state.num_routes, state.start) < gather(instance.num_vehicles, state.start)
+            allowed = (left | problem.is_customer(state.node))[:, None]
+        if instance.eligible is not None:
+            allowed = allowed & gather(instance.eligible, state.start)
+        return allowed
+
+    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+        super().step(problem, instance, old, new, leg)
+        xp = array_namespace(leg)
+        begins = problem.is_customer(new["node"]) & ~problem.is_customer(old.node)
+        depots = xp.arange(problem.num_depots, device=device(leg))
+        started = begins[:, None] & (depots == old.start[:, None])
+        new["num_routes"] = old.num_routes + xp.astype(started, old.num_routes.dtype)
+
+    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+        start = int(state.start[row])
+        if instance.eligible is not None and not bool(instance.eligible[row, start, node]):
+            return f"vehicles of depot node {start} may not serve customer {node}; {problem.go_home(state, row)}"
+        if instance.num_vehicles is None or bool(problem.is_customer(state.node[row])):
+            return None
+        number = int(instance.num_vehicles[row, start])
+        if int(state.num_routes[row, start]) < number:
+            return None
+        return f"all {number} vehicles of depot node {start} have driven; choose another depot node"
+
+    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        capacity = share(instance.vehicle_capacity, instance.capacity[:, None])
+        costs = {"fixed_cost": instance.fixed_cost, "cost_per_length": instance.cost_per_length}
+        return super().observe_static(problem, instance) | {"vehicle_capacity": capacity} | costs
+
+    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+        return Attribute.observation_spaces(self, problem) | super().observation_spaces(problem)
+
+    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+        first, every = problem.num_depots, np.arange(len(walk.tours))
+        if instance.eligible is not None:
+            eligible = to_numpy(instance.eligible)[every[:, None], walk.start, walk.tours]
+            if (~eligible & ~walk.at_depot).any():
+                row, step = map(int, np.argwhere(~eligible & ~walk.at_depot)[0])
+                found = f"vehicles of depot node {walk.start[row, step]} may not serve node {walk.tours[row, step]}"
+                raise InfeasibleTour(row, step, f"{found}; serve it from another depot node")
+        if instance.num_vehicles is not None:
+            for depot in range(first):
+                routes = np.cumsum(walk.begins & (walk.start == depot), axis=1)
+                bad = routes > to_numpy(instance.num_vehicles)[:, depot, None]
+                if bad.any():
+                    row, step = map(int, np.argwhere(bad)[0])
+                    number = int(instance.num_vehicles[row, depot])
+                    raise InfeasibleTour(row, step, f"more than {number} routes start at depot node {depot}; use others")
+
+
+class Penalties(Attribute):
+    """**PC**: customers may be left out, each for its penalty.
+
+    Choosing the depot at which the vehicle is, before a route begins, ends the tour. Without time windows and
+    vehicles' costs this is the prize-collecting CVRP; a prize not collected is a penalty.
+    """
+
+    letters = "PC"
+    columns = (Column("penalty", "cost of leaving a customer out, in the unit of the lengths", "length"),)
+    fields = per_node = lengths = ("penalty",)
+    uniforms_per_customer = 1
+
+    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+        """Draw penalties with twice PCTSP's range, since a customer far from the depot may need a route of its own."""
+        xp, scale = array_namespace(uniforms), 6 * expected_length(problem.num_nodes) / problem.num_nodes
+        return {"penalty": problem.with_depots(xp.astype(uniforms * scale, xp.float32))}
+
+    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+        check_field(instance, "penalty", (problem.num_actions,), np.float32, 0, MAX_FLOAT)
+        check_depot_values(instance, "penalty", num_depots=problem.num_depots)
+
+    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        xp = array_namespace(instance.penalty)
+        total = xp.sum(xp.astype(instance.penalty, double(xp)), axis=1)
+        return {"unpaid": total, "ended": total < 0}
+
+    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+        waits = ~problem.is_customer(old.node) & (new["node"] == old.node)
+        new["unpaid"] = old.unpaid - gather(instance.penalty, new["node"])
+        new["ended"] = old.ended | (waits & (old.num_served < problem.num_nodes))
+
+    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        return {"penalty": instance.penalty}

@@ -1,0 +1,451 @@
+"""The vehicle routing family: CVRP with any of nine attributes, `OVRP` to `PCHFMDOVRPMBLTW`.
+
+Without any attribute the problem is CVRP, whose rules these extend. Each attribute is a class, which holds all of its
+rules: what it draws, allows, changes with a step, observes and checks. A field that an attribute needs is None in
+instances and states without this attribute.
+
+=========  ============================================================  ==========================
+letters    attribute                                                     class
+=========  ============================================================  ==========================
+O          open routes: vehicles do not return, the way back is free     (here)
+B          backhauls, collected after all deliveries of the route        `loads.Backhauls`
+MB         mixed backhauls, collected in any order with the deliveries   `loads.MixedBackhauls`
+PD         pickups with deliveries on the same route                     `loads.Pairs`
+L          limit on the length of a route                                `limits.LengthLimit`
+TW         time windows                                                  `limits.TimeWindows`
+MD         several depots                                                `depots.Depots`
+HF         different vehicles                                            `depots.Fleet`
+PC         customers may be left out, for penalties                      `depots.Penalties`
+=========  ============================================================  ==========================
+
+Instances with O, B, L and TW are those of Zhou et al. (2024), "MVMoE: multi-task vehicle routing solver with
+mixture-of-experts", code in `envs/*Env.py`: limit 3; depot open from 0 to 3; service 0.2; time windows around a uniform
+time at which the customer can be served, 0.1 to 1 to both sides. The last fifth of the customers are backhauls.
+Deviation: service is shorter if the depot is more than 1.4 away; they draw such customers again. Liu et al. (2024),
+"Multi-task learning for routing problem with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have
+the same limit and backhauls, but time windows 0.15 to 0.2 wide in a horizon of 4.6. Berto et al. (2024), "RouteFinder:
+towards foundation models for vehicle routing problems", add MB, and MD with three uniform depots, as here. For PD see
+`PDP`; fleets and penalties are our own, for lack of a usual distribution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, as_share, batch_size, gather, scatter, to_numpy
+from routing_gym.problem import InvalidInstance
+from routing_gym.problems.checks import (
+    as_tours,
+    check_all_visited,
+    check_each_once,
+    check_integer,
+    check_positive,
+    like,
+)
+from routing_gym.problems.cvrp import CVRP, WholeDeliveries
+from routing_gym.problems.geometry import leg_length, reach
+from routing_gym.problems.vrp.attribute import Attribute, Walk
+from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVERIES, SETTINGS, preset_name
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.checks import check_each_alone, check_ended, make_walk
+from routing_gym.problems.vrp.depots import NUM_DEPOTS
+from routing_gym.problems.vrp.limits import CLOSING, MOST_SHRUNK, TimeWindows
+from routing_gym.problems.vrp.loads import Deliveries
+from routing_gym.problems.vrp.ways import Onward, by_deliveries, directly_home
+from routing_gym.traits import Column, Observations
+
+COSTS = ("cost_per_length", "fixed_cost", "penalty")
+FLAGS = ("open_routes", "backhauls", "mixed_backhauls", "time_windows", "several_depots", "fleet", "pairs", "penalties")
+
+
+@dataclass(frozen=True)
+class VRP(WholeDeliveries[VRPInstance, VRPState]):
+    """Vehicle routing with `num_nodes` customers and at least one of nine attributes; a depot as action ends a route.
+
+    Every customer can be served by a vehicle of its own, and the number of vehicles is not limited, except in fleets
+    where customers may be left out. `validate` refuses other instances, so that no mask is empty. The cost is the
+    length of the routes, times the vehicle's cost per length, plus fixed costs and penalties; waiting and service
+    cost nothing.
+
+    Attributes:
+        open_routes: Whether vehicles end at their last customer.
+        backhauls: Whether goods of some customers are collected, after all deliveries of the route.
+        max_length: Length limit of a route in generated instances; None for no limit.
+        time_windows: Whether service starts within time windows.
+        mixed_backhauls: Whether goods of some customers are collected, in any order with the deliveries.
+        several_depots: Whether generated depots are at different places.
+        fleet: Whether each depot node has vehicles of its own kind.
+        pairs: Whether goods are picked up at a customer and delivered at another.
+        penalties: Whether customers may be left out.
+        num_depots: Number of depot nodes, which come first; by default 3 with `several_depots` or `fleet`, else 1.
+
+    Raises:
+        ValueError: No customer, a capacity below the largest demand drawn (9), no attribute, one that is no bool, two
+            kinds of goods at once, several depot nodes without `several_depots` or `fleet`, or a length with which
+            some drawn customers could not be served (2 sqrt 2 on closed routes, sqrt 2 on open ones).
+    """
+
+    instance_type: ClassVar[type] = VRPInstance
+    state_type: ClassVar[type] = VRPState
+    subproblem: ClassVar[None] = None  # large-neighbourhood search makes parts of CVRP only
+    family: ClassVar[str] = "OVRPBLTW"  # has the original attributes
+
+    open_routes: bool = False
+    backhauls: bool = False
+    max_length: float | None = None
+    time_windows: bool = False
+    mixed_backhauls: bool = False
+    several_depots: bool = False
+    fleet: bool = False
+    pairs: bool = False
+    penalties: bool = False
+    num_depots: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for flag in FLAGS:
+            value = getattr(self, flag)
+            if not isinstance(value, bool | np.bool_):
+                raise ValueError(f"VRP: {flag} must be True or False, got {value!r}")
+            object.__setattr__(self, flag, bool(value))
+        if not self.attributes:
+            raise ValueError(f"VRP: give at least one of max_length, {', '.join(FLAGS)}; CVRP has none of them")
+        if self.backhauls + self.mixed_backhauls + self.pairs > 1:
+            raise ValueError("VRP: backhauls, mixed_backhauls and pairs exclude each other; choose one")
+        several = self.several_depots or self.fleet
+        check_integer(f"{self.name}: num_depots", self.num_depots, 0)
+        if self.num_depots > 1 and not several:
+            raise ValueError(f"{self.name}: {self.num_depots} depot nodes need several_depots or fleet; set one")
+        object.__setattr__(self, "num_depots", self.num_depots or (NUM_DEPOTS if several else 1))
+        if self.max_length is not None:
+            check_positive(self, "max_length")
+            least = 2**0.5 * (1 + (not self.open_routes) + self.pairs)
+            if self.max_length < least:
+                raise ValueError(
+                    f"{self.name}: max_length must be at least {least:.4f}, the way to the farthest customer"
+                    f"{'' if self.open_routes else ' and back'}, got {self.max_length:g}"
+                )
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """The letters of those that are there."""
+        present = {one for one, settings in SETTINGS.items() if one != "L" and getattr(self, *settings)}
+        return frozenset(present | ({"L"} if self.max_length is not None else set()))
+
+    @cached_property
+    def rules(self) -> tuple[Attribute, ...]:
+        """What the attributes add, in the order in which it is applied."""
+        goods = () if self.attributes & {"B", "MB", "PD"} else (DELIVERIES,)
+        # a fleet has the rules of several depots, too
+        return (*goods, *(ATTRIBUTES[one] for one in ATTRIBUTES if one in self.attributes - ({"MD"} if self.fleet else set())))
+
+    # Each preset has traits of its own, so they are properties here.
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return preset_name(self.attributes)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
+        return (*super().columns, *(column for rule in self.rules for column in rule.columns))
+
+    @property
+    def observations(self) -> Observations:  # type: ignore[override]
+        nodes = tuple(key for rule in self.rules for key in rule.per_node)
+        scalars = ("open_routes",) * self.open_routes + tuple(key for rule in self.rules for key in rule.scalars)
+        return Observations(
+            per_node=("demand", *nodes),
+            context_scalars=("free_capacity", *scalars),
+            optional=(*nodes, *scalars),
+            pairs="pickup" if self.pairs else None,
+        )
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the problems that have no other attributes than this one; CVRP is the first.
+
+        Backhauls are mixed backhauls in another order.
+        """
+        known = self.attributes | ({"B"} if self.mixed_backhauls else set())
+        return (CVRP.name, *(name for name, attributes in COMBINATIONS.items() if attributes <= known))
+
+    @property
+    def length_observations(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(key for rule in self.rules for key in rule.lengths)
+
+    @property
+    def limited(self) -> bool:
+        """Whether routes have a limit on length or time."""
+        return self.max_length is not None or self.time_windows
+
+    @property
+    def depot_choice(self) -> bool:
+        """Whether the depot node at which a route begins is chosen."""
+        return self.several_depots or self.fleet
+
+    @property
+    def horizon(self) -> int:
+        """Each customer alone: the choice of a depot, the customer, the way back; and the end."""
+        return (2 + self.depot_choice) * self.num_nodes + self.penalties
+
+    @property
+    def num_uniforms(self) -> int:
+        return super().num_uniforms + sum(map(self.uniforms_of, self.rules))
+
+    def uniforms_of(self, rule: Attribute) -> int:
+        """Return how many random numbers an attribute needs for an instance."""
+        return rule.uniforms_per_customer * self.num_nodes + rule.uniforms_per_depot * self.num_depots
+
+    def from_uniforms(self, uniforms: Array) -> VRPInstance:
+        first = super().num_uniforms
+        instance = super().from_uniforms(uniforms[:, :first])
+        if self.fleet and not self.several_depots:  # all vehicles start at one place
+            xp, depots = array_namespace(uniforms), self.num_depots
+            place = xp.zeros_like(instance.coords[:, :depots]) + instance.coords[:, :1]
+            instance = replace(instance, coords=xp.concat([place, instance.coords[:, depots:]], axis=1))
+        for rule in self.rules:
+            last = first + self.uniforms_of(rule)
+            instance = replace(instance, **rule.draw(self, instance, uniforms[:, first:last]))
+            first = last
+        return instance
+
+    def with_depots(self, customers: Array, value: float = 0.0) -> Array:
+        """Prepend a value for each depot to those of the customers (B, n): (B, A)."""
+        xp = array_namespace(customers)
+        return xp.concat([xp.full_like(customers[:, :1], value)] * self.num_depots + [customers], axis=1)
+
+    def validate(self, instance: VRPInstance) -> None:
+        own = {field for rule in self.rules for field in rule.fields}
+        for letters, rule in ATTRIBUTES.items():
+            for field in rule.fields:
+                if field not in own and getattr(instance, field) is not None:
+                    raise InvalidInstance(
+                        f"{field}: {self.name} has none; leave it out, or choose a problem with {letters}"
+                    )
+        for rule in self.rules:
+            rule.validate(self, instance)
+        super().validate(instance)
+        check_each_alone(self, instance)
+
+    def rescale(self, instance: VRPInstance) -> VRPInstance:
+        """Shrink space and time together, by a power of two, where days are longer than those that are drawn."""
+        if not self.time_windows:
+            return instance
+        xp = array_namespace(instance.due_time)
+        longer = xp.clip(xp.max(instance.due_time, axis=1) / CLOSING, 1.0, MOST_SHRUNK)
+        by, changed = 2.0 ** xp.round(xp.log2(longer)), {}
+        for field in ("coords", "distances", "durations", "max_length", "fixed_cost", "penalty", *TimeWindows.per_node):
+            if (value := getattr(instance, field)) is not None:
+                changed[field] = value / xp.reshape(by, (-1, *(1,) * (value.ndim - 1)))
+        return replace(instance, **changed)
+
+    def is_customer(self, node: Array) -> Array:
+        """Mark the nodes that are no depot."""
+        return node >= self.num_depots
+
+    def capacity_of(self, instance: VRPInstance, state: VRPState) -> Array:
+        """Capacity of the vehicle of the route: int64 (B,)."""
+        return gather(instance.vehicle_capacity, state.start) if self.fleet else instance.capacity
+
+    def initial(self, instance: VRPInstance) -> VRPState:
+        fields = vars(super().initial(instance))
+        for rule in self.rules:
+            fields = fields | rule.initial(self, instance)
+        state = VRPState(**fields)
+        if not self.depot_choice:
+            return state
+        xp = array_namespace(state.node)
+        at_depots = (replace(state, node=state.node + depot, start=state.start + depot) for depot in range(self.num_depots))
+        if self.time_windows:
+            at_depots = (replace(at, time=xp.astype(gather(instance.ready_time, at.node), at.time.dtype)) for at in at_depots)
+        return replace(state, alone=xp.stack([self.customers(instance, at) for at in at_depots], axis=1))
+
+    def onward(self, instance: VRPInstance, state: VRPState) -> Onward:
+        """Return the limits on the way to each node after which the route can still be finished."""
+        if self.pairs and self.limited:
+            return by_deliveries(self, instance, state)
+        return directly_home(self, state)
+
+    def customers(self, instance: VRPInstance, state: VRPState) -> Array:
+        """Mark the customers that the vehicle may serve next: bool (B, A); depots are not marked."""
+        onward = self.onward(instance, state) if self.limited else Onward(None, None)
+        allowed = ~state.served
+        for rule in self.rules:
+            allowed = allowed & rule.allows(self, instance, state, onward)
+        if self.num_depots == 1:  # the caller writes the depot
+            return allowed
+        xp = array_namespace(allowed)
+        return allowed & self.is_customer(xp.arange(self.num_actions, device=device(allowed)))
+
+    def action_mask(self, instance: VRPInstance, state: VRPState) -> Array:
+        """Mark nodes the vehicle may visit next.
+
+        A customer is legal if it is not served, and all attributes allow it. Its depot is legal for a vehicle
+        elsewhere, which with pairs has delivered everything; and at the depot if all customers are served or, with
+        penalties, to leave out the others. At a depot, others are legal from which a customer can be served, if the
+        vehicle is not there by such a choice.
+
+        Returns:
+            bool (B, A). Never all False in a row.
+        """
+        xp, allowed, away = array_namespace(state.node), self.customers(instance, state), self.is_customer(state.node)
+        complete = state.num_served == self.num_nodes
+        home = away | complete
+        if self.pairs:
+            home = home & ~xp.any(state.due, axis=1)
+        if self.penalties:
+            complete = complete | state.ended
+            home = home | (~away if self.num_depots == 1 else ~away & (complete | ~state.chosen))
+            allowed = allowed & ~state.ended[:, None]
+        if self.num_depots == 1:
+            return scatter(allowed, xp.zeros_like(state.node), home)
+        own = xp.arange(self.num_depots, device=device(allowed)) == state.start[:, None]
+        others = self.usable(instance, state) & ~(away | complete | state.chosen)[:, None]
+        return xp.concat([xp.where(own, home[:, None], others), allowed[:, self.num_depots :]], axis=1)
+
+    def usable(self, instance: VRPInstance, state: VRPState) -> Array:
+        """Mark the depots from which some customer can be served: bool (B, D)."""
+        usable = array_namespace(state.served).any(state.alone & ~state.served[:, None, :], axis=2)
+        if instance.num_vehicles is None:
+            return usable
+        return usable & (state.num_routes < instance.num_vehicles[:, : self.num_depots])
+
+    def step(self, instance: VRPInstance, state: VRPState, action: Array) -> tuple[VRPState, Array]:
+        xp = array_namespace(action)
+        away, serves = self.is_customer(state.node), self.is_customer(action)
+        leg = leg_length(instance, state.node, action)
+        zero = xp.zeros_like(leg)
+        if self.num_depots > 1:
+            leg = xp.where(away | serves, leg, zero)
+        new = vars(state) | {
+            "node": action,
+            "num_served": state.num_served + xp.astype(serves, state.num_served.dtype),
+            "served": scatter(state.served, action, serves),
+        }
+        for rule in self.rules:
+            rule.step(self, instance, state, new, leg)
+        cost = xp.where(serves, leg, zero) if self.open_routes else leg
+        if self.fleet:
+            fixed = xp.where(serves & ~away, gather(instance.fixed_cost, state.start), zero)
+            cost = cost * gather(instance.cost_per_length, state.start) + fixed
+        if self.penalties:
+            ends = new["ended"] & ~state.ended
+            cost = cost + xp.where(ends, xp.astype(state.unpaid, leg.dtype), zero)
+        return VRPState(**new), cost
+
+    def done(self, instance: VRPInstance, state: VRPState) -> Array:
+        complete = state.num_served == self.num_nodes
+        return ~self.is_customer(state.node) & (complete | state.ended if self.penalties else complete)
+
+    def why_illegal(self, instance: VRPInstance, state: VRPState, row: int, action: int) -> str:
+        node, start = int(state.node[row]), self.start_of(state, row)
+        if action < self.num_depots and node >= self.num_depots:
+            if action != start:
+                return f"the route began at depot {start}; return there"
+            return f"the goods of a pickup are on board; deliver them to customer {int(state.due[row].argmax())} first"
+        if self.penalties and bool(state.ended[row]):
+            return "the tour has ended"
+        if action < self.num_depots:
+            if action == node and not self.penalties:
+                return "the vehicle is already at the depot and customers remain"
+            if self.num_depots > 1 and bool(state.chosen[row]):
+                return f"the next route starts at depot {start}, which was chosen; serve a customer"
+            return f"vehicles of depot {action} can serve none of the customers that remain"
+        if state.served[row, action]:
+            return f"customer {action} is already served"
+        reasons = (rule.why_illegal(self, instance, state, row, action) for rule in self.rules)
+        return next(reason for reason in reasons if reason is not None)
+
+    def start_of(self, state: VRPState, row: int) -> int:
+        """Return the depot node of a row's route."""
+        return int(state.start[row]) if self.depot_choice else 0
+
+    def go_home(self, state: VRPState, row: int) -> str:
+        """Return the advice of `why_illegal`."""
+        return f"return to the depot ({self.start_of(state, row)})"
+
+    def observe_static(self, instance: VRPInstance) -> dict[str, Array]:
+        seen = super().observe_static(instance)
+        for rule in self.rules:
+            seen |= rule.observe_static(self, instance)
+        return seen
+
+    def observe_dynamic(self, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+        seen = {"current_node": state.node}
+        for rule in self.rules:
+            seen |= rule.observe_dynamic(self, instance, state)
+        if self.open_routes:  # for an agent that plays several problems of the family
+            seen["open_routes"] = array_namespace(state.node).ones_like(seen["free_capacity"])
+        return seen
+
+    def observation_space(self) -> spaces.Dict:
+        extra: dict[str, spaces.Space[Any]] = {}
+        if self.open_routes:
+            extra["open_routes"] = spaces.Box(0.0, 1.0, (1,), np.float32)
+        for rule in self.rules:
+            extra |= rule.observation_spaces(self)
+        return spaces.Dict({**super().observation_space().spaces, **extra})
+
+    def split(self, actions: list[int]) -> list[list[int]]:
+        routes, start = [[0]], 0
+        for node in actions:
+            if node >= self.num_depots:
+                routes[-1].append(node)
+                continue
+            if len(routes[-1]) > 1 and not self.open_routes:
+                routes[-1].append(start)
+            start = node
+            routes.append([node])
+        return [nodes for nodes in routes if len(nodes) > 1]
+
+    def amounts(self, instance: VRPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
+        found = []
+        for nodes in routes:
+            capacity = int(instance.vehicle_capacity[0, nodes[0]] if self.fleet else instance.capacity[0])
+            goods = self.goods.amounts(instance, [node for node in nodes if node >= self.num_depots])
+            found.append({name: (amount, capacity) for name, amount in goods.items()})
+        return found
+
+    @property
+    def goods(self) -> Deliveries:
+        """The rules of what vehicles carry."""
+        rule = self.rules[0]
+        assert isinstance(rule, Deliveries)
+        return rule
+
+    def cost_bound(self, instance: VRPInstance) -> Array:
+        """A trip to each customer alone from the farthest depot, by the triangle inequality, and all penalties."""
+        xp, first = array_namespace(instance.demand), self.num_depots
+        away = reach(instance, centre=0)
+        trips = 2 * (away[:, first:] + xp.max(away[:, :first], axis=1, keepdims=True))
+        bound = xp.sum(trips, axis=1)
+        if self.fleet:
+            bound = bound * xp.max(instance.cost_per_length[:, :first], axis=1)
+            bound = bound + self.num_nodes * xp.max(instance.fixed_cost[:, :first], axis=1)
+        return bound + xp.sum(instance.penalty, axis=1) if self.penalties else bound
+
+    def progress(self, instance: VRPInstance, state: VRPState) -> Array:
+        share = as_share(state.num_served, self.num_nodes)
+        return array_namespace(share).where(state.ended, 1.0, share) if self.penalties else share
+
+    def objective(self, instance: VRPInstance, actions: Array) -> Array:
+        tours = as_tours(actions, batch_size(instance), self.num_actions)
+        walk = make_walk(self, instance, tours)
+        for rule in self.rules:
+            rule.check(self, instance, walk)
+        visited = check_each_once(tours, self.num_actions, self.num_depots)
+        cost, costs = walk.legs, {key: to_numpy(getattr(instance, key)) for key in COSTS if getattr(instance, key) is not None}
+        if self.fleet:
+            cost = cost * walk.of(costs["cost_per_length"], walk.start) + walk.begins * walk.of(costs["fixed_cost"], walk.start)
+        total = cost.sum(axis=1)
+        if self.penalties:
+            left_out = check_ended(self, walk, visited)
+            total = total + (costs["penalty"].astype(np.float64) * left_out).sum(axis=1)
+        else:
+            check_all_visited(visited, first_node=self.num_depots, num_steps=tours.shape[1])
+        return like(total, instance)

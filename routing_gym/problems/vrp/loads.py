@@ -1,0 +1,306 @@
+"""What vehicles carry: deliveries, backhauls after them (B) or among them (MB), pickups with their deliveries (PD)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from gymnasium import spaces
+
+from routing_gym.arrays import Array, gather, integer, scatter, to_numpy
+from routing_gym.problem import InfeasibleTour, InvalidInstance
+from routing_gym.problems.checks import check_depot_values, check_field
+from routing_gym.problems.cvrp import share
+from routing_gym.problems.vrp.attribute import Attribute, Walk
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.ways import Onward, delivery_order
+from routing_gym.traits import Column
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from routing_gym.problems.vrp.family import VRP
+
+BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag")
+
+
+class Deliveries(Attribute):
+    """All demand is delivered: as in CVRP, `load` is what the route has delivered so far."""
+
+    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+        return instance.demand <= (problem.capacity_of(instance, state) - state.load)[:, None]
+
+    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+        xp = array_namespace(leg)
+        load = old.load + gather(instance.demand, new["node"])
+        new["load"] = xp.where(problem.is_customer(new["node"]), load, xp.zeros_like(load))
+
+    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+        free = int(problem.capacity_of(instance, state)[row] - state.load[row])
+        demand = int(instance.demand[row, node])
+        if demand <= free:
+            return None
+        return f"demand {demand} exceeds the free capacity {free}; {problem.go_home(state, row)}"
+
+    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+        free = problem.capacity_of(instance, state) - self.used(state)
+        return {"free_capacity": share(free, instance.capacity)[:, None]}
+
+    def used(self, state: VRPState) -> Array:
+        """Return what a further delivery has to fit beside: int64 (B,)."""
+        return state.load
+
+    def amounts(self, instance: VRPInstance, nodes: list[int]) -> dict[str, int]:
+        """Return what the vehicle of a route delivers and collects, of one row."""
+        return {"load": int(to_numpy(instance.demand)[0][nodes].sum())}
+
+    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+        check_loads(problem, instance, walk, walk.running(walk.of(instance.demand)))
+
+
+class Backhauls(Deliveries):
+    """**B**: goods of some customers are collected, after all deliveries of the route.
+
+    Neither the delivered nor the collected goods exceed the capacity. Routes with backhauls only are allowed, like in
+    rl4co, so that a tour can always be completed. Toth and Vigo (1997), and files of TYPE VRPB, forbid them. Zhou et
+    al. let routes alternate between both kinds instead. `load` restarts from 0 at the first backhaul of a route.
+    """
+
+    letters = "B"
+    columns = (BACKHAUL,)
+    fields = ("backhaul",)
+    per_node = ("backhaul",)
+
+    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+        """The last fifth of the customers are backhauls."""
+        xp = array_namespace(instance.demand)
+        nodes = xp.arange(problem.num_actions, device=device(instance.demand))
+        last_fifth = nodes >= problem.num_actions - max(1, problem.num_nodes // 5)
+        return {"backhaul": (instance.demand > 0) & last_fifth}
+
+    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+        check_field(instance, "backhaul", (problem.num_actions,), np.bool_, 0, 1)
+        check_depot_values(instance, "backhaul", num_depots=problem.num_depots)
+
+    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+        xp, fits = array_namespace(state.node), super().allows(problem, instance, state, onward)
+        collecting = gather(instance.backhaul, state.node)[:, None]  # else the vehicle is empty for what it collects
+        within = instance.demand <= problem.capacity_of(instance, state)[:, None] if problem.fleet else True
+        return xp.where(collecting, fits & instance.backhaul, fits | (instance.backhaul & within))
+
+    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+        super().step(problem, instance, old, new, leg)
+        turns = gather(instance.backhaul, new["node"]) & ~gather(instance.backhaul, old.node)
+        new["load"] = array_namespace(leg).where(turns, new["load"] - old.load, new["load"])
+
+    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+        before, after = bool(instance.backhaul[row, state.node[row]]), bool(instance.backhaul[row, node])
+        if before and not after:
+            return f"customer {node} is a linehaul, and the vehicle has been at a backhaul; {problem.go_home(state, row)}"
+        if after and not before:  # it is empty for what it collects
+            free, demand = int(problem.capacity_of(instance, state)[row]), int(instance.demand[row, node])
+            return None if demand <= free else f"demand {demand} exceeds the capacity {free} of the vehicle"
+        return super().why_illegal(problem, instance, state, row, node)
+
+    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        xp = array_namespace(instance.demand)
+        return {"backhaul": xp.astype(instance.backhaul, xp.float32)}
+
+    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+        return super().observation_spaces(problem) | {
+            "backhaul": spaces.Box(0.0, 1.0, (problem.num_actions,), np.float32)
+        }
+
+    def amounts(self, instance: VRPInstance, nodes: list[int]) -> dict[str, int]:
+        demand, backhaul = to_numpy(instance.demand)[0][nodes], to_numpy(instance.backhaul)[0][nodes]
+        return {"delivery": int(demand[~backhaul].sum()), "pickup": int(demand[backhaul].sum())}
+
+    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+        kind, demand = walk.of(instance.backhaul), walk.of(instance.demand)
+        late = walk.of(instance.backhaul, walk.before) & ~kind & ~walk.at_depot
+        if late.any():
+            row, step = map(int, np.argwhere(late)[0])
+            found = f"node {walk.tours[row, step]}, a linehaul, comes after node {walk.before[row, step]}, a backhaul"
+            raise InfeasibleTour(row, step, f"{found}; return to the depot ({walk.start[row, step]}) first")
+        for which in (~kind, kind):
+            check_loads(problem, instance, walk, walk.running(demand * which))
+
+
+class MixedBackhauls(Backhauls):
+    """**MB**: goods of some customers are collected, in any order with the deliveries.
+
+    The vehicle leaves with all that the route delivers, and carries at most its capacity at every moment. `load` is
+    what it has collected, `peak` the largest load at any moment of the route so far: a further delivery has been on
+    board since the depot, and adds to it.
+    """
+
+    letters = "MB"
+    scalars = ("mixed_backhauls", "free_for_pickups")
+
+    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        return {"peak": array_namespace(instance.capacity).zeros_like(instance.capacity)}
+
+    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+        xp, capacity = array_namespace(state.node), problem.capacity_of(instance, state)
+        free = xp.where(instance.backhaul, (capacity - state.load)[:, None], (capacity - state.peak)[:, None])
+        return instance.demand <= free
+
+    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+        xp, node = array_namespace(leg), new["node"]
+        demand, collects = gather(instance.demand, node), gather(instance.backhaul, node)
+        zero, away = xp.zeros_like(demand), problem.is_customer(node)
+        load = old.load + xp.where(collects, demand, zero)
+        peak = xp.where(collects, xp.maximum(old.peak, load), old.peak + demand)
+        new |= {"load": xp.where(away, load, zero), "peak": xp.where(away, peak, zero)}
+
+    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+        used = state.load if bool(instance.backhaul[row, node]) else state.peak
+        free = int(problem.capacity_of(instance, state)[row] - used[row])
+        demand = int(instance.demand[row, node])
+        if demand <= free:
+            return None
+        return f"demand {demand} exceeds the capacity left on the whole route, {free}; {problem.go_home(state, row)}"
+
+    def used(self, state: VRPState) -> Array:
+        return state.peak
+
+    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+        seen = super().observe_dynamic(problem, instance, state)
+        free = problem.capacity_of(instance, state) - state.load
+        xp = array_namespace(free)
+        return seen | {  # the first is for an agent that plays several problems of the family
+            "mixed_backhauls": xp.ones_like(seen["free_capacity"]),
+            "free_for_pickups": share(free, instance.capacity)[:, None],
+        }
+
+    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+        scalar = spaces.Box(0.0, 1.0, (1,), np.float32)
+        return super().observation_spaces(problem) | dict.fromkeys(self.scalars, scalar)
+
+    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+        """Add up deliveries backwards from the end of each route, and pickups forwards."""
+        kind, demand = walk.of(instance.backhaul), walk.of(instance.demand)
+        on_board = walk.running(demand * kind)
+        delivered = walk.running(demand * ~kind)
+        left, after = np.zeros_like(delivered), np.zeros_like(delivered[:, 0])  # still to deliver after each step
+        for step in reversed(range(demand.shape[1])):
+            after = np.where(walk.at_depot[:, step], 0, after)
+            left[:, step] = after
+            after = after + (demand * ~kind)[:, step]
+        check_loads(problem, instance, walk, np.where(walk.begins, np.maximum(left + delivered, on_board + left), on_board + left))
+
+
+class Pairs(Deliveries):
+    """**PD**: goods are picked up at a customer and delivered at another, later on the same route.
+
+    `load` is what is on board. A vehicle returns when it has delivered everything; goods of a customer without a
+    delivery go to the depot. Where lengths or times are limited, a customer is allowed only if all goods on board can
+    then be delivered within the limits in one fixed order: by `due_time` or, without time windows, those farthest
+    from the depot first (`by_deliveries`). The masks therefore never end in a dead end, and forbid some routes that another
+    order would allow.
+    """
+
+    letters = "PD"
+    columns = (Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node"),)
+    fields = ("pickup",)
+
+    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+        """Of n customers the first n / 2 are pickups, and customer i + n / 2 is the delivery of customer i."""
+        xp, where = array_namespace(instance.demand), device(instance.demand)
+        first, pairs = problem.num_depots, problem.num_nodes // 2
+        nodes = xp.arange(problem.num_actions, dtype=integer(xp), device=where)
+        delivers = (nodes >= first + pairs) & (nodes < first + 2 * pairs)
+        pickup = xp.where(delivers, nodes - pairs, xp.zeros_like(nodes))
+        demand = xp.where(delivers[None, :], instance.demand[:, pickup], instance.demand)
+        return {"pickup": xp.zeros_like(instance.demand) + pickup, "demand": demand}
+
+    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+        check_field(instance, "pickup", (problem.num_actions,), np.int64, 0, problem.num_actions - 1)
+        check_depot_values(instance, "pickup", num_depots=problem.num_depots)
+        pickup, demand, delivers = instance.pickup, instance.demand, instance.pickup > 0
+        source = np.take_along_axis(pickup, pickup, axis=1)
+        amount = np.take_along_axis(demand, pickup, axis=1)
+        twice = np.zeros(pickup.shape, dtype=bool)
+        for row in range(len(pickup)):
+            counts = np.bincount(pickup[row], minlength=problem.num_actions)
+            twice[row] = delivers[row] & (counts[pickup[row]] > 1)
+        for bad, say in (
+            (delivers & (pickup < problem.num_depots), "which is a depot; give the customer where goods are picked up"),
+            (delivers & (source > 0), "which is a delivery itself, or the same node"),
+            (twice, "where two deliveries have theirs; give each delivery a pickup of its own"),
+            (delivers & (amount != demand), "whose demand is another; give both the same"),
+        ):
+            if bad.any():
+                row, node = map(int, np.argwhere(bad)[0])
+                found = f"pickup: row {row}, node {node} has its pickup at node {pickup[row, node]}"
+                raise InvalidInstance(f"{found}, {say}")
+
+    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        order = {"order": delivery_order(problem, instance)} if problem.limited else {}
+        return {"due": array_namespace(instance.pickup).zeros_like(instance.pickup) > 0, **order}
+
+    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+        return ((instance.pickup == 0) & super().allows(problem, instance, state, onward)) | state.due
+
+    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+        xp, node = array_namespace(leg), new["node"]
+        demand, away = gather(instance.demand, node), problem.is_customer(node)
+        change = xp.where(gather(instance.pickup, node) > 0, -demand, demand)
+        new["load"] = xp.where(away, old.load + change, xp.zeros_like(demand))
+        picked = (instance.pickup == node[:, None]) & away[:, None]
+        new["due"] = scatter(old.due | picked, node, xp.zeros_like(away))
+
+    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+        source = int(instance.pickup[row, node])
+        if source == 0:
+            return super().why_illegal(problem, instance, state, row, node)
+        return None if bool(state.due[row, node]) else f"customer {node} comes after its pickup, customer {source}"
+
+    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+        return {"pickup": instance.pickup}
+
+    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+        return {"pickup": spaces.Box(0, problem.num_actions - 1, (problem.num_actions,), np.int64)}
+
+    def amounts(self, instance: VRPInstance, nodes: list[int]) -> dict[str, int]:
+        picks = to_numpy(instance.pickup)[0][nodes] == 0
+        return {"pickup": int(to_numpy(instance.demand)[0][nodes][picks].sum())}
+
+    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+        source, demand = walk.of(instance.pickup), walk.of(instance.demand)
+        check_loads(problem, instance, walk, walk.running(np.where(source > 0, -demand, demand)))
+        every, on_board = np.arange(len(walk.tours)), np.zeros(instance.pickup.shape, dtype=bool)
+        deliveries = np.zeros(instance.pickup.shape, dtype=bool)
+        np.put_along_axis(deliveries, to_numpy(instance.pickup), values=True, axis=1)
+        for step, node in enumerate(walk.tours.T):
+            wanted, depot = source[:, step], walk.at_depot[:, step]
+            early = (wanted > 0) & ~on_board[every, wanted]
+            if early.any():
+                row = int(np.argmax(early))
+                found = f"node {node[row]} comes before its pickup, node {wanted[row]}, or on another route"
+                raise InfeasibleTour(row, step, f"{found}; visit that one first")
+            on_board[every, wanted] = False
+            left = depot & on_board.any(axis=1)
+            if left.any():
+                row = int(np.argmax(left))
+                found = f"the route ends with the goods of node {np.argmax(on_board[row])} on board"
+                raise InfeasibleTour(row, step, f"{found}; deliver them first")
+            on_board[every, node] = ~depot & (wanted == 0) & deliveries[every, node]
+
+
+def check_loads(problem: VRP, instance: VRPInstance, walk: Walk, load: npt.NDArray[np.int64]) -> None:
+    """Check that no vehicle carries more than its capacity.
+
+    Raises:
+        InfeasibleTour: At the first customer that does not fit.
+    """
+    capacity = to_numpy(instance.capacity)[:, None]
+    if problem.fleet:
+        capacity = walk.of(instance.vehicle_capacity, walk.start)
+    bad = (load > capacity) & ~walk.at_depot
+    if bad.any():
+        row, step = map(int, np.argwhere(bad)[0])
+        limit = np.broadcast_to(capacity, load.shape)[row, step]
+        found = f"load {load[row, step]} exceeds capacity {limit} at node {walk.tours[row, step]}"
+        raise InfeasibleTour(row, step, f"{found}; return to the depot ({walk.start[row, step]}) first.")
