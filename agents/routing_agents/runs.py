@@ -21,7 +21,7 @@ from rich.console import Console
 from routing_agents import cli
 from routing_gym.arrays import batch_size
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.solvers import FastTSP
 
 TRAINING_STREAM, HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM = range(4)
@@ -130,7 +130,7 @@ def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
     if match is None or match[1] not in PROBLEMS:
         raise ValueError(
             f"--env-id {env_id!r} is not a routing problem; choose routing/NAME-NODES such as routing/TSP-20, "
-            f"where NAME is one of {', '.join(PROBLEMS)}"
+            f"where NAME is one of {', '.join(LISTED)} or another of the VRP family"
         )
     settings = read_settings(env_kwargs)
     if match[2] is not None:

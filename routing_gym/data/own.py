@@ -23,7 +23,7 @@ from routing_gym.data.tsplib.instance import unit_scale
 from routing_gym.data.tsplib.metrics import FloatArray
 from routing_gym.files import InvalidFile, found, read_lines
 from routing_gym.problem import AnyProblem, InvalidInstance
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, PROBLEMS, make_problem, unknown_problem
 from routing_gym.traits import Column
 
 MAX_BYTES = 2**26
@@ -116,7 +116,7 @@ def columns_of(problem: str) -> tuple[Column, ...]:
         ValueError: There is no such problem.
     """
     if problem not in PROBLEMS:
-        raise ValueError(f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}")
+        raise ValueError(unknown_problem(problem))
     return make_problem(problem, PROBLEMS[problem].min_nodes).columns
 
 
@@ -291,7 +291,7 @@ def recognise(columns: Collection[str], numbers: Collection[str] = ()) -> str:
         ValueError: No problem takes these columns.
     """
     fitting = []
-    for problem in PROBLEMS:
+    for problem in LISTED:
         declared = columns_of(problem)
         per_node = {key: column.required for column in declared if column.tabular for key in column.keys}
         if per_node and set(columns) <= per_node.keys() and all(key in columns for key in per_node if per_node[key]):
@@ -328,7 +328,7 @@ def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
         lines = lines[1:]
     if not {"x", "y"} <= set(names):
         raise InvalidFile(path, head, f"found the columns {found(', '.join(names))}; expected x and y among them")
-    known = {key for problem in PROBLEMS for column in columns_of(problem) if column.tabular for key in column.keys}
+    known = {key for problem in LISTED for column in columns_of(problem) if column.tabular for key in column.keys}
     if twice := sorted({name for name in names if name in known and names.count(name) > 1}):
         raise InvalidFile(path, head, f"found the column {', '.join(twice)} twice")
     wanted = {name: place for place, name in enumerate(names) if name in known}

@@ -10,7 +10,7 @@ import numpy as np
 
 from routing_gym.planning.cells import BadCell, flag, is_missing, moment, number
 from routing_gym.planning.table import InvalidInput, Table, read_table
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, PROBLEMS, make_problem
 
 ALIASES = {
     **dict.fromkeys(("count", "vehicles", "number", "num_vehicles", "num_available"), "count"),
@@ -51,7 +51,7 @@ class Fleet:
 
 def instance_columns() -> frozenset[str]:
     """Return the names of all columns that problems declare for a whole instance."""
-    kinds = (make_problem(name, kind.min_nodes) for name, kind in PROBLEMS.items())
+    kinds = (make_problem(name, PROBLEMS[name].min_nodes) for name in LISTED)
     return frozenset(column.name for kind in kinds for column in kind.columns if column.per == "instance")
 
 

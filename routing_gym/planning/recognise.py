@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from routing_gym.planning.table import InvalidInput
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, PROBLEMS, make_problem, unknown_problem
 from routing_gym.traits import Column
 
 FILLED = {"demand": 0.0, "backhaul": 0.0, "ready_time": 0.0, "due_time": float("inf"), "service_time": 0.0}
@@ -37,9 +37,9 @@ class Given:
 
 
 def kinds() -> Iterator[tuple[str, AnyProblem]]:
-    """Yield all problems, of their least size."""
-    for name, kind in PROBLEMS.items():
-        yield name, make_problem(name, kind.min_nodes)
+    """Yield the listed problems, of their least size."""
+    for name in LISTED:
+        yield name, make_problem(name, PROBLEMS[name].min_nodes)
 
 
 def known_columns() -> dict[str, Column]:
@@ -124,7 +124,7 @@ def check_problem_name(problem: str, given: Given) -> None:
         InvalidInput: There is no such problem, or something is missing.
     """
     if problem not in PROBLEMS:
-        raise InvalidInput(f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}")
+        raise InvalidInput(unknown_problem(problem))
     rules = make_problem(problem, PROBLEMS[problem].min_nodes)
     if missing := lacking(rules, given):
         raise InvalidInput(f"{problem} needs {', '.join(missing)}; give them, or name another problem")

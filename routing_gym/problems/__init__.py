@@ -15,16 +15,19 @@ from routing_gym.problems.pdp import PDP, PDPInstance
 from routing_gym.problems.sdvrp import SDVRP, SDVRPInstance
 from routing_gym.problems.tsp import TSP, TSPInstance
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
+from routing_gym.problems.vrp import LISTED as VRP_LISTED
 from routing_gym.problems.vrp import PRESETS, VRP, VRPInstance
 
 PROBLEMS: dict[str, type[AnyProblem]] = {
     problem.name: problem for problem in (TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP)
 }
+LISTED = [*PROBLEMS, *VRP_LISTED]  # names for messages and tables, without the combinations of newer attributes
 PROBLEMS |= dict.fromkeys(PRESETS, VRP)
 
 __all__ = [
     "ATSP",
     "CVRP",
+    "LISTED",
     "MTSP",
     "OP",
     "PCTSP",
@@ -47,7 +50,16 @@ __all__ = [
     "TSPInstance",
     "VRPInstance",
     "make_problem",
+    "unknown_problem",
 ]
+
+
+def unknown_problem(name: str) -> str:
+    """Return the message about a name that no problem has."""
+    return (
+        f"unknown problem {name!r}; choose one of {', '.join(LISTED)}, or a combination of the VRP family such as "
+        "MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW"
+    )
 
 
 def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
@@ -58,14 +70,15 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
             such as "VRPTW".
         num_nodes: Cities of TSP, TSPFE and ATSP, customers of the others.
         **settings: The problem's own: `capacity` (CVRP, SDVRP, the VRP family), `prize` and `max_length` (OP),
-            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L).
+            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L), `num_depots` (with MD or
+            HF).
 
     Raises:
         ValueError: Unknown name or invalid value.
         TypeError: A setting that the problem does not have.
     """
     if name not in PROBLEMS:
-        raise ValueError(f"unknown problem {name!r}; choose one of {', '.join(PROBLEMS)}")
+        raise ValueError(unknown_problem(name))
     problem: Any = PROBLEMS[name]
     check_settings(name, problem, settings, fixed=["num_nodes"])
     made: AnyProblem = problem(num_nodes, **(PRESETS.get(name, {}) | settings))

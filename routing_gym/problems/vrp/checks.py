@@ -32,7 +32,7 @@ def check_each_alone(problem: VRP, instance: VRPInstance) -> None:
     state = problem.initial(instance)
     alone = problem.customers(instance, state)[:, None] if problem.num_depots == 1 else state.alone
     if instance.num_vehicles is not None:
-        alone = alone & (instance.num_vehicles[:, : problem.num_depots, None] == 0)
+        alone = alone & (instance.num_vehicles[:, : problem.num_depots, None] >= problem.num_nodes)
     missing = ~alone.any(axis=1)
     missing[:, : problem.num_depots] = False
     if problem.pairs:  # deliveries come with their pickups

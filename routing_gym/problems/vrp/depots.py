@@ -73,7 +73,7 @@ class Fleet(Depots):
         Column("vehicle_capacity", "capacity of the vehicles that start here; 0 for customers", "amount", integer=True, at_depot=True),
         Column("fixed_cost", "cost of each route that starts here, in the unit of the lengths", "length", at_depot=True),
         Column("cost_per_length", "cost of these vehicles, per length", "prize", at_depot=True),
-        Column("num_vehicles", "how many of them there are; all rows 0 for any number", "amount", required=False, integer=True, at_depot=True),
+        Column("num_vehicles", "number of these vehicles, each for one route; without the column, any number", "amount", required=False, integer=True, at_depot=True),
     )
     fields = ("vehicle_capacity", "fixed_cost", "cost_per_length", "num_vehicles", "eligible")
     per_node = ("vehicle_capacity", "fixed_cost", "cost_per_length")

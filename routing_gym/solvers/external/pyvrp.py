@@ -10,21 +10,19 @@ import numpy as np
 
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.checks import TOLERANCE, check_integer
+from routing_gym.problems.checks import check_integer
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.vrp import PRESETS
-from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, unit_of
+from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation
+from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips, unit_of
 
-DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
-TIME_SCALE = 1e6  # rounded up and windows inwards, so that every tour found is in time
-NEVER = 2.0**53  # later than any time
-FORBIDDEN = 10**8  # length of a leg from a backhaul to a linehaul
+MAX_PENALTY = 100_000.0  # of a unit of load or length beyond a limit, per cost of a unit of length: PyVRP's default
 PRIZE_SCALE = 1e6  # of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
-Actions = Callable[[list[int]], list[int]]
+Actions = Callable[[list[Any]], list[int]]
 
 
 def orienteering(pyvrp: Any, problem: OP, instance: Any) -> tuple[Any, Actions]:
-    """Formulate an OP; return PyVRP's data, and what turns a tour of all its trips into actions."""
+    """Formulate an OP; return PyVRP's data, and what turns its routes into actions."""
     distances = distance_matrix(instance)[0]
     unit = unit_of(distances)
     legs = np.ceil(distances / unit * DISTANCE_SCALE).astype(np.int64)
@@ -33,62 +31,26 @@ def orienteering(pyvrp: Any, problem: OP, instance: Any) -> tuple[Any, Actions]:
     clients = [pyvrp.Client(node, prize=prize[node], required=False) for node in range(1, len(prize))]
     limit = float(length_limit(instance)[0]) / unit * DISTANCE_SCALE
     vehicle = pyvrp.VehicleType(max_distance=int(np.clip(limit, 0, NEVER)))
-    data = problem_data(pyvrp, instance, clients, vehicle, legs, np.zeros_like(legs))
-    return data, lambda tour: legal_tour(problem, instance, tour)
-
-
-def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any) -> tuple[Any, Actions]:
-    """Formulate a CVRP or a problem of the VRP family; return the same."""
-    distances = distance_matrix(instance)[0]
-    unit = unit_of(distances)
-    distances = distances / unit
-    given = {key: value[0] for key, value in vars(instance).items() if value is not None}
-    clients: list[dict[str, Any]] = [{"delivery": [demand]} for demand in given["demand"][1:].tolist()]
-    vehicle: dict[str, Any] = {"num_available": len(clients), "capacity": [int(given["capacity"])]}
-    legs = np.rint(distances * DISTANCE_SCALE).astype(np.int64)
-    durations = np.zeros_like(legs)
-    if "max_length" in given:
-        legs = np.ceil(distances * DISTANCE_SCALE).astype(np.int64)
-        limit = min((float(given["max_length"]) + TOLERANCE / 2) / unit * DISTANCE_SCALE, NEVER)
-        alone = legs[0] + (0 if problem.open_routes else legs[:, 0])
-        vehicle["max_distance"] = max(int(limit), int(alone.max()))
-    if "ready_time" in given:
-        durations = np.ceil(distances * TIME_SCALE).astype(np.int64)
-        opens, closes, service = (
-            np.minimum(given[key].astype(np.float64) / unit * TIME_SCALE, NEVER)
-            for key in ("ready_time", "due_time", "service_time")
-        )
-        opens, closes, service = (x.astype(np.int64) for x in (np.ceil(opens), np.floor(closes), np.ceil(service)))
-        arrival = opens[0] + durations[0]  # of vehicles that serve one customer
-        closes = np.maximum(closes, arrival)
-        closes[0] = max(closes[0], (np.maximum(arrival, opens) + service + durations[:, 0]).max())
-        for node, client in enumerate(clients, start=1):
-            times = {"tw_early": opens[node], "tw_late": closes[node], "service_duration": service[node]}
-            client |= {key: int(time) for key, time in times.items()}
-        vehicle |= {"tw_early": int(opens[0])} | ({} if problem.open_routes else {"tw_late": int(closes[0])})
-    if "backhaul" in given:
-        for node in np.flatnonzero(given["backhaul"]).tolist():
-            clients[node - 1]["pickup"] = clients[node - 1].pop("delivery")
-        linehauls = np.flatnonzero(~given["backhaul"])[1:]
-        legs[np.ix_(given["backhaul"], linehauls)] = FORBIDDEN
-    if problem.open_routes:
-        legs[:, 0] = durations[:, 0] = 0
-    made = [pyvrp.Client(node, **client) for node, client in enumerate(clients, start=1)]
-    return problem_data(pyvrp, instance, made, pyvrp.VehicleType(**vehicle), legs, durations), list
-
-
-def problem_data(
-    pyvrp: Any, instance: Any, clients: list[Any], vehicle: Any, legs: IntArray, durations: IntArray
-) -> Any:
-    """Return PyVRP's form of one row."""
-    return pyvrp.ProblemData(
+    data = pyvrp.ProblemData(
         locations=[pyvrp.Location(float(x), float(y)) for x, y in instance.coords[0] * DISTANCE_SCALE],
         clients=clients,
         depots=[pyvrp.Depot(0)],
         vehicle_types=[vehicle],
         distance_matrices=[legs],
-        duration_matrices=[durations],
+        duration_matrices=[np.zeros_like(legs)],
     )
+
+    def actions(routes: list[Any]) -> list[int]:
+        trips = [[stop.idx + 1 for stop in route if stop.is_client()] for route in routes]
+        return legal_tour(problem, instance, join_trips(trips))
+
+    return data, actions
+
+
+def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any) -> tuple[Any, Actions]:
+    """Formulate a CVRP or a problem of the VRP family; return the same."""
+    formulation = Formulation(pyvrp, problem, instance)
+    return formulation.data(), formulation.actions
 
 
 MODELS: dict[str, Callable[[Any, Any, Any], tuple[Any, Actions]]] = {
@@ -142,8 +104,10 @@ class PyVRP(RowSolver):
         if self.iterations is not None:
             limit = stop.MultipleCriteria([stop.MaxIterations(self.iterations), limit])
         data, actions = MODELS[problem.name](pyvrp, problem, instance)
-        result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False)
+        # as large for costs that are counted more finely, with fleets, as PyVRP's default is for lengths
+        largest = max(kind.unit_distance_cost for kind in data.vehicle_types()) * MAX_PENALTY
+        params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest))
+        result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False, params=params)
         if not result.is_feasible():
             raise RuntimeError("PyVRP found no feasible tour within the time limit")
-        trips = [[stop.idx + 1 for stop in route if stop.is_client()] for route in result.best.routes()]
-        return actions(join_trips(trips)), FEASIBLE
+        return actions(result.best.routes()), FEASIBLE

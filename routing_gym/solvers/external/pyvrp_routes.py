@@ -1,0 +1,199 @@
+"""CVRP and the VRP family in PyVRP's form: a type of vehicles for each depot node, pairs as shipments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.checks import TOLERANCE
+from routing_gym.solvers.runtime.base import IntArray, distance_matrix, unit_of
+
+DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
+TIME_SCALE = 1e6  # rounded up and windows inwards, so that every tour found is in time
+COST_SCALE = 100  # of costs per length, with fleets
+NEVER = 2.0**53  # later than any time
+FORBIDDEN = 10**8  # length of a leg that no vehicle may drive
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """One row of a problem, and the way back from PyVRP's routes to actions.
+
+    Args:
+        pyvrp: The package.
+        problem: CVRP, or one of the VRP family.
+        instance: One row.
+    """
+
+    pyvrp: Any
+    problem: AnyProblem
+    instance: Any
+
+    @cached_property
+    def given(self) -> dict[str, npt.NDArray[Any]]:
+        """The fields of the row."""
+        return {key: value[0] for key, value in vars(self.instance).items() if value is not None}
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.float64]:
+        return distance_matrix(self.instance)[0]
+
+    @cached_property
+    def unit(self) -> float:
+        """In which lengths and times are counted."""
+        return unit_of(self.lengths)
+
+    @property
+    def cost_scale(self) -> int:
+        return COST_SCALE if "cost_per_length" in self.given else 1
+
+    @cached_property
+    def depots(self) -> list[int]:
+        """Depot nodes that have vehicles, in the order of PyVRP's types."""
+        numbers = self.given.get("num_vehicles")
+        return [node for node in range(self.problem.num_depots) if numbers is None or numbers[node]]
+
+    def as_cost(self, value: float) -> int:
+        """Return a cost in the unit of lengths as PyVRP's."""
+        return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, NEVER)))
+
+    @cached_property
+    def legs(self) -> IntArray:
+        """Lengths between all nodes; rounded up where they have a limit."""
+        round_up = np.ceil if "max_length" in self.given else np.rint
+        legs: IntArray = round_up(self.lengths / self.unit * DISTANCE_SCALE).astype(np.int64)
+        if "backhaul" in self.given and not self.problem.mixed_backhauls:
+            backhaul = self.given["backhaul"]
+            legs[np.ix_(backhaul, np.flatnonzero(~backhaul)[self.problem.num_depots :])] = FORBIDDEN
+        if self.problem.open_routes:
+            legs[:, : self.problem.num_depots] = 0
+        return legs
+
+    @cached_property
+    def durations(self) -> IntArray:
+        """Travel times between all nodes, rounded up; 0 without time windows."""
+        if "ready_time" not in self.given:
+            return np.zeros_like(self.legs)
+        travels = self.given.get("durations", self.lengths).astype(np.float64)
+        durations: IntArray = np.ceil(travels / self.unit * TIME_SCALE).astype(np.int64)
+        if self.problem.open_routes:
+            durations[:, : self.problem.num_depots] = 0
+        return durations
+
+    @cached_property
+    def times(self) -> tuple[IntArray, IntArray, IntArray]:
+        """When service starts at the earliest and latest, and how long it takes; windows rounded inwards.
+
+        A customer who is reached just in time from the only depot is still served alone.
+        """
+        opens, closes, service = (
+            np.minimum(self.given[key].astype(np.float64) / self.unit * TIME_SCALE, NEVER)
+            for key in ("ready_time", "due_time", "service_time")
+        )
+        opens, closes, service = (x.astype(np.int64) for x in (np.ceil(opens), np.floor(closes), np.ceil(service)))
+        if self.problem.num_depots == 1 and "pickup" not in self.given and "penalty" not in self.given:
+            arrival = opens[0] + self.durations[0]
+            closes = np.maximum(closes, arrival)
+            closes[0] = max(closes[0], (np.maximum(arrival, opens) + service + self.durations[:, 0]).max())
+        return opens, closes, service
+
+    def step(self, node: int, prefix: str = "") -> dict[str, int]:
+        """Return the arguments for the times of a visit."""
+        if "ready_time" not in self.given:
+            return {}
+        names = ("tw_early", "tw_late", "service_duration")
+        return {prefix + name: int(values[node]) for name, values in zip(names, self.times, strict=True)}
+
+    def optional(self, *nodes: int) -> dict[str, Any]:
+        """Return the arguments of customers who may be left out."""
+        if "penalty" not in self.given:
+            return {}
+        return {"prize": self.as_cost(float(self.given["penalty"][list(nodes)].sum())), "required": False}
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pickups with their deliveries."""
+        pickup = self.given.get("pickup", np.zeros(self.problem.num_actions, dtype=np.int64))
+        return [(int(pickup[node]), node) for node in np.flatnonzero(pickup).tolist()]
+
+    @cached_property
+    def singles(self) -> list[int]:
+        """Customers who are in no pair."""
+        paired = {node for pair in self.pairs for node in pair}
+        return [node for node in range(self.problem.num_depots, self.problem.num_actions) if node not in paired]
+
+    def client(self, node: int) -> Any:
+        demand = [int(self.given["demand"][node])]
+        collected = "pickup" in self.given or ("backhaul" in self.given and self.given["backhaul"][node])
+        goods = {"pickup" if collected else "delivery": demand}
+        return self.pyvrp.Client(node, **goods, **self.step(node), **self.optional(node))
+
+    def shipment(self, pickup: int, delivery: int) -> Any:
+        times = self.step(pickup, "pickup_") | self.step(delivery, "delivery_")
+        amount = [int(self.given["demand"][delivery])]
+        return self.pyvrp.Shipment(pickup, delivery, amount=amount, **times, **self.optional(pickup, delivery))
+
+    def vehicles(self, depot: int) -> Any:
+        """Return the type of the vehicles of a depot node, whose distances are the `depot`-th."""
+        node, given = self.depots[depot], self.given
+        made: dict[str, Any] = {"start_depot": node, "end_depot": node, "profile": depot}
+        made["num_available"] = int(given["num_vehicles"][node]) if "num_vehicles" in given else self.problem.num_nodes
+        made["capacity"] = [int(given["vehicle_capacity"][node] if "vehicle_capacity" in given else given["capacity"])]
+        if "ready_time" in given:
+            opens, closes, _ = self.times
+            made |= {"tw_early": int(opens[node])} | ({} if self.problem.open_routes else {"tw_late": int(closes[node])})
+        if "max_length" in given:
+            limit = int(min((float(given["max_length"]) + TOLERANCE / 2) / self.unit * DISTANCE_SCALE, NEVER))
+            if self.problem.num_depots == 1 and "pickup" not in given and "penalty" not in given:
+                limit = max(limit, int((self.legs[0] + self.legs[:, 0]).max()))  # every customer alone
+            made["max_distance"] = limit
+        if "cost_per_length" in given:
+            made["unit_distance_cost"] = int(np.rint(float(given["cost_per_length"][node]) * COST_SCALE))
+            made["fixed_cost"] = self.as_cost(float(given["fixed_cost"][node]))
+        return self.pyvrp.VehicleType(**made)
+
+    def legs_of(self, depot: int) -> IntArray:
+        """Return the lengths for the vehicles of a depot node, without the customers that they may not serve."""
+        if "eligible" not in self.given:
+            return self.legs
+        legs, refused = self.legs.copy(), ~self.given["eligible"][self.depots[depot]]
+        refused[: self.problem.num_depots] = False
+        legs[:, refused] = FORBIDDEN
+        np.fill_diagonal(legs, 0)
+        return legs
+
+    def data(self) -> Any:
+        """Return PyVRP's data."""
+        types = range(len(self.depots))
+        return self.pyvrp.ProblemData(
+            locations=[self.pyvrp.Location(float(x), float(y)) for x, y in self.given["coords"] * DISTANCE_SCALE],
+            clients=[self.client(node) for node in self.singles],
+            depots=[self.pyvrp.Depot(node) for node in range(self.problem.num_depots)],
+            vehicle_types=[self.vehicles(depot) for depot in types],
+            distance_matrices=[self.legs_of(depot) for depot in types],
+            duration_matrices=[self.durations] * len(self.depots),
+            shipments=[self.shipment(*pair) for pair in self.pairs],
+        )
+
+    def actions(self, routes: list[Any]) -> list[int]:
+        """Return the actions of PyVRP's routes."""
+        actions, current, served = [], 0, 0
+        for route in routes:
+            start = self.depots[route.vehicle_type()]
+            visits = [self.node(stop) for stop in route if not stop.is_depot()]
+            actions += ([start] if start != current else []) + visits + [start]
+            current, served = start, served + len(visits)
+        if served < self.problem.num_nodes or not actions:  # the rest is left out
+            actions.append(current)
+        return actions
+
+    def node(self, stop: Any) -> int:
+        """Return the customer of an activity."""
+        if stop.is_client():
+            return self.singles[stop.idx]
+        return self.pairs[stop.idx][0 if stop.is_pickup() else 1]
