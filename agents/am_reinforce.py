@@ -76,7 +76,7 @@ class Args(RunArgs):
 
     local = ("runs", "init_from", "resume")
     advanced = ("env_kwargs", "generator", "variants", "decay", "max_grad_norm", "force_starts", "symmetries")
-    advanced += ("baseline_size", "held_out", "attention", "pointer", "processes", "threads", "profile", "runs")
+    advanced += ("baseline_size", "held_out", "attention", "pointer", "processes", "threads", "profile", "log", "runs")
 
     env_id: str = "routing/TSP-20"
     """Problem and number of nodes, as in routing/CVRP-50: TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP,
@@ -143,6 +143,8 @@ class Args(RunArgs):
     """Run or checkpoint whose weights the training starts from, of any problem and size, where they fit."""
     profile: bool = False
     """Write torch's profile of five early steps to trace.json in the run's folder, for chrome://tracing or Perfetto."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""
