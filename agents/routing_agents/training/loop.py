@@ -100,6 +100,11 @@ class Trainer(ABC):
         """Columns of the live table."""
 
     @property
+    def result(self) -> nn.Module:
+        """The network that is evaluated and saved for use."""
+        return self.model
+
+    @property
     def batch_size(self) -> int:
         """Instances of a step, over all processes."""
         return self.args.batch_size
@@ -164,7 +169,7 @@ class Trainer(ABC):
             return
         self.best = sign * metrics[name]
         if distributed.rank() == 0:
-            weights = checkpoint.prefixed("model", self.model.state_dict())
+            weights = checkpoint.prefixed("model", self.result.state_dict())
             checkpoint.save(path, weights, {**self.describe(), "metrics": metrics})
 
 
