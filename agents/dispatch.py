@@ -63,7 +63,8 @@ class Args(RunArgs):
 
     local = ("runs", "resume", "evaluate")
     device: ClassVar[str] = "cpu"  # the time goes into PyVRP and the days, which know no other
-    advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm", "threads")
+    advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm")
+    advanced += ("threads", "log")
 
     algorithm: Algorithm = "imitation"
     """Training algorithm: imitation of the oracle, prizes learned with a Fenchel-Young loss, or PPO."""
@@ -103,6 +104,8 @@ class Args(RunArgs):
     """Random seed for the weights, the days and the actions."""
     threads: int = 0
     """Number of CPU threads; 0 uses all cores."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""
