@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import dataclasses
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -41,7 +42,7 @@ from routing_agents.policies.attention.decoding import (
     solve,
     symmetric_views,
 )
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.pointer import saved
@@ -52,6 +53,7 @@ from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed, loop
+from routing_agents.training.averaging import WeightAverage
 from routing_agents.training.baselines import (
     Baseline,
     CriticBaseline,
@@ -61,6 +63,7 @@ from routing_agents.training.baselines import (
     SharedBaseline,
 )
 from routing_agents.training.loop import RunArgs
+from routing_agents.training.losses import LOSSES, Loss, reinforce
 from routing_agents.training.report import Column
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
@@ -69,6 +72,8 @@ from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
+STATISTICS = 10  # batches on which the statistics of batch normalisation are measured for average weights
+
 
 @dataclass(frozen=True)
 class Args(RunArgs):
@@ -76,7 +81,8 @@ class Args(RunArgs):
 
     local = ("runs", "init_from", "resume")
     advanced = ("env_kwargs", "generator", "variants", "decay", "max_grad_norm", "force_starts", "symmetries")
-    advanced += ("baseline_size", "held_out", "attention", "pointer", "processes", "threads", "profile", "runs")
+    advanced += ("average", "loss", "baseline_size", "held_out", "attention", "pointer", "processes", "threads")
+    advanced += ("profile", "log", "runs")
 
     env_id: str = "routing/TSP-20"
     """Problem and number of nodes, as in routing/CVRP-50: TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP,
@@ -94,9 +100,10 @@ class Args(RunArgs):
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn for each batch; the held-out instances keep the size of
     the id."""
-    generator: Literal["uniform", "mixed", "x", "windows"] = "uniform"
+    generator: Literal["uniform", "mixed", "x", "windows", "roads", "random"] = "uniform"
     """Distribution of the training instances: uniform; mixed (uniform and clustered); x (as in CVRPLIB's set X; CVRP,
-    SDVRP); windows (parts of tours under improvement; TSPFE). Held-out instances are uniform."""
+    SDVRP); windows (parts of tours under improvement; TSPFE); roads and random (matrices of ways along streets, and at
+    random). Held-out instances are those that the problem generates: uniform."""
     variants: bool = False
     """Train one model for this problem of the VRP family and all that lack some of its attributes (sixteen for
     OVRPBLTW), one of them per batch. The held-out instances are those of the id."""
@@ -109,6 +116,12 @@ class Args(RunArgs):
     """Last fraction of the run, over which the learning rate falls linearly to zero."""
     max_grad_norm: float = 1.0
     """Largest norm of the gradients; larger ones are scaled down."""
+    average: float = 0.0
+    """Decay per step of an exponential moving average of the weights, such as 0.99. The average is evaluated and saved
+    for use instead of the latest weights; 0 for no average."""
+    loss: Literal["reinforce", "preference", "best-anchored"] = "reinforce"
+    """Loss: REINFORCE; preference, over all pairs of the tours of an instance (Pan et al. 2025); or best-anchored, the
+    best tour against the others (BOPO, Liao et al. 2025). The last two need the shared baseline's tours."""
     baseline: Literal["rollout", "exponential", "critic", "shared", "none"] = "shared"
     """Baseline of REINFORCE: the mean of the other tours of the instance (shared), the greedy tour of a frozen policy
     (rollout, Kool et al. 2019), a moving average (exponential), a predicted cost (critic), or none."""
@@ -143,6 +156,8 @@ class Args(RunArgs):
     """Run or checkpoint whose weights the training starts from, of any problem and size, where they fit."""
     profile: bool = False
     """Write torch's profile of five early steps to trace.json in the run's folder, for chrome://tracing or Perfetto."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""
@@ -157,6 +172,10 @@ class Args(RunArgs):
         check_numbers(self, "learning_rate", "max_grad_norm", "decay")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
+        check_numbers(self, "average", zero=True, most=0.9999)
+        if self.loss != "reinforce" and self.baseline != "shared":
+            found = f"--baseline {self.baseline} samples one"
+            raise ValueError(f"--loss {self.loss} compares several tours of an instance; {found}, take shared")
         check_integers(self, "processes", "threads", least=0, most=runs.MOST_THREADS)
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
@@ -199,15 +218,17 @@ class Reinforce(nn.Module):
     Args:
         model: The policy.
         baseline: What its tours are compared with.
+        loss: Function of costs, log-probabilities and baseline.
     """
 
-    def __init__(self, model: PolicyNetwork, baseline: Baseline) -> None:
+    def __init__(self, model: PolicyNetwork, baseline: Baseline, loss: Loss = reinforce) -> None:
         super().__init__()
         self.model = model
         self.baseline = baseline
+        self.loss = loss
 
     def forward(self, problem: AnyProblem, instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
-        """Sample tours and return the loss whose gradient is REINFORCE's (Kool et al. 2019, eq. 9).
+        """Sample tours and return their loss.
 
         The batch is encoded once, with gradients; the tours are played on the detached encoding and
         then scored from the same encoding in one parallel pass.
@@ -227,7 +248,7 @@ class Reinforce(nn.Module):
         cost = played.cost.unflatten(0, (-1, baseline.num_tours))  # (B, K)
         reference = baseline.value(problem, instance, cost)
         log_p = log_probability(model, encoding, played, skip=int(forced)).view_as(cost)
-        loss = ((cost - reference) * log_p).mean()
+        loss = self.loss(cost, log_p, reference)
         return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
 
 
@@ -239,7 +260,7 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
     """
     generator = torch.Generator().manual_seed(args.seed)
     if args.model == "attention":
-        return AttentionModel(FEATURES[problem.name], args.attention, generator)
+        return AttentionModel(features_of(problem), args.attention, generator)
     if problem.name != PointerPolicy.problem:
         raise ValueError(
             f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"
@@ -288,9 +309,11 @@ class ReinforceTrainer(loop.Trainer):
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
         if args.variants and len(self.problem.variants) == 1:
             raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {args.env_id}")
-        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity"}
+        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity", "matrices"}
         if args.variants and others:
-            raise ValueError(f"--variants: all have num_nodes and capacity; leave out {', '.join(sorted(others))}")
+            raise ValueError(
+                f"--variants: all have num_nodes, capacity and matrices; leave out {', '.join(sorted(others))}"
+            )
         self.generate = GENERATORS[args.generator]
         for size in args.sizes or (self.problem.num_nodes,):  # refuses a problem it does not fit
             self.generate(self.variant(size), stream(args.seed, runs.TRAINING_STREAM, 0), 1)
@@ -301,7 +324,8 @@ class ReinforceTrainer(loop.Trainer):
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)
-        self.loss = distributed.parallel(Reinforce(self.model, self.baseline))
+        self.loss = distributed.parallel(Reinforce(self.model, self.baseline, LOSSES[args.loss]))
+        self.average = WeightAverage(self.model, args.average) if args.average else None
         held_out = self.problem.generate(stream(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", self.device)
         self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
@@ -314,6 +338,10 @@ class ReinforceTrainer(loop.Trainer):
     def columns(self) -> tuple[Column, ...]:
         return table_columns(self.problem, self.args.baseline)
 
+    @property
+    def result(self) -> PolicyNetwork:
+        return self.model if self.average is None else self.average.model
+
     def find_reference(self, cache: Path) -> float | None:
         return runs.reference_cost(self.problem, self.held_out, cache)
 
@@ -323,11 +351,11 @@ class ReinforceTrainer(loop.Trainer):
         left = 1 - self.step / self.args.total_steps
         return self.args.learning_rate * min(1.0, left / self.args.decay)
 
-    def batch_problem(self) -> AnyProblem:
-        """Return the rules of this step: those of the id, or with `--sizes` or `--variants` drawn for all processes."""
+    def batch_problem(self, step: int) -> AnyProblem:
+        """Return the rules of a step: those of the id, or with `--sizes` or `--variants` drawn for all processes."""
         if self.args.sizes is None and not self.args.variants:
             return self.problem
-        rng = stream(self.args.seed, runs.SIZE_STREAM, self.step)
+        rng = stream(self.args.seed, runs.SIZE_STREAM, step)
         low, high = self.args.sizes or (self.problem.num_nodes, self.problem.num_nodes)
         num_nodes = int(rng.integers(low, high + 1))
         return self.variant(num_nodes, str(rng.choice(self.problem.variants)) if self.args.variants else None)
@@ -337,17 +365,17 @@ class ReinforceTrainer(loop.Trainer):
         settings = {**runs.read_settings(self.args.env_kwargs), "num_nodes": num_nodes}
         return make_problem(name or self.problem.name, **settings)
 
-    def draw(self, problem: AnyProblem) -> tuple[Any, Choice]:
-        """Return this process's instances of this step, and how to choose its actions."""
-        rng = stream(self.args.seed, runs.TRAINING_STREAM, self.step, distributed.rank())
+    def draw(self, problem: AnyProblem, step: int) -> tuple[Any, Choice]:
+        """Return this process's instances of a step, and how to choose its actions."""
+        rng = stream(self.args.seed, runs.TRAINING_STREAM, step, distributed.rank())
         share = self.args.batch_size // distributed.world_size()
         instance = to_backend(self.generate(problem, rng, share), "torch", self.device)
         return instance, sampling_choice(torch.Generator(self.device).manual_seed(int(rng.integers(2**63))))
 
     def update(self) -> None:
         started = time.perf_counter()
-        problem = self.batch_problem()
-        instance, choose = self.draw(problem)
+        problem = self.batch_problem(self.step)
+        instance, choose = self.draw(problem, self.step)
         loss, means = self.loss(problem, instance, choose)
         self.model.zero_grad()
         loss.backward()
@@ -360,14 +388,25 @@ class ReinforceTrainer(loop.Trainer):
             optimizer.step()
         self.sums += torch.cat([means, norm[None]]).double()
         self.step += 1
+        if self.average is not None:
+            self.average.update(self.model, self.step)
         self.seconds += time.perf_counter() - started
+
+    def latest_observations(self) -> Iterator[dict[str, Tensor]]:
+        """Yield the static observations of the instances of the latest steps."""
+        for step in range(max(0, self.step - STATISTICS), self.step):
+            problem = self.batch_problem(step)
+            yield problem.observe_static(self.draw(problem, step)[0])
 
     def end_epoch(self) -> dict[str, float]:
         """Evaluate, update the baseline, and return what there is to log."""
         cost, reference, entropy, norm = (distributed.mean(self.sums) / self.args.steps_per_epoch).tolist()
         self.sums.zero_()
         distributed.share_buffers(self.model)
-        greedy = distributed.greedy_cost(self.model, self.problem, self.held_out)
+        if self.average is not None:
+            self.average.measure(self.latest_observations())
+            distributed.share_buffers(self.average.model)
+        greedy = distributed.greedy_cost(self.result, self.problem, self.held_out)
         return {
             "epoch": self.epoch,
             "instances": self.instances,
@@ -387,6 +426,8 @@ class ReinforceTrainer(loop.Trainer):
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {**checkpoint.prefixed("baseline", self.baseline.tensors()), "sums": distributed.mean(self.sums)}
+        if self.average is not None:
+            tensors |= checkpoint.prefixed("average", self.average.model.state_dict())
         return tensors, {"best_cost": -self.best, "processes": distributed.world_size()}
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
@@ -397,6 +438,8 @@ class ReinforceTrainer(loop.Trainer):
             )
         self.baseline.load(checkpoint.group(tensors, "baseline"), path)
         self.sums = checkpoint.fitting("sums", self.sums, tensors, path)
+        if self.average is not None:
+            self.average.load(checkpoint.group(tensors, "average"), path)
         self.best, self.history = -header["best_cost"], header["history"]
 
     def gap(self, greedy: float) -> dict[str, float]:
@@ -406,7 +449,7 @@ class ReinforceTrainer(loop.Trainer):
     def solve_first(self) -> tuple[Any, list[int]]:
         """Return the first held-out instance, on NumPy, and the greedy tour of it."""
         first = select(self.held_out, slice(0, 1))
-        tour: list[int] = solve(self.model, self.problem, first).actions[0].tolist()
+        tour: list[int] = solve(self.result, self.problem, first).actions[0].tolist()
         return to_backend(first, "numpy"), tour
 
     def picture(self) -> np.ndarray:
@@ -414,7 +457,7 @@ class ReinforceTrainer(loop.Trainer):
 
     def results(self, folder: Path) -> list[str]:
         tensors, header = checkpoint.load(folder / runs.BEST)
-        checkpoint.load_weights(self.model, checkpoint.group(tensors, "model"), folder / runs.BEST)
+        checkpoint.load_weights(self.result, checkpoint.group(tensors, "model"), folder / runs.BEST)
         render.save(folder / "solution.png", self.problem, *self.solve_first())
         best = header["metrics"]
         name, greedy = runs.shown_cost(self.problem, best["greedy"])

@@ -13,6 +13,7 @@ import csv
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from routing_gym.data.tsplib.instance import unit_scale
 from routing_gym.data.tsplib.metrics import FloatArray
 from routing_gym.files import InvalidFile, found, read_lines
 from routing_gym.problem import AnyProblem, InvalidInstance
-from routing_gym.problems import LISTED, PROBLEMS, make_problem, unknown_problem
-from routing_gym.traits import Column
+from routing_gym.problems import PROBLEMS, make_problem, unknown_problem
+from routing_gym.problems.geometry import embedding
+from routing_gym.traits import DISTANCES, Column
 
 MAX_BYTES = 2**26
 LARGEST = 1e100  # of any number
@@ -71,7 +73,7 @@ class OwnInstance:
         return -cost if self.problem.maximises else cost * self.scale
 
 
-def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own") -> OwnInstance:
+def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own", matrices: bool = False) -> OwnInstance:
     """Make an instance from a user's own numbers.
 
     Args:
@@ -80,12 +82,17 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own")
             coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the
             depot, if the problem has one.
         name: For tables and pictures.
+        matrices: Whether the problem observes matrices. Coordinates may then be missing beside `distances`: places in
+            a plane, whose distances resemble these, stand for them.
 
     Raises:
         ValueError: A column is missing, left over, or holds what it must not; with row, value and remedy.
     """
     declared = columns_of(problem)
     given = {key: value for key, value in columns.items() if value is not None}
+    if matrices and "distances" in given and not {"x", "y"} & given.keys():
+        lengths = numbers(DISTANCES, "distances", given["distances"])
+        given |= dict(zip("xy", embedding(lengths).T, strict=True))
     check_names(problem, declared, given)
     values = {key: numbers(column, key, given[key]) for column in declared for key in column.keys if key in given}
     num_nodes = count_nodes(problem, declared, values)
@@ -94,7 +101,9 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own")
     scale = length_scale(values)
     filled = [(column, value) for column in declared if (value := scaled(column, values, scale)) is not None]
     exact = {column.target: value for column, value in filled if column.target}
-    rules = make_problem(problem, num_nodes - int(PROBLEMS[problem].has_depot))
+    depots = count_depots(problem, values)
+    several = {"num_depots": depots} if "depot" in values else {}
+    rules = make_problem(problem, num_nodes - depots, matrices=matrices, **several)
     instance = rules.instance_type(
         **{column.target: rounded(column.name, value) for column, value in filled if column.target}
     )
@@ -109,6 +118,7 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own")
     return OwnInstance(name, rules, instance, rules.instance_type(**exact), table, scale)
 
 
+@cache
 def columns_of(problem: str) -> tuple[Column, ...]:
     """Return what an instance of a problem is made of.
 
@@ -149,6 +159,20 @@ def count_nodes(problem: str, declared: Sequence[Column], values: Mapping[str, F
     if number < least:
         raise ValueError(f"{number} rows; {problem} needs at least {least}{', the depot among them' * kind.has_depot}")
     return number
+
+
+def count_depots(problem: str, values: Mapping[str, FloatArray]) -> int:
+    """Return the number of depots, which come first.
+
+    Raises:
+        ValueError: A depot comes after a customer, or there is none, or nothing else.
+    """
+    if "depot" not in values:
+        return int(PROBLEMS[problem].has_depot)
+    depots = int(values["depot"].sum())
+    if not 0 < depots < len(values["depot"]) or not values["depot"][:depots].all():
+        raise ValueError(f"depot is 1 in {depots} of {len(values['depot'])} rows; put the depots first, then customers")
+    return depots
 
 
 def numbers(column: Column, key: str, value: Any) -> FloatArray:
@@ -291,7 +315,7 @@ def recognise(columns: Collection[str], numbers: Collection[str] = ()) -> str:
         ValueError: No problem takes these columns.
     """
     fitting = []
-    for problem in LISTED:
+    for problem in PROBLEMS:
         declared = columns_of(problem)
         per_node = {key: column.required for column in declared if column.tabular for key in column.keys}
         if per_node and set(columns) <= per_node.keys() and all(key in columns for key in per_node if per_node[key]):
@@ -328,7 +352,7 @@ def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
         lines = lines[1:]
     if not {"x", "y"} <= set(names):
         raise InvalidFile(path, head, f"found the columns {found(', '.join(names))}; expected x and y among them")
-    known = {key for problem in LISTED for column in columns_of(problem) if column.tabular for key in column.keys}
+    known = {key for problem in PROBLEMS for column in columns_of(problem) if column.tabular for key in column.keys}
     if twice := sorted({name for name in names if name in known and names.count(name) > 1}):
         raise InvalidFile(path, head, f"found the column {', '.join(twice)} twice")
     wanted = {name: place for place, name in enumerate(names) if name in known}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from routing_gym.planning.table import InvalidInput
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import LISTED, PROBLEMS, make_problem, unknown_problem
+from routing_gym.problems import PROBLEMS, make_problem, unknown_problem
 from routing_gym.traits import Column
 
 FILLED = {"demand": 0.0, "backhaul": 0.0, "ready_time": 0.0, "due_time": float("inf"), "service_time": 0.0}
@@ -36,10 +36,10 @@ class Given:
     count: int | None = None
 
 
-def kinds() -> Iterator[tuple[str, AnyProblem]]:
-    """Yield the listed problems, of their least size."""
-    for name in LISTED:
-        yield name, make_problem(name, PROBLEMS[name].min_nodes)
+@cache
+def kinds() -> tuple[tuple[str, AnyProblem], ...]:
+    """Return all problems, of their least size."""
+    return tuple((name, make_problem(name, PROBLEMS[name].min_nodes)) for name in PROBLEMS)
 
 
 def known_columns() -> dict[str, Column]:

@@ -40,6 +40,7 @@ from helpers import (
 )
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
+from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.runs import choose_device, reference_cost
@@ -75,6 +76,7 @@ def run(trained_once, tiny):
         ("exponential", "float32", 7),
         ("critic", "float32", 6),
         ("symmetries", "float32", 7),
+        ("average", "bfloat16", 7),
         ("pointer", "float32", 6),
     ],
 )
@@ -84,6 +86,8 @@ def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps
         tiny, baseline = replace(tiny, model="pointer"), "rollout"
     if baseline == "symmetries":
         tiny, baseline = replace(tiny, symmetries=True), "shared"
+    if baseline == "average":
+        tiny, baseline = replace(tiny, average=0.8, loss="preference", sizes=(6, 9)), "shared"
     # Event files of one process and second are read in the order of this number as text, in which 10 is before 9.
     monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     folders = check_resumption(
@@ -138,9 +142,25 @@ def test_baseline_values_by_hand():
     assert NoBaseline().value(None, None, cost).tolist() == [[0.0, 0.0, 0.0]]
 
 
+def test_average_weights_are_evaluated_and_saved_for_use(tiny):
+    """The run goes on from the latest weights; best.safetensors holds the average, and its cost is the logged one."""
+    folder = am_reinforce.main(replace(tiny, average=0.5, epochs=1))
+    last, best = (checkpoint.load(folder / f"{name}.safetensors")[0] for name in ("last", "best"))
+    average, latest = checkpoint.group(last, "average"), checkpoint.group(last, "model")
+    assert all(torch.equal(value, average[name]) for name, value in checkpoint.group(best, "model").items())
+    assert not torch.equal(average["embed_node.weight"], latest["embed_node.weight"])
+    mean = "layers.0.attention_norm.norm.running_mean"
+    assert not torch.equal(average[mean], latest[mean])
+    model, problem, header = load_model(folder)
+    trainer = ReinforceTrainer(tiny)
+    model.multiply_in(getattr(torch, header["args"]["precision"]))
+    cost = solve(model, problem, trainer.held_out).cost.double().mean()
+    assert cost.item() == pytest.approx(logged(folder)[0]["greedy"])
+
+
 def loss_of_a_step(trainer):
     """Return a step's loss, and its gradient by the first weights of the network."""
-    loss, _ = trainer.loss(trainer.problem, *trainer.draw(trainer.problem))
+    loss, _ = trainer.loss(trainer.problem, *trainer.draw(trainer.problem, trainer.step))
     return loss.item(), torch.autograd.grad(loss, trainer.model.embed_node.weight)[0]
 
 
@@ -160,7 +180,7 @@ def test_symmetries_seen_alike_change_nothing(tiny, monkeypatch, name):
 def test_tour_k_is_sampled_under_symmetry_k(tiny, monkeypatch):
     """Two instances, four tours: the network sees each instance as it is, mirrored at either axis, and turned round."""
     trainer = ReinforceTrainer(replace(tiny, baseline="shared", symmetries=True, batch_size=2))
-    instance, choose = trainer.draw(trainer.problem)
+    instance, choose = trainer.draw(trainer.problem, trainer.step)
     encode, seen = trainer.model.encode, []
     monkeypatch.setattr(trainer.model, "encode", lambda observation: seen.append(observation) or encode(observation))
     trainer.loss(trainer.problem, instance, choose)
@@ -229,7 +249,7 @@ def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
     assert all(tensors[f"model.{name}"].equal(value) for name, value in trainer.model.state_dict().items())
     _, batch = load_npz(folder / "diverged-0.npz")
     trainer.step = 1
-    assert np.array_equal(batch.coords, trainer.draw(trainer.problem)[0].coords)
+    assert np.array_equal(batch.coords, trainer.draw(trainer.problem, trainer.step)[0].coords)
 
 
 def test_log_cut_short_by_a_kill(tiny, monkeypatch):
@@ -335,13 +355,13 @@ def test_range_of_sizes(tiny):
     trainer = ReinforceTrainer(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8)))
     drawn = []
     for trainer.step in range(40):
-        problem = trainer.batch_problem()
+        problem = trainer.batch_problem(trainer.step)
         assert problem == PROBLEMS["CVRP"](problem.num_nodes)
         drawn.append(problem.num_nodes)
     assert set(drawn) == {5, 6, 7, 8}
     kwargs = {"num_nodes": "10", "capacity": "12"}  # the first is not for batches
     trainer = ReinforceTrainer(replace(tiny, env_id="routing/CVRP", env_kwargs=kwargs, sizes=(5, 5)))
-    assert trainer.batch_problem() == PROBLEMS["CVRP"](5, capacity=12)
+    assert trainer.batch_problem(trainer.step) == PROBLEMS["CVRP"](5, capacity=12)
     folder = am_reinforce.main(replace(tiny, env_id="routing/CVRP-10", sizes=(5, 8), baseline="rollout"))
     assert load_model(folder)[1].num_nodes == 10
 
@@ -349,7 +369,7 @@ def test_range_of_sizes(tiny):
 def test_one_model_for_a_family(tiny):
     """Batches of VRPTW and CVRP, each drawn; the model solves both, and no others. What CVRP lacks are zeros to it."""
     trainer = ReinforceTrainer(args := replace(tiny, env_id="routing/VRPTW-10", variants=True))
-    drawn = {trainer.batch_problem() for trainer.step in range(20)}
+    drawn = {trainer.batch_problem(trainer.step) for trainer.step in range(20)}
     assert drawn == {make_problem("CVRP", 10), make_problem("VRPTW", 10)}
     model = routing_agents.load(am_reinforce.main(replace(args, epochs=1)))
     for name in ("CVRP", "VRPTW"):
@@ -372,7 +392,7 @@ def test_variants_are_of_the_vrp_family(tiny):
     with pytest.raises(ValueError, match="--variants takes a problem of the VRP family, .*; got routing/TSP-10"):
         ReinforceTrainer(replace(tiny, variants=True))
     limited = replace(tiny, env_id="routing/VRPL-10", env_kwargs={"max_length": "2.9"})
-    with pytest.raises(ValueError, match="--variants: all have num_nodes and capacity; leave out max_length"):
+    with pytest.raises(ValueError, match="--variants: all have num_nodes, capacity and matrices; leave out max_length"):
         ReinforceTrainer(replace(limited, variants=True))
 
 
@@ -459,6 +479,8 @@ def test_resume_of_an_incomplete_checkpoint(run, change, message):
         ({"learning_rate": 0.0}, "--learning-rate must be a positive number of at most .*, got 0.0"),
         ({"threads": 10**6}, "--threads must be at most 1024, got 1000000"),
         ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
+        ({"average": 1.0}, r"--average must be a number in \[0, 0.9999\], got 1.0"),
+        ({"loss": "preference", "baseline": "rollout"}, "--loss preference compares several .* take shared"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
         ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest number of nodes, got \(20, 10\)"),
         ({"sizes": (3, 10), "force_starts": True}, "4 forced starts, but --sizes goes down to 3"),

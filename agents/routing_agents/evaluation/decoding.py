@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
 import zipfile
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import Solution
 from routing_gym.solvers.runtime.base import FEASIBLE, NO_NODE
+from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Results, Work
 
@@ -57,6 +59,11 @@ class Chunk:
 
     actions: IntArray
     seconds: float
+
+
+def threads_of(executor: Executor | None) -> int | None:
+    """Return the threads of each worker that decodes: processes share the cores; Ray sets the number itself."""
+    return max(1, (os.cpu_count() or 1) // executor.num_workers) if isinstance(executor, Processes) else None
 
 
 class DecodeWork(Work):

@@ -21,6 +21,7 @@ from routing_gym.traits import Column
 if TYPE_CHECKING:
     from routing_gym.problems.vrp.family import VRP
 
+DEPOT = Column("depot", "1 for depots, which are the first rows", "flag", at_depot=True, field=None)
 NUM_DEPOTS = 3  # of generated instances with MD or HF
 SMALLEST, CHEAPEST, MOST_FIXED = 0.5, 0.6, 0.5  # generated vehicles: share of capacity, cost per length, fixed cost
 
@@ -33,6 +34,7 @@ class Depots(Attribute):
     """
 
     letters = "MD"
+    columns = (DEPOT,)
 
     def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.capacity)
@@ -70,6 +72,7 @@ class Fleet(Depots):
 
     letters = "HF"
     columns = (
+        DEPOT,
         Column("vehicle_capacity", "capacity of the vehicles that start here; 0 for customers", "amount", integer=True, at_depot=True),
         Column("fixed_cost", "cost of each route that starts here, in the unit of the lengths", "length", at_depot=True),
         Column("cost_per_length", "cost of these vehicles, per length", "prize", at_depot=True),

@@ -203,11 +203,11 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
 
     def from_uniforms(self, uniforms: Array) -> VRPInstance:
         first = super().num_uniforms
-        instance = super().from_uniforms(uniforms[:, :first])
-        if self.fleet and not self.several_depots:  # all vehicles start at one place
+        plain = uniforms[:, :first]
+        if self.fleet and not self.several_depots:  # all vehicles start at one place, that of the first depot node
             xp, depots = array_namespace(uniforms), self.num_depots
-            place = xp.zeros_like(instance.coords[:, :depots]) + instance.coords[:, :1]
-            instance = replace(instance, coords=xp.concat([place, instance.coords[:, depots:]], axis=1))
+            plain = xp.concat([plain[:, :2]] * depots + [plain[:, 2 * depots :]], axis=1)
+        instance = super().from_uniforms(plain)
         for rule in self.rules:
             last = first + self.uniforms_of(rule)
             instance = replace(instance, **rule.draw(self, instance, uniforms[:, first:last]))

@@ -29,13 +29,13 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 class BothHalves(ReinforceTrainer):
     """Plays the parts of two processes in one."""
 
-    def draw(self, problem):
+    def draw(self, problem, step):
         halves = []
         for rank in (0, 1):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(distributed, "rank", lambda rank=rank: rank)
                 patch.setattr(distributed, "world_size", lambda: 2)
-                halves.append(super().draw(problem))
+                halves.append(super().draw(problem, step))
         instances, choices = zip(*halves, strict=True)
 
         def choose(logits):
