@@ -19,7 +19,7 @@ import environment_pages  # noqa: E402
 
 import routing_gym  # noqa: E402
 from playground import build as playground  # noqa: E402
-from routing_gym.problems import PROBLEMS  # noqa: E402
+from routing_gym.problems import LISTED  # noqa: E402
 
 project = "routing-gym"
 version = release = routing_gym.__version__
@@ -59,7 +59,7 @@ MOVED = {  # addresses of earlier versions, which lead to the pages' new ones
     "api/testing": "reference/api/testing",
     "api/wrappers": "reference/api/wrappers",
 }
-for name in map(str.lower, PROBLEMS):
+for name in map(str.lower, LISTED):
     if within := environment_pages.folder(name.upper()):
         MOVED[f"environments/{name}"] = f"environments/{within}{name}"
 html_theme = "furo"

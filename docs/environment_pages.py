@@ -5,8 +5,8 @@ The build of the site calls this; git ignores what it writes.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-import re
 import textwrap
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from routing_agents.trained import find_weights
 from routing_gym.problem import AnyProblem, instance_fields
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, make_problem
 
 MEANING = {
     "coords": "coordinates of every node in the unit square",
@@ -38,6 +38,13 @@ MEANING = {
     "open_routes": "1: vehicles do not return to the depot",
     "partner": "the other end of the fixed edge of each city; the city itself if it has none",
     "distances": "distances from each city (row) to each city (column)",
+    "mixed_backhauls": "1: goods may be collected before deliveries",
+    "free_for_pickups": "remaining capacity for goods that are collected, as a share of the capacity",
+    "is_depot": "1 for depot nodes, which come first",
+    "start_depot": "the depot node to which the vehicle returns; at a depot, where the next route starts",
+    "vehicle_capacity": "at depot nodes: capacity of the vehicles, as a share of the largest",
+    "fixed_cost": "at depot nodes: cost of each route",
+    "cost_per_length": "at depot nodes: cost of a unit of length",
     "salesmen_left": "share of the salesmen who have not finished, including the current one",
     "current_length": "length of the current route",
     "longest_length": "length of the longest route so far",
@@ -163,14 +170,15 @@ def columns(problem: AnyProblem) -> str:
 def settings(problem: AnyProblem) -> str:
     """Return the settings that `gym.make` accepts, with the values of 20 nodes."""
     without = {"num_nodes", *(() if "coords" in instance_fields(problem) else ("matrices",))}
-    found = {key: value for key, value in vars(problem).items() if key not in without}
+    values = ((field.name, getattr(problem, field.name)) for field in dataclasses.fields(problem))
+    found = {key: value for key, value in values if key not in without}
     return ", ".join(f"`{key}` ({value})" for key, value in found.items()) or "none"
 
 
 def families() -> dict[type, list[str]]:
     """Return the names of the problems by class; a family is a class with several names."""
     kinds: dict[type, list[str]] = {}
-    for name in PROBLEMS:
+    for name in LISTED:
         kinds.setdefault(type(make_problem(name, 20)), []).append(name)
     return kinds
 
@@ -194,13 +202,13 @@ def source(name: str) -> str:
     """Return the description of a problem; of one of a family, only the attributes that it has."""
     problem = make_problem(name, 20)
     module = inspect.getmodule(type(problem))
-    text = paragraph(module.__doc__ if module else None)
     if not folder(name):
-        return text
-    attributes = re.findall(r"^- \*\*(\w+)\*\*: (.*?)(?=^- |\n\n)", text, re.DOTALL | re.MULTILINE)
-    letters = name.replace("VRP", "")
-    items = [f"- **{key}**: {' '.join(words.split())}" for key, words in attributes if key in letters]
-    return "CVRP with:\n\n" + "\n".join(items) + "\n\n[The family](index.md) has the sources and the legal actions."
+        return paragraph(module.__doc__ if module else None)
+    rules = [paragraph(type(rule).__doc__) for rule in problem.rules if rule.letters]
+    if problem.open_routes:
+        rules.insert(0, "**O**: open routes. Vehicles do not return to the depot; the way back has no cost and no limit.")
+    text = "\n\n".join(rules)
+    return f"CVRP with:\n\n{text}\n\n[The family](index.md) has the sources and the legal actions."
 
 
 def page(name: str) -> str:
@@ -259,7 +267,7 @@ def family_page(kind: type, names: list[str]) -> str:
 
 def gallery() -> str:
     """Return the page with an animation of each problem."""
-    shown = ((name, f"{folder(name)}{name.lower()}") for name in PROBLEMS if has_weights(name))
+    shown = ((name, f"{folder(name)}{name.lower()}") for name in LISTED if has_weights(name))
     items = (f"[![A trained model solves {name} with 20 nodes]({path}.gif) {name}]({path}.md)" for name, path in shown)
     return GALLERY.format(items="\n".join(items))
 
@@ -271,7 +279,7 @@ def main(out: Path) -> None:
         if len(names) > 1:
             (out / kind.__name__.lower()).mkdir(exist_ok=True)
             (out / kind.__name__.lower() / "index.md").write_text(family_page(kind, names))
-    for name in PROBLEMS:
+    for name in LISTED:
         place = out / f"{folder(name)}{name.lower()}.md"
         place.write_text(page(name))
         gif = place.with_suffix(".gif")

@@ -77,6 +77,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
     plain_routes: ClassVar[bool] = False  # any routes that visit each node once; they cost their length, together
     open_routes = False  # vehicles do not return to where they started, and that edge costs nothing
+    plain_vehicles = True  # vehicles are alike and start at one depot; plans can be made of tables
     subproblem: ClassVar[str | None] = None  # problem that parts of a tour are instances of; None: its own
     family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too
     min_nodes: ClassVar[int] = 1

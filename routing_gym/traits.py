@@ -87,6 +87,8 @@ class Observations:
         per_edge: Matrices (B, A, A): lengths, and durations where they are apart. See `Problem.observed`.
         context_nodes: Nodes (B,) whose embeddings enter the decoder's context.
         context_scalars: Numbers (B, 1) that enter it.
+        depots: Flag (B, A) of the depots, which come first; None: there is at most one.
+        per_depot: Numbers (B, A) that do not change, of depots only.
         pairs: Nodes (B, A) where what a node gets is picked up; 0 for none.
         partner: The other end of each node's fixed edge (B, A); the node itself for none.
         per_step: Numbers (B, A) that change with every step.
@@ -97,6 +99,8 @@ class Observations:
     per_edge: tuple[str, ...] = ()
     context_nodes: tuple[str, ...] = ("current_node",)
     context_scalars: tuple[str, ...] = ()
+    depots: str | None = None
+    per_depot: tuple[str, ...] = ()
     pairs: str | None = None
     partner: str | None = None
     per_step: str | None = None

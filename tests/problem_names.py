@@ -1,6 +1,9 @@
-"""What tests over all problems run over: one name of each class, of the VRP family the one with every attribute."""
+"""What tests over all problems run over: one name of each class, of the VRP family the one with its first attributes.
 
-from routing_gym.problems import PROBLEMS
+The combinations of all its attributes are for `routing_gym/problems/test_vrp_rules.py`, and `COMBINED` for contracts.
+"""
 
-ONE_OF_EACH = [*{kind: name for name, kind in PROBLEMS.items()}.values()]
-assert "OVRPBLTW" in ONE_OF_EACH  # the last of its family
+from routing_gym.problems import LISTED, PROBLEMS
+
+ONE_OF_EACH = [*({PROBLEMS[name]: name for name in LISTED} | {PROBLEMS["OVRPBLTW"]: "OVRPBLTW"}).values()]
+COMBINED = ["PCHFMDOVRPMBLTW", "PDMDVRPLTW"]  # all attributes, but for B

@@ -38,8 +38,9 @@ class Given:
 
 @cache
 def kinds() -> tuple[tuple[str, AnyProblem], ...]:
-    """Return all problems, of their least size."""
-    return tuple((name, make_problem(name, PROBLEMS[name].min_nodes)) for name in PROBLEMS)
+    """Return the problems that plans are made for, of their least size: not those of depots or vehicles that differ."""
+    all_kinds = ((name, make_problem(name, PROBLEMS[name].min_nodes)) for name in PROBLEMS)
+    return tuple((name, rules) for name, rules in all_kinds if rules.plain_vehicles)
 
 
 def known_columns() -> dict[str, Column]:

@@ -74,10 +74,10 @@ def draw(
     if observed.pairs:
         draw_pairs(axes, coords, getattr(instance, observed.pairs)[0])
     if "due_time" in [column.name for column in problem.columns]:
-        draw_windows(axes, instance, coords)
+        draw_windows(axes, instance, coords, problem.num_depots)
     if observed.partner:
         draw_fixed_edges(axes, coords, getattr(instance, observed.partner)[0])
-    draw_routes(axes, coords, routes, problem.has_depot)
+    draw_routes(axes, coords, routes, problem.num_depots)
     if observed.per_edge:
         draw_directions(axes, coords, routes)
     draw_nodes(axes, problem, instance, coords, routes)
@@ -157,13 +157,13 @@ def new_figure() -> Figure:
     return figure
 
 
-def draw_routes(axes: Axes, coords: Array, routes: list[list[int]], has_depot: bool) -> None:
-    """Draw a line for each route; where there are several, their edges from and to the depot are thin."""
+def draw_routes(axes: Axes, coords: Array, routes: list[list[int]], num_depots: int) -> None:
+    """Draw a line for each route; where there are several, their edges from and to a depot are thin."""
     from matplotlib.collections import LineCollection
 
     width = 1.8 if len(coords) <= 200 else 1.0
     for number, nodes in enumerate(routes):
-        start, stop = (1, len(nodes) - int(nodes[-1] == 0)) if has_depot else (0, len(nodes))
+        start, stop = (1, len(nodes) - int(nodes[-1] < num_depots)) if num_depots else (0, len(nodes))
         points = coords[nodes]
         parts = [points[: start + 1], points[start:stop], points[stop - 1 :]]
         widths = [width / 2, width, width / 2] if len(routes) > 1 else [width]
@@ -190,8 +190,8 @@ def draw_pairs(axes: Axes, coords: npt.NDArray[np.float32], pickup: npt.NDArray[
     axes.plot([], [], "-", color=GREY, alpha=0.6, label="pickup to delivery")
 
 
-def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> None:
-    """Draw a dial around each customer: its window as a share of the time in which the depot is open."""
+def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32], first: int) -> None:
+    """Draw a dial around each customer, from node `first` on: its window as a share of the first depot's."""
     from matplotlib.collections import LineCollection
     from matplotlib.transforms import Affine2D
 
@@ -200,12 +200,12 @@ def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32]) -> 
     opens, closes = instance.ready_time[0].astype(np.float64), instance.due_time[0].astype(np.float64)
     whole_day = np.array([opens[0], max(closes[0], opens[0] + 1e-9)])
     radius = largest_marker(len(coords)) ** 0.5 / 2 + 2.5  # points
-    for low, high, colour in ((whole_day[:1], whole_day[1:], "#DDDDDD"), (opens[1:], closes[1:], DARK)):
+    for low, high, colour in ((whole_day[:1], whole_day[1:], "#DDDDDD"), (opens[first:], closes[first:], DARK)):
         share = (np.linspace(low, high, 40, axis=-1) - whole_day[0]) / (whole_day[1] - whole_day[0])
         turn = 2 * np.pi * np.clip(share, 0.0, 1.0)
         arcs = radius * np.stack([np.sin(turn), np.cos(turn)], axis=-1)
         style: dict[str, Any] = {"linewidths": 2.5, "colors": colour, "capstyle": "butt", "zorder": 2.5}
-        dials = LineCollection(list(arcs), offsets=coords[1:], offset_transform=axes.transData, **style)
+        dials = LineCollection(list(arcs), offsets=coords[first:], offset_transform=axes.transData, **style)
         dials.set_transform(Affine2D().scale(1 / 72) + figure.dpi_scale_trans)
         axes.add_collection(dials, autolim=False)
     axes.plot([], [], color=DARK, lw=2.5, label="time window")
@@ -227,11 +227,11 @@ def draw_nodes(
     for number, route in enumerate(routes):
         last_route[route] = number
         first_route[route] = np.where(first_route[route] < 0, number, first_route[route])
-    nodes = np.arange(int(problem.has_depot), len(coords))
+    nodes = np.arange(problem.num_depots, len(coords))
     visited, unvisited = nodes[first_route[nodes] >= 0], nodes[first_route[nodes] < 0]
     inside, around = (np.array(COLOURS)[route[visited] % len(COLOURS)] for route in (first_route, last_route))
     if problem.has_depot:
-        axes.plot(*coords[0], "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
+        axes.plot(*coords[: problem.num_depots].T, "s", ms=9, color=DARK, ls="none", label="depot", zorder=4)
     sizes = node_sizes(axes, problem, instance)
     edge = min(1.5, 0.2 * float(sizes.max()) ** 0.5)
     other, what = other_kind(problem, instance)
@@ -251,7 +251,7 @@ def draw_nodes(
 
 def other_kind(problem: AnyProblem, instance: Any) -> tuple[npt.NDArray[np.bool_], str]:
     """Mark the nodes that are drawn as triangles, and return what they are."""
-    flag = next((column.name for column in problem.columns if column.kind == "flag"), None)
+    flag = next((column.name for column in problem.columns if column.kind == "flag" and column.target), None)
     if flag is not None:
         return getattr(instance, flag)[0], flag
     if problem.observations.pairs:
@@ -276,7 +276,7 @@ def node_sizes(axes: Axes, problem: AnyProblem, instance: Any) -> npt.NDArray[np
     sized = (column for column in problem.columns if column.per == "node" and column.kind in ("amount", "prize"))
     column = next(sized, None)
     values = None if column is None else getattr(instance, column.target or column.name)[0]
-    if column is None or values is None or len(np.unique(values[1:])) < 2:
+    if column is None or values is None or len(np.unique(values[problem.num_depots :])) < 2:
         return np.full(num_nodes, same_size(num_nodes))
     highest = values.max()
     for share, unit in ((1 / 3, f"{column.name} "), (1, "")):

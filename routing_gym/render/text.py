@@ -26,7 +26,7 @@ def to_text(problem: AnyProblem, instance: Any, tour: Array, cost: float | None 
         nodes = " -> ".join(shorten(route.nodes))
         lines.append(f"route {number}: {nodes}; {describe(route)}length {length(instance, route.nodes):.3f}")
     visited = {node for route in routes for node in route.nodes}
-    unvisited = [node for node in range(int(problem.has_depot), problem.num_actions) if node not in visited]
+    unvisited = [node for node in range(problem.num_depots, problem.num_actions) if node not in visited]
     if unvisited:
         lines.append(f"unvisited: {', '.join(shorten(unvisited))}")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-from problem_names import ONE_OF_EACH
+from problem_names import COMBINED, ONE_OF_EACH
 from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, RoutingEnv, RoutingVectorEnv
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.testing import ContractViolation, check_problem, check_vector_env
@@ -28,7 +28,7 @@ FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorE
 
 @pytest.mark.parametrize(
     "problem",
-    [*[make_problem(name, 10) for name in (*ONE_OF_EACH, "VRPTW")], TSP(2), CVRP(1), OP(1)],
+    [*[make_problem(name, 10) for name in (*ONE_OF_EACH, "VRPTW", *COMBINED)], TSP(2), CVRP(1), OP(1)],
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from routing_gym.data.own import from_columns, read_csv, recognise
 from routing_gym.files import InvalidFile
 from routing_gym.problem import InfeasibleTour
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, make_problem
 from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
 
@@ -120,7 +120,7 @@ def test_a_matrix_has_a_unit_of_its_own():
     assert from_columns("ATSP", {"distances": matrix}).cost([1, 0]) == pytest.approx(10)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", LISTED)
 def test_every_problem_is_made_of_its_columns(name):
     """What is generated, written as a table in units 50 times larger, comes back; a tour costs 50 times as much."""
     problem = make_problem(name, 6)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from helpers import ROOT
-from routing_gym.problems import PROBLEMS
+from routing_gym.problems import LISTED
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +100,13 @@ def moved(path):
 
 
 def test_every_environment_has_a_page(built):
-    for name in PROBLEMS:
+    for name in LISTED:
         (page,) = (path.read_text() for path in built.glob(f"environments/**/{name.lower()}.html") if not moved(path))
         assert f"routing/{name}-20" in page
         assert "action_mask" in page
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", LISTED)
 def test_code_of_the_environment_pages_runs(name, built):
     (text,) = (path.read_text() for path in (ROOT / "docs" / "environments").rglob(f"{name.lower()}.md"))
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

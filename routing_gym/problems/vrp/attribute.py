@@ -58,6 +58,7 @@ class Attribute:
         columns: Fields of the instance that it needs, for data of one's own.
         fields: All fields of the instance that it has.
         per_node: Observations (B, A) that do not change.
+        per_depot: Observations (B, A) that do not change, 0 at customers.
         scalars: Observations (B, 1) that change.
         lengths: Observations in the unit of the coordinates.
     """
@@ -66,6 +67,7 @@ class Attribute:
     columns: ClassVar[tuple[Column, ...]] = ()
     fields: ClassVar[tuple[str, ...]] = ()
     per_node: ClassVar[tuple[str, ...]] = ()
+    per_depot: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
     lengths: ClassVar[tuple[str, ...]] = ()
     uniforms_per_customer: ClassVar[int] = 0  # random numbers that `draw` needs
@@ -109,7 +111,7 @@ class Attribute:
     def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
         """Describe its observations; by default numbers from 0 on."""
         most = float(np.finfo(np.float32).max)
-        nodes = {key: spaces.Box(0.0, most, (problem.num_actions,), np.float32) for key in self.per_node}
+        nodes = {key: spaces.Box(0.0, most, (problem.num_actions,), np.float32) for key in (*self.per_node, *self.per_depot)}
         return nodes | {key: spaces.Box(0.0, most, (1,), np.float32) for key in self.scalars}
 
     def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:

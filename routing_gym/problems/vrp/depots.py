@@ -79,7 +79,7 @@ class Fleet(Depots):
         Column("num_vehicles", "number of these vehicles, each for one route; without the column, any number", "amount", required=False, integer=True, at_depot=True),
     )
     fields = ("vehicle_capacity", "fixed_cost", "cost_per_length", "num_vehicles", "eligible")
-    per_node = ("vehicle_capacity", "fixed_cost", "cost_per_length")
+    per_depot = ("vehicle_capacity", "fixed_cost", "cost_per_length")
     lengths = ("fixed_cost",)
     uniforms_per_depot = 2
 

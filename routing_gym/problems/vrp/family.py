@@ -4,19 +4,17 @@ Without any attribute the problem is CVRP, whose rules these extend. Each attrib
 rules: what it draws, allows, changes with a step, observes and checks. A field that an attribute needs is None in
 instances and states without this attribute.
 
-=========  ============================================================  ==========================
-letters    attribute                                                     class
-=========  ============================================================  ==========================
-O          open routes: vehicles do not return, the way back is free     (here)
-B          backhauls, collected after all deliveries of the route        `loads.Backhauls`
-MB         mixed backhauls, collected in any order with the deliveries   `loads.MixedBackhauls`
-PD         pickups with deliveries on the same route                     `loads.Pairs`
-L          limit on the length of a route                                `limits.LengthLimit`
-TW         time windows                                                  `limits.TimeWindows`
-MD         several depots                                                `depots.Depots`
-HF         different vehicles                                            `depots.Fleet`
-PC         customers may be left out, for penalties                      `depots.Penalties`
-=========  ============================================================  ==========================
+| letters | attribute | class |
+|---|---|---|
+| O | open routes: vehicles do not return, and the way back has no cost and no limit | |
+| B | backhauls, collected after all deliveries of the route | `loads.Backhauls` |
+| MB | mixed backhauls, collected in any order with the deliveries | `loads.MixedBackhauls` |
+| PD | pickups, with deliveries on the same route | `loads.Pairs` |
+| L | limit on the length of a route | `limits.LengthLimit` |
+| TW | time windows | `limits.TimeWindows` |
+| MD | several depots | `depots.Depots` |
+| HF | different vehicles | `depots.Fleet` |
+| PC | customers may be left out, for penalties | `depots.Penalties` |
 
 Instances with O, B, L and TW are those of Zhou et al. (2024), "MVMoE: multi-task vehicle routing solver with
 mixture-of-experts", code in `envs/*Env.py`: limit 3; depot open from 0 to 3; service 0.2; time windows around a uniform
@@ -31,7 +29,7 @@ towards foundation models for vehicle routing problems", add MB, and MD with thr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,23 +130,33 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
                     f"{'' if self.open_routes else ' and back'}, got {self.max_length:g}"
                 )
 
-    @cached_property
+    @property
     def attributes(self) -> frozenset[str]:
         """The letters of those that are there."""
-        present = {one for one, settings in SETTINGS.items() if one != "L" and getattr(self, *settings)}
-        return frozenset(present | ({"L"} if self.max_length is not None else set()))
+        return attributes_of(self)
 
-    @cached_property
+    @property
     def rules(self) -> tuple[Attribute, ...]:
         """What the attributes add, in the order in which it is applied."""
-        goods = () if self.attributes & {"B", "MB", "PD"} else (DELIVERIES,)
-        # a fleet has the rules of several depots, too
-        return (*goods, *(ATTRIBUTES[one] for one in ATTRIBUTES if one in self.attributes - ({"MD"} if self.fleet else set())))
+        return rules_of(self)
 
     # Each preset has traits of its own, so they are properties here.
     @property
     def name(self) -> str:  # type: ignore[override]
         return preset_name(self.attributes)
+
+    @property
+    def plain_vehicles(self) -> bool:
+        """Whether vehicles are alike and start at one depot, and each customer is served for itself."""
+        return not (self.depot_choice or self.pairs or self.penalties)
+
+    @property
+    def any_first_node(self) -> bool:  # type: ignore[override]
+        return self.plain_vehicles
+
+    @property
+    def visits_all(self) -> bool:  # type: ignore[override]
+        return not self.penalties
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
@@ -158,10 +166,15 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     def observations(self) -> Observations:  # type: ignore[override]
         nodes = tuple(key for rule in self.rules for key in rule.per_node)
         scalars = ("open_routes",) * self.open_routes + tuple(key for rule in self.rules for key in rule.scalars)
+        depots = tuple(key for rule in self.rules for key in rule.per_depot)
+        start = ("start_depot",) * self.depot_choice
         return Observations(
             per_node=("demand", *nodes),
+            per_depot=depots,
+            depots="is_depot" if self.depot_choice else None,
+            context_nodes=("current_node", *start),
             context_scalars=("free_capacity", *scalars),
-            optional=(*nodes, *scalars),
+            optional=(*nodes, *depots, *scalars, *start),
             pairs="pickup" if self.pairs else None,
         )
 
@@ -449,3 +462,18 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         else:
             check_all_visited(visited, first_node=self.num_depots, num_steps=tours.shape[1])
         return like(total, instance)
+
+
+@cache
+def attributes_of(problem: VRP) -> frozenset[str]:
+    """Return the letters of a problem's attributes."""
+    present = {one for one, settings in SETTINGS.items() if one != "L" and getattr(problem, *settings)}
+    return frozenset(present | ({"L"} if problem.max_length is not None else set()))
+
+
+@cache
+def rules_of(problem: VRP) -> tuple[Attribute, ...]:
+    """Return what a problem's attributes add, in the order in which it is applied."""
+    goods = () if problem.attributes & {"B", "MB", "PD"} else (DELIVERIES,)
+    repeated = {"MD"} if problem.fleet else set()  # a fleet has the rules of several depots, too
+    return (*goods, *(rule for one, rule in ATTRIBUTES.items() if one in problem.attributes - repeated))

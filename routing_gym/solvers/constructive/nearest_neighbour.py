@@ -30,12 +30,13 @@ class NearestNeighbour(BatchSolver):
         if not problem.has_depot:
             state, _ = problem.step(instance, state, node)
             steps.append(node)
-        returns_early = not problem.visits_all and not problem.maximises
+        single_trip = problem.horizon == problem.num_nodes + 1
+        returns_early = single_trip and not problem.visits_all and not problem.maximises
         while not problem.done(instance, state).all():
             mask = problem.action_mask(instance, state)
             length = lengths_from(instance, node)
             if problem.has_depot:
-                length[:, 0] = -1.0 if returns_early else MAX_FLOAT
+                length[:, : problem.num_depots] = -1.0 if returns_early else MAX_FLOAT
             node = np.argmin(np.where(mask, length, np.inf), axis=1)
             state, _ = problem.step(instance, state, node)
             steps.append(node)

@@ -1,4 +1,4 @@
-"""Every problem of `PROBLEMS` is solved from a table that is generated from its columns."""
+"""Every problem of `LISTED` is solved from a table that is generated from its columns."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import routing_agents
 from routing_gym.data import from_columns
 from routing_gym.planning import read_task
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.traits import Column
 
 NUM_NODES = 6
@@ -47,7 +47,7 @@ def actions_of(plan, has_depot: bool) -> np.ndarray:
     return np.array([node for route in plan.routes for node in (*(visit.row for visit in route.stops), 0)] or [0])
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", LISTED)
 def test_every_problem_is_solved_from_its_columns(problem):
     """The cost of the plan is that of the problem's own rules, which check the tour too."""
     columns, numbers, matrix = table_of(problem)
@@ -62,7 +62,7 @@ def test_every_problem_is_solved_from_its_columns(problem):
     assert plan.cost == best(plan.costs.values())
 
 
-@pytest.mark.parametrize("problem", [name for name in PROBLEMS if name != "SDVRP"])
+@pytest.mark.parametrize("problem", [name for name in LISTED if name != "SDVRP"])
 def test_columns_tell_the_problem(problem):
     """But for SDVRP, which has the columns of CVRP."""
     columns, numbers, matrix = table_of(problem)

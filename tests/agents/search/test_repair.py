@@ -21,7 +21,7 @@ from routing_agents.trained import TrainedModel, load_repair
 from routing_gym import data
 from routing_gym.data import read_instance, save_npz
 from routing_gym.generators.subproblems import choose_windows, contract
-from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.problems.cvrp import CVRPInstance
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.rollout import rollout
@@ -63,7 +63,7 @@ def test_rounds_never_lengthen_a_tour(make):
     assert cost < first
 
 
-@pytest.mark.parametrize("name", [name for name, kind in PROBLEMS.items() if not kind.stochastic])
+@pytest.mark.parametrize("name", [name for name in LISTED if not PROBLEMS[name].stochastic])
 def test_edges_are_repaired_by_the_own_policy(name):
     """From a tour of the untrained policy: `objective` accepts every tour, and the cost never rises."""
     problem = make_problem(name, 8)

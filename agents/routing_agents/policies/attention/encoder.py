@@ -129,9 +129,9 @@ class Encoder(nn.Module):
         self.features = features
         self.config = config
         self.in_bfloat16 = False  # see `multiply_in`
-        self.embed_node = nn.Linear(features.node_inputs, config.embed_dim)
+        self.embed_node = nn.Linear(len(features.node_inputs), config.embed_dim)
         if features.depot:
-            self.embed_depot = nn.Linear(features.place_inputs, config.embed_dim)
+            self.embed_depot = nn.Linear(len(features.depot_inputs), config.embed_dim)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         if features.per_edge:
             inputs, heads = EDGE_INPUTS * len(features.per_edge), config.num_layers * config.num_heads
@@ -178,8 +178,12 @@ class Encoder(nn.Module):
             columns.append(fixed_edges(observation["coords"], observation[self.features.partner]))
         if not self.features.depot:
             return self.embed_node(torch.cat(columns, dim=-1))
-        customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
-        return torch.cat([self.embed_depot(place[:, :1]), customers], dim=1)
+        several = self.features.depots in observation
+        first = int(observation[self.features.depots][0].sum()) if self.features.depots and several else 1
+        customers = self.embed_node(torch.cat([column[:, first:] for column in columns], dim=-1))
+        at_depots = [place, *(seen[key][..., None] for key in self.features.per_depot)]
+        depots = self.embed_depot(torch.cat([column[:, :first] for column in at_depots], dim=-1))
+        return torch.cat([depots, customers], dim=1)
 
     def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation in the light of each other: (B, A, d)."""

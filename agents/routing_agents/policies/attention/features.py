@@ -30,8 +30,8 @@ class Features(Observations):
     @property
     def static_keys(self) -> tuple[str, ...]:
         """Observations that the encoder reads; they do not change within an episode."""
-        keys = ("coords" if self.coords else None, *self.per_edge, self.pairs, self.partner)
-        return (*(key for key in keys if key), *self.per_node)
+        keys = ("coords" if self.coords else None, *self.per_edge, self.pairs, self.partner, self.depots)
+        return (*(key for key in keys if key), *self.per_node, *self.per_depot)
 
     @property
     def place_inputs(self) -> int:
@@ -40,9 +40,22 @@ class Features(Observations):
         return 2 * self.coords + codes * CODE_SIZE
 
     @property
-    def node_inputs(self) -> int:
-        """Numbers that the encoder reads of each customer."""
-        return self.place_inputs + len(self.per_node) + (4 if self.pairs else 0) + (3 if self.partner else 0)
+    def node_inputs(self) -> tuple[str, ...]:
+        """Names of the numbers that the encoder reads of each customer."""
+        places = tuple(f"place {number}" for number in range(self.place_inputs))
+        pairs = tuple(f"pair {number}" for number in range(4 * bool(self.pairs)))
+        partner = tuple(f"partner {number}" for number in range(3 * bool(self.partner)))
+        return (*places, *self.per_node, *pairs, *partner)
+
+    @property
+    def depot_inputs(self) -> tuple[str, ...]:
+        """Names of the numbers that the encoder reads of each depot."""
+        return (*self.node_inputs[: self.place_inputs], *self.per_depot)
+
+    def context_inputs(self, embed_dim: int) -> tuple[str, ...]:
+        """Names of the numbers in the decoder's context."""
+        nodes = (f"{node} {number}" for node in self.context_nodes for number in range(embed_dim))
+        return (*nodes, *self.context_scalars)
 
     @property
     def dynamic_keys(self) -> tuple[str, ...]:

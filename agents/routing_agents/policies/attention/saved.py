@@ -6,10 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from routing_agents.checkpoint import group, last_run, load, load_network, load_weights, origin
 from routing_agents.header import CheckpointError, from_json
 from routing_agents.policies.attention.encoder import OPTIONS, ModelConfig
-from routing_agents.policies.attention.features import features_of
+from routing_agents.policies.attention.features import Features, features_of
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import BEST
 from routing_gym.problem import AnyProblem
@@ -36,7 +38,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     """Copy the weights of another run, of any problem and size, where they fit.
 
     Args:
-        model: Gets the weights whose name and shape it shares; the others stay as they are.
+        model: Gets the weights whose name and shape it shares; the others stay as they are. Of those that read more
+            observations here, the new columns are 0.
         path: A checkpoint, or the folder of a run (then its best).
 
     Returns:
@@ -53,6 +56,10 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     if not isinstance(found, dict) or {**found, **options} != wanted:
         raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     weights, expected = group(tensors, "model"), model.state_dict()
+    had, has = inputs_of(features_of(rebuild(header)[1]), model), inputs_of(model.features, model)
+    for name in has.keys() & weights.keys() & expected.keys():
+        if set(had[name]) < set(has[name]):
+            weights[name] = with_inputs(weights[name], had[name], has[name])
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
     new = [name for name in expected if name not in kept]
     unused = [name for name in weights if name not in expected]
@@ -60,3 +67,19 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     history = [*header.get("history", []), last_run(header)]
     told = f"{path}: kept {len(kept)} tensors of {origin(header)}; new: {', '.join(new) or 'none'}"
     return told + (f"; left out: {', '.join(unused)}" if unused else ""), history
+
+
+def inputs_of(features: Features, model: AttentionModel) -> dict[str, tuple[str, ...]]:
+    """Return the names of the inputs of the weights whose width depends on the problem."""
+    return {
+        "embed_node.weight": features.node_inputs,
+        "embed_depot.weight": features.depot_inputs,
+        "project_context.weight": features.context_inputs(model.config.embed_dim),
+    }
+
+
+def with_inputs(weight: Tensor, had: tuple[str, ...], has: tuple[str, ...]) -> Tensor:
+    """Return a weight (d, len(had)) for more inputs: (d, len(has)), 0 for those that it had not."""
+    wider = weight.new_zeros(len(weight), len(has))
+    wider[:, [has.index(name) for name in had]] = weight
+    return wider
