@@ -2,13 +2,15 @@
 
     OMP_NUM_THREADS=1 python benchmarks/training/learning.py      # one core, an hour
 
-Three stages. "transfer" begins CVRP-50 with the published weights for CVRP-20, "from scratch" begins TSP-20 with random
-weights, and "fine-tuning" goes on with the published weights for CVRP-50. In each, every arm differs from the first in one argument of agents/am_reinforce.py, and gets as many steps as
-fit into the same processor seconds, which are measured beforehand, in turn. Runs of one seed see the same instances. A
-run is judged by the greedy tours of fixed held-out instances, and on some of them by the best of 128 tours: 16 samples
-under each of the eight symmetries. Moving averages of the weights are judged in the same runs; the time that they take
-does not count. Each run is kept in --runs when it is finished, and not measured again; delete that folder to measure
-them again. The intervals are Student's, over seeds, for the differences of runs with the same seed.
+Four stages. "transfer" begins CVRP-50 with the published weights for CVRP-20; "from scratch" begins TSP-20 with random
+weights, and "longer" does so for four times as long; "fine-tuning" goes on with the published weights for CVRP-50. In
+each, every arm differs from the first in one argument of agents/am_reinforce.py, and gets as many steps as fit into the
+same processor seconds, which are measured beforehand, in turn. Runs of one seed see the same instances. A run is judged
+by the greedy tours of fixed held-out instances, and on some of them by the best of 128 tours: 16 samples under each of
+the eight symmetries. Moving averages of the weights are judged in the same runs; the time that they take does not
+count. Each run is kept in --runs when it is finished, and not measured again; delete that folder to measure them again.
+The figures are those of all runs that are kept. The intervals are Student's, over seeds, for the differences of runs
+with the same seed.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Arm:
 
 
 LOSS_ARMS = (Arm("preference", {"loss": "preference"}), Arm("best-anchored", {"loss": "best-anchored"}))
+SMALLER = Arm("batches of 128", {"batch_size": 128})
 CVRP_50 = {"env_id": "routing/CVRP-50", "batch_size": 128}
 STAGES: dict[str, tuple[dict[str, Any], tuple[Arm, ...]]] = {
     "transfer": (
@@ -76,9 +79,10 @@ STAGES: dict[str, tuple[dict[str, Any], tuple[Arm, ...]]] = {
             Arm("6 layers", {"attention": ModelConfig(num_layers=6)}),
             Arm("16 tours", {"num_tours": 16}),
             Arm("width 96", {"attention": ModelConfig(embed_dim=96, feed_forward_dim=384)}),
-            Arm("batches of 128", {"batch_size": 128}),
+            SMALLER,
         ),
     ),
+    "longer": ({"env_id": "routing/TSP-20"}, (Arm("default"), SMALLER)),
     "fine-tuning": (
         {**CVRP_50, "learning_rate": 5e-4, "init_from": WEIGHTS / "cvrp-50.safetensors"},
         (Arm("REINFORCE"), *LOSS_ARMS),
@@ -100,6 +104,8 @@ class Args:
     """Processor seconds of each run of the stage "transfer"."""
     scratch_seconds: float = 50.0
     """Processor seconds of each run of the stage "from scratch"."""
+    longer_seconds: float = 200.0
+    """Processor seconds of each run of the stage "longer"."""
     fine_tuning_seconds: float = 120.0
     """Processor seconds of each run of the stage "fine-tuning"."""
     held_out: int = 1_000
@@ -113,7 +119,7 @@ class Args:
 
     def __post_init__(self) -> None:
         check_integers(self, "seeds", least=0)
-        check_numbers(self, "transfer_seconds", "scratch_seconds", "fine_tuning_seconds")
+        check_numbers(self, "transfer_seconds", "scratch_seconds", "longer_seconds", "fine_tuning_seconds")
         check_integers(self, "held_out", "sampled")
         if self.sampled > self.held_out:
             raise ValueError(f"--sampled {self.sampled} of {self.held_out} held-out instances; take fewer")
@@ -133,6 +139,7 @@ class Args:
         return {
             "transfer": self.transfer_seconds,
             "from scratch": self.scratch_seconds,
+            "longer": self.longer_seconds,
             "fine-tuning": self.fine_tuning_seconds,
         }[stage]
 
@@ -231,6 +238,14 @@ def run(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> Figures:
     return figures
 
 
+def kept(args: Args) -> list[Figures]:
+    """Return the figures of all runs that are kept, by stage, arm and seed."""
+    keys = [(stage, arm.label) for stage, (_, arms) in STAGES.items() for arm in arms]
+    order = {key: number for number, key in enumerate(keys)}
+    found = [json.loads(path.read_text()) for path in sorted(args.runs.glob("*, *, *.json"))]
+    return sorted(found, key=lambda one: (order[one["stage"], one["arm"]], one["seed"]))
+
+
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return a mean, and half the width of its 95 % interval by Student's distribution; NaN for a single value."""
     x = np.asarray(values, dtype=float)
@@ -298,16 +313,20 @@ def main(args: Args) -> Figures:
     keep_freed_memory()
     torch.set_num_threads(1)
     args.runs.mkdir(parents=True, exist_ok=True)
-    references = {stage: reference(args, stage) for stage in args.stages}
-    times = {stage: seconds_per_step(args, stage) for stage in args.stages}
-    runs: list[Figures] = []
+    for stage in args.stages:
+        reference(args, stage)
+        seconds_per_step(args, stage)
     figures: Figures = {}
     for seed in args.seeds:
         for stage in args.stages:
             for arm in args.chosen(stage):
-                steps = max(1, round(args.seconds(stage) / times[stage][arm.label]))
-                runs.append(run(args, stage, arm, seed, steps))
-                print(f"{stage}, {arm.label}, seed {seed}: {runs[-1]['latest']}", flush=True)
+                steps = max(1, round(args.seconds(stage) / seconds_per_step(args, stage)[arm.label]))
+                latest = run(args, stage, arm, seed, steps)["latest"]
+                print(f"{stage}, {arm.label}, seed {seed}: {latest}", flush=True)
+        runs = kept(args)
+        stages = list(dict.fromkeys(one["stage"] for one in runs))
+        references = {stage: reference(args, stage) for stage in stages}
+        times = {stage: seconds_per_step(args, stage) for stage in stages}
         rows = summary(runs, references)
         figures = {"references": references, "seconds_per_step": times, "table": rows, "runs": runs}
         figures = finish(args, figures, table(rows, "Gaps in per cent, and differences, with 95 % intervals"))
