@@ -42,7 +42,7 @@ from routing_agents.policies.attention.decoding import (
     solve,
     symmetric_views,
 )
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.pointer import saved
@@ -100,9 +100,10 @@ class Args(RunArgs):
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn for each batch; the held-out instances keep the size of
     the id."""
-    generator: Literal["uniform", "mixed", "x", "windows"] = "uniform"
+    generator: Literal["uniform", "mixed", "x", "windows", "roads", "random"] = "uniform"
     """Distribution of the training instances: uniform; mixed (uniform and clustered); x (as in CVRPLIB's set X; CVRP,
-    SDVRP); windows (parts of tours under improvement; TSPFE). Held-out instances are uniform."""
+    SDVRP); windows (parts of tours under improvement; TSPFE); roads and random (matrices of ways along streets, and at
+    random). Held-out instances are those that the problem generates: uniform."""
     variants: bool = False
     """Train one model for this problem of the VRP family and all that lack some of its attributes (sixteen for
     OVRPBLTW), one of them per batch. The held-out instances are those of the id."""
@@ -259,7 +260,7 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
     """
     generator = torch.Generator().manual_seed(args.seed)
     if args.model == "attention":
-        return AttentionModel(FEATURES[problem.name], args.attention, generator)
+        return AttentionModel(features_of(problem), args.attention, generator)
     if problem.name != PointerPolicy.problem:
         raise ValueError(
             f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"
@@ -308,9 +309,11 @@ class ReinforceTrainer(loop.Trainer):
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
         if args.variants and len(self.problem.variants) == 1:
             raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {args.env_id}")
-        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity"}
+        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity", "matrices"}
         if args.variants and others:
-            raise ValueError(f"--variants: all have num_nodes and capacity; leave out {', '.join(sorted(others))}")
+            raise ValueError(
+                f"--variants: all have num_nodes, capacity and matrices; leave out {', '.join(sorted(others))}"
+            )
         self.generate = GENERATORS[args.generator]
         for size in args.sizes or (self.problem.num_nodes,):  # refuses a problem it does not fit
             self.generate(self.variant(size), stream(args.seed, runs.TRAINING_STREAM, 0), 1)

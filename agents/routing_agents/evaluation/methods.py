@@ -113,12 +113,13 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model = load(path)
     model.check(problem)
+    problem = model.as_read(problem)
     searches = any(key in settings and settings.keys() <= {key, option} for key, option in SEARCHES.items())
     decoder, several = (search_decoder if searches else plain_decoder)(text, dict(settings), model, problem)
     work = DecodeWork(text, problem, decoder, setup.seed, setup.tours_at_once, setup.device, threads_of(setup.executor))
     if setup.executor is not None:
         setup.executor.prepare(work)
-    about = {"weights": weights_digest(path), "settings": settings, "problem": problem.name, **asdict(problem)}  # type: ignore[call-overload]
+    about = {"weights": weights_digest(path), "settings": settings, "problem": problem.name, **asdict(problem)}
     about |= {"chunk_size": setup.chunk_size, "tours_at_once": setup.tours_at_once, "seed": setup.seed}
     about |= {"torch": str(torch.__version__), "num_nodes": problem.num_nodes}
     kept = None if setup.tours is None else Tours(setup.tours, about)
