@@ -7,8 +7,8 @@ a learning rate that falls to zero. All have nearness. What is added to codes an
 has anyway:
 
 - `log`: the network of shifts also reads logarithms of the chances of succession.
-- `logits`: the decoder adds a number to the score of each node, which such a network makes of the edge to it (like ICAM,
-  Zhou et al. 2024, and RRNCO, Son et al. 2026, which learn the weight of the length there).
+- `logits`: the decoder adds a number to the score of each node, which such a network makes of the edge to it. ICAM and
+  RRNCO add lengths there, too.
 - `svd`: nodes are embedded from the factors of the chances' singular value decomposition, too (RADAR).
 """
 
