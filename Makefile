@@ -13,7 +13,7 @@ TRAINS := $(VENV)/.trains
 INTEGRATIONS := .venv-integrations
 INTEGRATION_PAGES := multi-agent-rllib rllib tianshou
 INTEGRATION_TESTS := $(addprefix tests/routing_gym/integrations/,test_rllib.py test_tianshou.py test_game_pettingzoo.py test_ray.py)
-INTEGRATION_TESTS += tests/examples/test_tune.py
+INTEGRATION_TESTS += tests/examples/test_tune.py tests/agents/training/test_log.py
 INTEGRATION_TESTS += $(foreach page,$(INTEGRATION_PAGES),"tests/test_docs.py::test_page[docs/how-to/$(page).md]")
 
 .PHONY: help train test test-commands test-docs test-integrations docs lint wheel release clean
@@ -88,7 +88,7 @@ $(TRAINS): pyproject.toml constraints.txt
 
 $(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
 	$(call new_environment,$(INTEGRATIONS))
-	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,cluster,pettingzoo,rllib,tianshou]" hypothesis pytest
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,cluster,pettingzoo,rllib,tianshou,wandb]" hypothesis pytest pytest-xdist
 	@touch $@
 
 define FRONT_DOOR

@@ -43,7 +43,7 @@ from routing_agents.policies.attention.decoding import (
     solve,
     symmetric_views,
 )
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel, CostCritic, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.pointer import saved
@@ -83,19 +83,8 @@ class Args(RunArgs):
 
     local = ("runs", "init_from", "resume", "plan")
     advanced = ("env_kwargs", "generator", "variants", "decay", "max_grad_norm", "force_starts", "symmetries")
-    advanced += (
-        "patience",
-        "hours",
-        "average",
-        "loss",
-        "baseline_size",
-        "held_out",
-        "attention",
-        "pointer",
-        "processes",
-        "threads",
-    )
-    advanced += ("profile", "runs", "plan")
+    advanced += ("patience", "hours", "average", "loss", "baseline_size", "held_out", "attention", "pointer")
+    advanced += ("processes", "threads", "profile", "log", "runs", "plan")
 
     env_id: str = "routing/TSP-20"
     """Problem and number of nodes, as in routing/CVRP-50: TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP,
@@ -113,9 +102,10 @@ class Args(RunArgs):
     sizes: tuple[int, int] | None = None
     """Smallest and largest number of nodes to train on, drawn for each batch; the held-out instances keep the size of
     the id."""
-    generator: Literal["uniform", "mixed", "x", "windows"] = "uniform"
+    generator: Literal["uniform", "mixed", "x", "windows", "roads", "random"] = "uniform"
     """Distribution of the training instances: uniform; mixed (uniform and clustered); x (as in CVRPLIB's set X; CVRP,
-    SDVRP); windows (parts of tours under improvement; TSPFE). Held-out instances are uniform."""
+    SDVRP); windows (parts of tours under improvement; TSPFE); roads and random (matrices of ways along streets, and at
+    random). Held-out instances are those that the problem generates: uniform."""
     variants: bool = False
     """Train one model for this problem of the VRP family and all that lack some of its attributes (sixteen for
     OVRPBLTW), one of them per batch. The held-out instances are those of the id."""
@@ -173,6 +163,8 @@ class Args(RunArgs):
     """Run or checkpoint whose weights the training starts from, of any problem and size, where they fit."""
     profile: bool = False
     """Write torch's profile of five early steps to trace.json in the run's folder, for chrome://tracing or Perfetto."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""
@@ -278,7 +270,7 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
     """
     generator = torch.Generator().manual_seed(args.seed)
     if args.model == "attention":
-        return AttentionModel(FEATURES[problem.name], args.attention, generator)
+        return AttentionModel(features_of(problem), args.attention, generator)
     if problem.name != PointerPolicy.problem:
         raise ValueError(
             f"--model pointer answers {PointerPolicy.problem} only, got {args.env_id}; take --model attention"
@@ -327,9 +319,11 @@ class ReinforceTrainer(loop.Trainer):
         self.problem = runs.problem_of(args.env_id, args.env_kwargs)
         if args.variants and len(self.problem.variants) == 1:
             raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {args.env_id}")
-        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity"}
+        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity", "matrices"}
         if args.variants and others:
-            raise ValueError(f"--variants: all have num_nodes and capacity; leave out {', '.join(sorted(others))}")
+            raise ValueError(
+                f"--variants: all have num_nodes, capacity and matrices; leave out {', '.join(sorted(others))}"
+            )
         self.generate = GENERATORS[args.generator]
         for size in args.sizes or (self.problem.num_nodes,):  # refuses a problem it does not fit
             self.generate(self.variant(size), stream(args.seed, runs.TRAINING_STREAM, 0), 1)

@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read
 
 import dataclasses
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -37,7 +38,7 @@ from torch import Tensor, nn
 from routing_agents import runs
 from routing_agents.dispatch.evaluation import compare, make_source, picture_of
 from routing_agents.dispatch.network import SMALL, RequestNetwork, Requests, open_requests
-from routing_agents.dispatch.policy import KIND, PRIZE_UNIT, Learned, Lessons, lessons, load_policy, worthwhile
+from routing_agents.dispatch.policy import KIND, PRIZE_UNIT, Learned, lessons, load_policy, worthwhile
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
@@ -48,9 +49,11 @@ from routing_agents.training.report import Column
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import Day
 from routing_gym.dynamic.observations import observe
+from routing_gym.dynamic.oracle import solve_in_hindsight
 from routing_gym.dynamic.policies import greedy, play
 from routing_gym.dynamic.routers import nearest
 from routing_gym.dynamic.solver import Limits, PyVRPRouter
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 Algorithm = Literal["imitation", "fenchel-young", "ppo"]
 NOISE_STREAM = 99  # of random numbers, beside those of `runs`
@@ -61,9 +64,11 @@ Decision = tuple[Requests, Tensor, Tensor]  # what is open, which leave (1) or w
 class Args(RunArgs):
     """Arguments of a run."""
 
-    local = ("runs", "resume", "evaluate")
+    local = ("runs", "resume", "evaluate", "executor", "workers", "address")
+    beside_resume = ("executor", "workers", "address")
     device: ClassVar[str] = "cpu"  # the time goes into PyVRP and the days, which know no other
-    advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm", "threads")
+    advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm")
+    advanced += ("threads", "executor", "workers", "address", "log")
 
     algorithm: Algorithm = "imitation"
     """Training algorithm: imitation of the oracle, prizes learned with a Fenchel-Young loss, or PPO."""
@@ -101,8 +106,17 @@ class Args(RunArgs):
     """Number of steps per epoch, each with new days."""
     seed: int = 1
     """Random seed for the weights, the days and the actions."""
+    executor: ExecutorName | None = None
+    """Where the oracle solves its days, ahead of the training: in worker processes, or on Ray. Default: in this
+    process."""
+    workers: int | None = None
+    """Number of the oracle's worker processes. Default: the number of cores, on Ray that of the cluster."""
+    address: str | None = None
+    """Address of a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Default: Ray starts on this machine."""
     threads: int = 0
     """Number of CPU threads; 0 uses all cores."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""
@@ -118,6 +132,8 @@ class Args(RunArgs):
         check_integers(self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
         check_integers(self, "days", "held_out", "samples", most=MOST_COUNT)
         check_numbers(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
+        if self.executor is not None and self.algorithm == "ppo" and self.evaluate is None and self.resume is None:
+            raise ValueError(f"--executor {self.executor} has no effect: ppo asks no oracle; leave it out")
 
 
 class DispatchTrainer(loop.Trainer):
@@ -144,6 +160,9 @@ class DispatchTrainer(loop.Trainer):
         self.held_out = self.draw(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0, args.held_out)
         self.greedy_cost = play(self.held_out, greedy, self.router, np.random.default_rng(0))
         self.sums: dict[str, float] = {}  # over the epoch so far
+        limits = Limits(seconds=None, iterations=args.oracle_iterations)
+        solved = solve_in_hindsight(self.days_ahead(), limits, executor_of(args))
+        self.oracle = (lessons(day, tours) for day, tours in solved)
 
     def trains(self, name: str) -> bool:
         """Return whether a weight is trained: values are of use for PPO only."""
@@ -163,21 +182,24 @@ class DispatchTrainer(loop.Trainer):
 
     def update(self) -> None:
         started = time.perf_counter()
-        day = self.draw(self.args.seed, runs.TRAINING_STREAM, self.step, self.args.days)
         generator = torch.Generator().manual_seed(int(stream(self.args.seed, NOISE_STREAM, self.step).integers(2**63)))
         learn = {"imitation": self.imitate, "fenchel-young": self.learn_prizes, "ppo": self.reinforce}
-        for key, value in learn[self.args.algorithm](day, generator).items():
+        for key, value in learn[self.args.algorithm](generator).items():
             self.sums[key] = self.sums.get(key, 0.0) + value
         self.step += 1
         self.seconds += time.perf_counter() - started
 
-    def lessons(self, day: Day) -> Lessons:
-        """Return what the oracle does on some days."""
-        return lessons(day, Limits(seconds=None, iterations=self.args.oracle_iterations))
+    def days_of(self, step: int) -> Day:
+        """Return the days of a step."""
+        return self.draw(self.args.seed, runs.TRAINING_STREAM, step, self.args.days)
 
-    def imitate(self, day: Day, generator: torch.Generator) -> dict[str, float]:
+    def days_ahead(self) -> Iterator[Day]:
+        """Yield the days of all steps that are left, once a resumed run knows which: when the first ones are drawn."""
+        yield from map(self.days_of, range(self.step, self.args.total_steps))
+
+    def imitate(self, generator: torch.Generator) -> dict[str, float]:
         """Make what the oracle does likely: cross-entropy of every decision that was free."""
-        lesson = self.lessons(day)
+        lesson = next(self.oracle)
         free = lesson.requests.free
         for _ in range(self.args.update_epochs):
             scores = self.model(lesson.requests)[0]
@@ -185,30 +207,30 @@ class DispatchTrainer(loop.Trainer):
             self.descend(loss)
         return {"loss": loss.item(), "leave": float((scores[free] > 0).float().mean())}
 
-    def learn_prizes(self, day: Day, generator: torch.Generator) -> dict[str, float]:
+    def learn_prizes(self, generator: torch.Generator) -> dict[str, float]:
         """Make the oracle's choice the best one at the prizes predicted.
 
         The gradient of the perturbed Fenchel-Young loss with respect to the prizes is the mean choice at perturbed
         prizes minus the oracle's (Berthet et al. 2020, "Learning with differentiable perturbed optimizers").
         """
-        lesson, args = self.lessons(day), self.args
+        lesson, args = next(self.oracle), self.args
         free, scores = lesson.requests.free, self.model(lesson.requests)[0]
         limits = Limits(seconds=None, iterations=args.router_iterations)
         chosen = torch.zeros_like(scores)
         for _ in range(args.samples):
             noise = args.noise / PRIZE_UNIT * torch.randn(scores.shape, generator=generator)
             prizes = (PRIZE_UNIT * (scores.detach() + noise)).round().long()
-            served = worthwhile(lesson.day, lesson.state, lesson.requests.spread(prizes, day.num_slots), limits)
+            served = worthwhile(lesson.day, lesson.state, lesson.requests.spread(prizes, lesson.day.num_slots), limits)
             chosen += torch.from_numpy(served).gather(1, lesson.requests.slot) / args.samples
         gradient = (chosen - lesson.leaves) * free
         self.descend((gradient * scores).sum() / free.sum())
         wrong = gradient.abs().sum() / free.sum()
         return {"loss": wrong.item(), "leave": float(chosen[free].mean())}
 
-    def reinforce(self, day: Day, generator: torch.Generator) -> dict[str, float]:
+    def reinforce(self, generator: torch.Generator) -> dict[str, float]:
         """Play days with the fast router, then make passes of PPO; every request is an actor of its own."""
         with torch.no_grad():
-            steps, rewards, values = self.rollout(day, generator)
+            steps, rewards, values = self.rollout(self.days_of(self.step), generator)
         ends = torch.zeros_like(rewards, dtype=torch.bool)
         ends[-1] = True
         advantages = gae(rewards, values, ends, torch.zeros_like(rewards[0]), 1.0, 0.95)
@@ -319,7 +341,7 @@ def evaluate(args: Args) -> Path:
     learned = load_policy(args.evaluate, router.limits)
     source = make_source(args.static, args.requests)
     days = source.draw(stream(runs.HELD_OUT_SEED, runs.EVALUATION_STREAM, 0).spawn(args.held_out))
-    compare(days, source, {"learned": learned}, router)
+    compare(days, source, {"learned": learned}, router, executor_of(args))
     picture_of(days, learned, router, args.evaluate / "day.png")
     print(f"A day by epoch: {args.evaluate / 'day.png'}, animated: {args.evaluate / 'day.gif'}")
     return args.evaluate

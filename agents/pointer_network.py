@@ -83,7 +83,7 @@ class Args(RunArgs):
     local = ("examples", "workers", "executor", "address", "runs", "init_from", "resume")
     beside_resume = ("examples", "executor", "address")
     advanced = ("decay", "max_grad_norm", "held_out", "model", "threads", "workers", "executor", "address", "examples")
-    advanced += ("runs",)
+    advanced += ("log", "runs")
 
     task: Literal["tsp", "convex-hull", "delaunay"] = "tsp"
     """Task to learn: the tour, the convex hull or the Delaunay triangulation of points."""
@@ -131,6 +131,8 @@ class Args(RunArgs):
     """Address of a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Default: Ray starts on this machine."""
     examples: Path = Path("runs/.examples")
     """Folder in which solved examples are kept."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""

@@ -39,7 +39,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from routing_agents import checkpoint
 from routing_agents.policies.attention.decoding import Choice, sampling_choice, solve
-from routing_agents.policies.attention.features import FEATURES, Features
+from routing_agents.policies.attention.features import Features, features_of
 from routing_agents.policies.attention.model import AttentionModel, Encoding, ModelConfig
 from routing_agents.policies.attention.saved import describe
 from routing_agents.policies.attention.value import ValueHead
@@ -367,7 +367,7 @@ def main(args: Args) -> Path:
     num_iterations = args.total_timesteps // batch_size
     if num_iterations < 1:
         raise ValueError(f"--total-timesteps {args.total_timesteps} is less than one rollout, which is {batch_size}")
-    agent = Agent(FEATURES[problem.name], args.model, torch.Generator().manual_seed(args.seed)).to(device)
+    agent = Agent(features_of(problem), args.model, torch.Generator().manual_seed(args.seed)).to(device)
     agent.actor.multiply_in(getattr(torch, choose_precision(args.precision, device)))
     optimizer = torch.optim.Adam(agent.parameters(), args.learning_rate, eps=1e-5)
     generator = torch.Generator(device).manual_seed(args.seed)

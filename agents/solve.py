@@ -20,6 +20,9 @@ writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a
 reported at the end, and the others are solved. A file is also reported if its tour violates a limit that only the file
 states: the number of vehicles (VRPTW), or the ban on backhaul-only routes (VRPB).
 
+With --executor, files, and chunks of the instances in .npz files, are solved by worker processes or on Ray; see
+docs/how-to/several-machines.md. The tours are the same, except for sampled ones of .npz files with several chunks.
+
 With --improve, the tour is written before the search starts. It is written again at most once a second, if the search
 has found a better tour. Ctrl-C ends the search, keeps its best tour, and leaves out the files that follow.
 """
@@ -28,12 +31,12 @@ from __future__ import annotations
 
 import csv
 import io
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import math
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import tyro
@@ -41,8 +44,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from routing_agents import TrainedModel, load
+from routing_agents.evaluation.decoding import threads_of
+from routing_agents.evaluation.files import FileWork, Found, Instances, Method, Settings, Source, cost_of, solve_files
 from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
-from routing_agents.policies.attention.decoding import GREEDY, Decoding
 from routing_agents.runs import check_integers, check_numbers, option
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.terminal import command_line, plain_console
@@ -54,12 +58,14 @@ from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv
 from routing_gym.files import found, printable, write_atomically
 from routing_gym.planning import Plan
 from routing_gym.problem import AnyProblem, InfeasibleTour
-from routing_gym.solvers import HEURISTICS, make_solver
+from routing_gym.solvers import HEURISTICS
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
 LEAST_SECONDS = 0.1  # of --improve
 NUMBERS = ("capacity", "max_length", "required_prize", "num_salesmen")  # of an instance, beside the columns of its file
-MODEL_OPTIONS = ("checkpoint", "decoding", "tours", "batch_size", "improve", "repair")  # not for tables of stops
+MODEL_OPTIONS = ("checkpoint", "decoding", "tours", "batch_size", "improve", "repair", "executor", "workers", "address")
+Outcomes = Generator[tuple[int, Found | Exception], None, None]  # by the files' numbers: tours, or why there are none
 UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
 
 
@@ -69,7 +75,7 @@ class Args(PlanArgs):
 
     advanced: ClassVar[tuple[str, ...]] = (
         *("distances", "speed", "minimise", "start", "fixed", "geojson", "json", "gantt", "seconds"),
-        *("batch_size", "repair", "num_salesmen", "required_prize", "max_length"),
+        *("batch_size", "repair", "num_salesmen", "required_prize", "max_length", "executor", "workers", "address"),
     )
 
     files: tyro.conf.Positional[tuple[Path, ...]]
@@ -106,13 +112,19 @@ class Args(PlanArgs):
     repair: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
     """Model that solves the subproblems of --improve (a run folder or a checkpoint file). Default: the published
     weights for them: TSPFE (fixed edges) for TSP, those of the file's own problem for others."""
+    executor: ExecutorName | None = None
+    """Where files are solved: in this process, in worker processes, or on Ray. Default: one by one in this process."""
+    workers: int | None = None
+    """Number of worker processes. Default: the number of cores, on Ray that of the cluster."""
+    address: str | None = None
+    """Address of a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Default: Ray starts on this machine."""
     out: Path = Path("solved")
     """Folder for tours and pictures."""
     overwrite: bool = False
     """Overwrite existing tours and pictures."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "tours", *(["batch_size"] if self.batch_size is not None else []))
+        check_integers(self, "tours", *(name for name in ("batch_size", "workers") if getattr(self, name) is not None))
         check_integers(self, "seed", least=0)
         check_numbers(self, "improve")
         if self.improve is not None and self.improve < LEAST_SECONDS:
@@ -129,15 +141,8 @@ class Args(PlanArgs):
             raise ValueError("--decoding heuristic is a start for --improve; evaluate.py runs classical solvers alone")
         if self.repair is not None and self.improve is None:
             raise ValueError("--repair solves parts of a tour for --improve; give --improve SECONDS, or leave it out")
-
-
-@dataclass(frozen=True, eq=False)
-class Instances:
-    """Contents of an .npz file."""
-
-    name: str
-    problem: AnyProblem
-    instance: Any
+        if self.workers is not None and self.executor in (None, "inline"):
+            raise ValueError(f"--workers {self.workers} has no effect without --executor processes or ray; add one")
 
 
 @dataclass(frozen=True)
@@ -171,10 +176,8 @@ class Job:
     """A file that has been read, and who solves it."""
 
     path: Path
-    source: data.FileInstance | OwnInstance | Instances
-    model: TrainedModel
-    decoding: Decoding | None  # None where a classical heuristic makes the first tour
-    repair: TrainedModel | None  # where the tour is to be improved
+    source: Source
+    method: Method
     tour: Path
     picture: Path
 
@@ -182,13 +185,6 @@ class Job:
     def best_known(self) -> float | None:
         """The best cost that lies beside the file."""
         return self.source.best_known if isinstance(self.source, data.FileInstance) else None
-
-    def cost(self, actions: np.ndarray) -> float:
-        """Return the cost of tours (B, T) in the file's own unit; the mean of several."""
-        source = self.source
-        if not isinstance(source, Instances):
-            return source.cost(actions[0])
-        return float(np.mean(source.problem.objective(source.instance, actions))) * (-1) ** source.problem.maximises
 
     def write(self, actions: np.ndarray) -> None:
         """Write tours (B, T), complete or not at all.
@@ -210,7 +206,7 @@ class Job:
             raise OSError(f"{self.tour}: {error}; the actions are: {' '.join(map(str, actions[0]))}") from error
 
 
-def read(path: Path, args: Args) -> data.FileInstance | OwnInstance | Instances:
+def read(path: Path, args: Args) -> Source:
     """Read one file.
 
     Raises:
@@ -263,10 +259,10 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
             endings = {OwnInstance: ".csv", Instances: ".npz"}
             ending = endings.get(type(source), ".sol" if source.problem.has_depot else ".tour")
             outputs = (args.out / (path.stem + suffix) for suffix in (ending, ".png"))
-            yield Job(path, source, model, decoding, repair, *outputs)
+            yield Job(path, source, Method(model, decoding, repair), *outputs)
 
 
-def choose_repair(path: Path, source: data.FileInstance | OwnInstance | Instances, args: Args) -> TrainedModel:
+def choose_repair(path: Path, source: Source, args: Args) -> TrainedModel:
     """Load what solves the parts of a file's tour.
 
     Raises:
@@ -324,78 +320,81 @@ def check_outputs(jobs: list[Job], args: Args) -> None:
                 raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")
 
 
-def solve(job: Job, args: Args, show: Callable[[str], None]) -> Solved:
-    """Solve one file; write its tour and its picture.
+def solve(jobs: list[Job], args: Args, show: Callable[[str], None]) -> Outcomes:
+    """Solve the files; yield their numbers and tours, or what prevented them.
 
-    Args:
-        job: The file.
-        args: How.
-        show: Shows how far the search is.
+    Raises:
+        ValueError, RuntimeError: There is no such cluster, or its workers do not start.
+    """
+    settings, executor = Settings(args.seed, args.batch_size, args.improve), executor_of(args)
+    if executor is not None:
+        work = FileWork([job.method for job in jobs], settings, threads_of(executor))
+        yield from solve_files([job.source for job in jobs], work, executor)
+        return
+    for number, job in enumerate(jobs):
+        show(f"solving {job.source.name} ({number + 1} of {len(jobs)})")
+        try:
+            outcome: Found | Exception = job.method.solve(job.source, settings, Progress(job, settings, show))
+        except (MemoryError, OSError, InfeasibleTour) as error:
+            outcome = error
+        yield number, outcome
+
+
+@dataclass
+class Progress:
+    """Writes each better tour of a search, and shows how far it is."""
+
+    job: Job
+    settings: Settings
+    show: Callable[[str], None]
+    written: float = math.inf  # cost of the tour on disk
+
+    def __call__(self, seconds: float, tours: np.ndarray, cost: float) -> None:
+        job = self.job
+        if cost < self.written:
+            with suppress(OSError) if seconds else nullcontext():  # the best one is written at the end, too
+                job.write(tours)
+            self.written = cost
+        distance = gap(job.source.problem, cost, job.best_known)
+        words = "" if distance is None else f", {distance:.2%} above the best known"
+        self.show(f"improving {job.source.name}: {seconds:.0f} of {self.settings.seconds:g} s, cost {cost:.10g}{words}")
+
+
+def finish(job: Job, outcome: Found | Exception) -> Solved:
+    """Write a file's tours and its picture.
 
     Raises:
         OSError: As `Job.write`, or the picture cannot be written.
+        InfeasibleTour: The tour violates a limit that only the file states.
+        Exception: The outcome, if it is one.
     """
-    source = job.source
-    started = time.perf_counter()
-    tours, interrupted = first_tours(job, args)
-    if job.repair is not None and not interrupted:
-        job.write(tours)
-        tours, interrupted = improve(job, tours, args, show)
-    seconds = time.perf_counter() - started
+    if isinstance(outcome, Exception):
+        raise outcome
+    source, tours = job.source, outcome.actions
     job.write(tours)
-    cost = job.cost(tours)
+    cost = cost_of(source, tours)
     first = select(source.instance, slice(0, 1))
     try:
         render.save(job.picture, source.problem, first, tours[0], title=f"{source.name}: {cost:g}")
     except OSError as error:
         raise OSError(f"{job.picture} cannot be written: {error}; the tour is in {job.tour}") from error
-    return Solved(source.name, source.problem, cost, job.best_known, seconds, job.model.path, job.tour, interrupted)
-
-
-def first_tours(job: Job, args: Args) -> tuple[np.ndarray, bool]:
-    """Return tours (B, T) of a file's instances, by the model or, where asked, a classical heuristic.
-
-    Greedy ones come first; they stay where Ctrl-C, of which the second number tells, ends the search for better ones.
-    """
-    problem, instance = job.source.problem, job.source.instance
-    if job.decoding is None:
-        return make_solver(HEURISTICS[problem.name]).solve(problem, instance).actions, False
-    found = job.model.solve_batch(problem, instance, GREEDY, args.seed, args.batch_size)
-    interrupted = False
-    try:
-        if job.decoding != GREEDY:
-            found = job.model.solve_batch(problem, instance, job.decoding, args.seed, args.batch_size)
-    except KeyboardInterrupt:
-        interrupted = True
-    return found.actions.numpy(), interrupted
-
-
-def improve(job: Job, start: np.ndarray, args: Args, show: Callable[[str], None]) -> tuple[np.ndarray, bool]:
-    """Search on from a tour (1, T); return the best one in the file's own unit, and whether Ctrl-C ended the search."""
-    assert job.repair is not None
-    assert args.improve is not None
-    best, best_cost = start, job.cost(start)
-
-    def report(seconds: float, actions: np.ndarray) -> None:
-        nonlocal best, best_cost
-        if (cost := job.cost(actions[None])) < best_cost:
-            best, best_cost = actions[None], cost
-            with suppress(OSError):  # a full disk, say: the last tour is kept in memory, and written at the end
-                job.write(best)
-        distance = gap(job.source.problem, best_cost, job.best_known)
-        words = "" if distance is None else f", {distance:.2%} above the best known"
-        show(f"improving {job.source.name}: {seconds:.0f} of {args.improve:g} s, cost {best_cost:.10g}{words}")
-
-    source = job.source
-    legs = source.scaled_legs if isinstance(source, data.FileInstance) else None
-    found = job.repair.improve(source.problem, source.instance, start[0], args.improve, args.seed, report, legs)
-    return best, found.interrupted
+    weights = job.method.model.path
+    about = source.name, source.problem, cost, job.best_known, outcome.seconds
+    return Solved(*about, weights, job.tour, outcome.interrupted)
 
 
 def method(job: Job, args: Args) -> str:
     """Return the name of the weights or the heuristic that made the first tour, and of the weights that improved it."""
-    first = HEURISTICS[job.source.problem.name] if args.decoding == "heuristic" else job.model.path.stem
-    return first if job.repair is None else f"{first}, improved by {job.repair.path.stem}"
+    model, repair = job.method.model, job.method.repair
+    first = HEURISTICS[job.source.problem.name] if args.decoding == "heuristic" else model.path.stem
+    return first if repair is None else f"{first}, improved by {repair.path.stem}"
+
+
+def cells(one: Solved, solved_by: str) -> tuple[str, ...]:
+    """Return a line of the table."""
+    known, distance = ("-" if one.best_known is None else str(one.best_known)), one.gap
+    shown = "-" if distance is None else f"{distance:.2%}"
+    return one.name, f"{one.cost:.10g}", known, shown, f"{one.seconds:.2f}", solved_by, str(one.written)
 
 
 def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
@@ -435,10 +434,10 @@ def main(args: Args) -> list[Solved | Plan]:
         if others := [str(path) for path in args.files if path not in tables]:
             raise ValueError(f"{', '.join(others)}: no table of stops, as {tables[0]} is; solve them apart")
         return [plan(path, args) for path in tables]
-    return solve_files(args)
+    return solve_and_show(args)
 
 
-def solve_files(args: Args) -> list[Solved | Plan]:
+def solve_and_show(args: Args) -> list[Solved | Plan]:
     """Solve instances from files by a trained model and print a table.
 
     Raises:
@@ -456,34 +455,28 @@ def solve_files(args: Args) -> list[Solved | Plan]:
     console = plain_console()
     numbers = (Column(name, no_wrap=True) for name in ("cost", "best known", "gap", "seconds"))
     table = Table("instance", *numbers, "solved by", Column("tour", overflow="fold"))
-    solved: list[Solved | Plan] = []
-    with console.status("solving") as status:
-        for number, job in enumerate(jobs, start=1):
-            status.update(Text(f"solving {job.source.name} ({number} of {len(jobs)})"))
+    solved: dict[int, Solved] = {}
+    failed: dict[int, str] = {}
+    with (
+        suppress(KeyboardInterrupt),
+        console.status("solving") as status,
+        closing(solve(jobs, args, lambda text: status.update(Text(text)))) as outcomes,
+    ):
+        for number, outcome in outcomes:
             try:
-                one = solve(job, args, lambda text: status.update(Text(text)))
+                solved[number] = finish(jobs[number], outcome)
             except (MemoryError, OSError) as error:
-                refused.append(f"{job.path}: {error}")
-                continue
+                failed[number] = str(error)
             except InfeasibleTour as error:  # files may ask more of routes than the rules: VEHICLES, say
-                refused.append(f"{job.path}: the tour found is none of the file's: {error}")
-                continue
-            solved.append(one)
-            distance = "-" if one.gap is None else f"{one.gap:.2%}"
-            known = "-" if one.best_known is None else str(one.best_known)
-            cells = (
-                one.name,
-                f"{one.cost:.10g}",
-                known,
-                distance,
-                f"{one.seconds:.2f}",
-                method(job, args),
-                str(one.written),
-            )
-            table.add_row(*map(printable, cells))
-            if one.interrupted:
-                refused += [f"{left.path}: stopped" for left in jobs[number:]]
-                break
+                failed[number] = f"the tour found is none of the file's: {error}"
+            else:
+                if solved[number].interrupted:
+                    break
+    for number, job in enumerate(jobs):
+        if number in solved:
+            table.add_row(*map(printable, cells(solved[number], method(job, args))))
+        else:
+            refused.append(f"{job.path}: {failed.get(number, 'stopped')}")
     console.print(table)
     for job in jobs:
         if isinstance(job.source, OwnInstance) and job.source.unused:
@@ -492,7 +485,7 @@ def solve_files(args: Args) -> list[Solved | Plan]:
     console.print(printable(f"Pictures of the tours are in {args.out}."), soft_wrap=True)
     if refused:
         raise ValueError("not solved: " + "; ".join(refused))
-    return solved
+    return [solved[number] for number in sorted(solved)]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import animation
 import numpy as np
 
 from routing_agents.trained import find_weights
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, instance_fields
 from routing_gym.problems import PROBLEMS, make_problem
 
 MEANING = {
@@ -162,7 +162,8 @@ def columns(problem: AnyProblem) -> str:
 
 def settings(problem: AnyProblem) -> str:
     """Return the settings that `gym.make` accepts, with the values of 20 nodes."""
-    found = {key: value for key, value in vars(problem).items() if key != "num_nodes"}
+    without = {"num_nodes", *(() if "coords" in instance_fields(problem) else ("matrices",))}
+    found = {key: value for key, value in vars(problem).items() if key not in without}
     return ", ".join(f"`{key}` ({value})" for key, value in found.items()) or "none"
 
 

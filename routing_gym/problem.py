@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -45,6 +46,7 @@ class InvalidInstance(ValueError):
     """An instance holds arrays of the wrong shape or type, or values that make no sense."""
 
 
+@dataclass(frozen=True)
 class Problem(ABC, Generic[InstanceT, StateT]):
     """Batched rules of one routing problem. Pure: NumPy, torch and JAX run the same lines.
 
@@ -57,6 +59,8 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         horizon: Upper bound on the steps of an episode, for every valid instance.
         num_uniforms: Random numbers that one instance is made from.
         columns: What an instance of a user's own is made of.
+        matrices: Whether instances are drawn, and observed, with matrices of lengths (and durations, where there are
+            times) of ways along streets. For problems with coordinates.
         observations: Which observations a network embeds, and how.
     """
 
@@ -72,7 +76,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     visits_all: ClassVar[bool] = True  # every tour serves every node
     asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
     plain_routes: ClassVar[bool] = False  # any routes that visit each node once; they cost their length, together
-    open_routes: bool = False  # vehicles do not return to where they started, and that edge costs nothing
+    open_routes = False  # vehicles do not return to where they started, and that edge costs nothing
     subproblem: ClassVar[str | None] = None  # problem that parts of a tour are instances of; None: its own
     family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too
     min_nodes: ClassVar[int] = 1
@@ -80,6 +84,15 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     observations: ClassVar[Observations] = Observations()
 
     num_nodes: int
+    matrices: bool = field(default=False, kw_only=True)
+
+    @property
+    def observed(self) -> Observations:
+        """Return `observations`, with the matrices that are observed."""
+        if not self.matrices:
+            return self.observations
+        timed = any(column.kind == "time" for column in self.columns) and "durations" in instance_fields(self)
+        return replace(self.observations, per_edge=("distances", "durations") if timed else ("distances",))
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -244,3 +257,8 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
 
 AnyProblem: TypeAlias = Problem[Any, Any]  # where the types of instance and state do not matter
+
+
+def instance_fields(problem: AnyProblem) -> set[str]:
+    """Return the names of the arrays of a problem's instances."""
+    return {field.name for field in fields(problem.instance_type)}

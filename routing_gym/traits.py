@@ -84,7 +84,7 @@ class Observations:
 
     Attributes:
         per_node: Numbers (B, A), beside the coordinates, that do not change.
-        per_edge: Lengths (B, A, A) of a problem without coordinates.
+        per_edge: Matrices (B, A, A): lengths, and durations where they are apart. See `Problem.observed`.
         context_nodes: Nodes (B,) whose embeddings enter the decoder's context.
         context_scalars: Numbers (B, 1) that enter it.
         pairs: Nodes (B, A) where what a node gets is picked up; 0 for none.
@@ -94,7 +94,7 @@ class Observations:
     """
 
     per_node: tuple[str, ...] = ()
-    per_edge: str | None = None
+    per_edge: tuple[str, ...] = ()
     context_nodes: tuple[str, ...] = ("current_node",)
     context_scalars: tuple[str, ...] = ()
     pairs: str | None = None

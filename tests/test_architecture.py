@@ -63,7 +63,7 @@ ORDER = (  # folders and modules; each may import from those before it only
 OPTIONAL = (
     *("torch", "safetensors", "tensorboard", "tyro", "rich", "matplotlib", "stable_baselines3", "sb3_contrib"),
     *("jax", "jaxlib", "optax", "torchrl", "tensordict", "pettingzoo", "supersuit"),
-    *("ray", "scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyproj", "pyvrp", "pandas", "polars"),
+    *("ray", "scipy", "fast_tsp", "hygese", "networkx", "ortools", "pyproj", "pyvrp", "pandas", "polars", "wandb"),
 )
 FORMAT, ADAPTER, CHOICE = "a file format's table", "a solver's adapters", "which solvers the benchmark compares"
 NAMED_IN = {  # files, and folders, that may ask for a problem by name or class, and why

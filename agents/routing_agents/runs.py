@@ -104,6 +104,8 @@ def read_settings(env_kwargs: dict[str, str]) -> dict[str, Any]:
     """
 
     def literal(key: str, text: str) -> Any:
+        if text in ("True", "False"):  # Python's
+            return text == "True"
         if text.lstrip()[:1] in ("[", "{"):  # before it is parsed: it may be nested too deep for that
             raise ValueError(f"--env-kwargs: {key} is {text[:40]!r}; expected a number, true, false or a word")
         try:
@@ -168,7 +170,8 @@ def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | N
         instance: The held-out instances.
         cache: Folder in which the solutions are kept for the next run.
     """
-    solver = next((one for one in QUICK_SOLVERS if problem.name in one.problems), None)
+    fitting = (one for one in QUICK_SOLVERS if problem.name in one.problems)
+    solver = next((one for one in fitting if not (problem.matrices and one.needs_symmetry)), None)
     if solver is None:
         return None
     try:

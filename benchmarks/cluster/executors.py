@@ -28,8 +28,8 @@ from rich.table import Table
 
 from benchmarks.output import Figures, finish
 from routing_agents import load
-from routing_agents.evaluation.decoding import Chunk, DecodeWork, Tours, decode_all
-from routing_agents.evaluation.methods import Setup, plain_decoder
+from routing_agents.evaluation.decoding import Chunk, DecodeWork, Tours, decode_all, threads_of
+from routing_agents.evaluation.methods import plain_decoder
 from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_gym.arrays import select
@@ -174,7 +174,7 @@ def decoding(args: Args) -> Figures:
     model = load("TSP-20")
     executor = make_executor(args.decoding_executor, args.workers)  # type: ignore[arg-type]
     decoder, _ = plain_decoder("TSP-20", {}, model, problem)
-    work = MeasuredWork("TSP-20", problem, decoder, args.seed, threads=Setup(executor=executor).threads)
+    work = MeasuredWork("TSP-20", problem, decoder, args.seed, threads=threads_of(executor))
     executor.prepare(work)
     with tempfile.TemporaryDirectory() as folder:
         tours = MeasuredTours(Path(folder), {"problem": problem.name, "num_nodes": problem.num_nodes})

@@ -38,7 +38,7 @@ def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
         raise ValueError(f"{type(problem).__name__} is not in the registry of problems and could not be read back")
     instance = cast_instance(instance)
     problem.validate(instance)
-    header = {"problem": problem.name, **dataclasses.asdict(problem)}  # type: ignore[call-overload]
+    header = {"problem": problem.name, **dataclasses.asdict(problem)}
     arrays: dict[str, Any] = {key: value for key, value in vars(instance).items() if value is not None}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays, **{HEADER: np.array(json.dumps(header))})

@@ -24,7 +24,8 @@ from routing_gym.data.tsplib.metrics import FloatArray
 from routing_gym.files import InvalidFile, found, read_lines
 from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems import PROBLEMS, make_problem
-from routing_gym.traits import Column
+from routing_gym.problems.geometry import embedding
+from routing_gym.traits import DISTANCES, Column
 
 MAX_BYTES = 2**26
 LARGEST = 1e100  # of any number
@@ -71,7 +72,7 @@ class OwnInstance:
         return -cost if self.problem.maximises else cost * self.scale
 
 
-def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own") -> OwnInstance:
+def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own", matrices: bool = False) -> OwnInstance:
     """Make an instance from a user's own numbers.
 
     Args:
@@ -80,12 +81,17 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own")
             coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the
             depot, if the problem has one.
         name: For tables and pictures.
+        matrices: Whether the problem observes matrices. Coordinates may then be missing beside `distances`: places in
+            a plane, whose distances resemble these, stand for them.
 
     Raises:
         ValueError: A column is missing, left over, or holds what it must not; with row, value and remedy.
     """
     declared = columns_of(problem)
     given = {key: value for key, value in columns.items() if value is not None}
+    if matrices and "distances" in given and not {"x", "y"} & given.keys():
+        lengths = numbers(DISTANCES, "distances", given["distances"])
+        given |= dict(zip("xy", embedding(lengths).T, strict=True))
     check_names(problem, declared, given)
     values = {key: numbers(column, key, given[key]) for column in declared for key in column.keys if key in given}
     num_nodes = count_nodes(problem, declared, values)
@@ -94,7 +100,7 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own")
     scale = length_scale(values)
     filled = [(column, value) for column in declared if (value := scaled(column, values, scale)) is not None]
     exact = {column.target: value for column, value in filled if column.target}
-    rules = make_problem(problem, num_nodes - int(PROBLEMS[problem].has_depot))
+    rules = make_problem(problem, num_nodes - int(PROBLEMS[problem].has_depot), matrices=matrices)
     instance = rules.instance_type(
         **{column.target: rounded(column.name, value) for column, value in filled if column.target}
     )

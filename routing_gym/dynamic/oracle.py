@@ -7,7 +7,10 @@ the epoch in which its last request arrives. The cost of optimal routes is a low
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from itertools import count, groupby
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from routing_gym.arrays import select
 from routing_gym.dynamic.days import NEVER, BoolArray, Day, IntArray
 from routing_gym.dynamic.rules import route_cost
 from routing_gym.dynamic.solver import Limits, Tour, solve
+from routing_gym.solvers.runtime.work import Executor, Inline, Lost, Task, Work
 
 
 def release_times(day: Day) -> IntArray:
@@ -56,6 +60,63 @@ def solve_hindsight(day: Day, row: int, limits: Limits) -> Tour:
     slots = np.flatnonzero(day.arrival[row] < NEVER)
     first = int(day.first_epoch[row] * day.epoch_duration[row] + day.margin[row])
     return solve(day, row, slots, first, limits, release=release_times(day)[row, slots])
+
+
+class HindsightWork(Work):
+    """Solves single days in hindsight."""
+
+    name, packages = "hindsight", ("pyvrp",)
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+
+    def do(self, day: Day) -> Tour:
+        return solve_hindsight(day, 0, self.limits)
+
+
+def solve_in_hindsight(
+    batches: Iterable[Day], limits: Limits, executor: Executor | None = None
+) -> Generator[tuple[Day, list[Tour]], None, None]:
+    """Solve batches of days in hindsight; yield them in order, with the routes of each row.
+
+    Args:
+        batches: Days, drawn as workers become free: these work ahead while the caller uses a batch.
+        limits: Of each day.
+        executor: Who solves the days; None: this process.
+
+    Raises:
+        ValueError: There is no such cluster.
+        RuntimeError: A worker died, or no feasible routes were found within the limits.
+    """
+    executor, work = executor or Inline(), HindsightWork(limits)
+    executor.prepare(work)
+    return in_order(batches, work, executor)
+
+
+def in_order(
+    batches: Iterable[Day], work: HindsightWork, executor: Executor
+) -> Generator[tuple[Day, list[Tour]], None, None]:
+    """Solve batches, each day as a task, and yield them in their order; see `solve_in_hindsight`."""
+    places: dict[int, tuple[dict[int, Tour], int]] = {}  # by keys of tasks: the batch's tours, and the row
+    waiting: deque[tuple[Day, dict[int, Tour]]] = deque()
+
+    def tasks() -> Iterator[Task]:
+        key = count()
+        for day in batches:
+            waiting.append((day, {}))
+            for row in range(len(day.arrival)):
+                places[number := next(key)] = waiting[-1][1], row
+                yield number, (select(day, [row]),)
+
+    with closing(executor.run(work, tasks())) as results:
+        for key, tour in results:
+            if isinstance(tour, Lost):
+                raise RuntimeError(f"hindsight: {tour.reason}")
+            tours, row = places.pop(key)
+            tours[row] = tour
+            while waiting and len(waiting[0][1]) == len(waiting[0][0].arrival):
+                day, found = waiting.popleft()
+                yield day, [found[row] for row in range(len(found))]
 
 
 def dispatch_epochs(day: Day, row: int, tour: Tour) -> IntArray:

@@ -42,7 +42,7 @@ def resolve_problem(
     try:
         return make_problem(problem, num_nodes, **settings)
     except TypeError as error:
-        known = [field.name for field in dataclasses.fields(PROBLEMS[problem])]  # type: ignore[arg-type]
+        known = [field.name for field in dataclasses.fields(PROBLEMS[problem])]
         unknown = [name for name in settings if name not in known]
         if not unknown:
             raise

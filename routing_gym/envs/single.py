@@ -45,7 +45,8 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     | key | space | problems |
     |---|---|---|
     | `coords` | Box(0, 1, (A, 2), float32) | all but ATSP |
-    | `distances` | Box(0, max, (A, A), float32) | ATSP |
+    | `distances` | Box(0, max, (A, A), float32) | ATSP; with `matrices` all |
+    | `durations` | Box(0, max, (A, A), float32) | with `matrices` those with times |
     | `action_mask` | MultiBinary(A) | all |
     | `current_node` | Discrete(A) | all |
     | `first_node` | Discrete(A) | TSP, TSPFE, ATSP |
@@ -96,7 +97,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         reward: "dense" or "sparse".
         on_illegal: "terminate" or "raise".
         render_mode: None, "human", "rgb_array" or "ansi" (text).
-        **settings: The problem's own, such as `capacity`; only with a name.
+        **settings: The problem's own, such as `capacity` and `matrices`; only with a name.
 
     Raises:
         TypeError: An unknown keyword, `num_nodes` missing, or given although `problem` is a `Problem`.

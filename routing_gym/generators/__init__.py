@@ -6,14 +6,17 @@ from typing import Any
 import numpy as np
 
 from routing_gym.generators.clustered import mixed, set_x, uniform
+from routing_gym.generators.roads import random_matrices, roads
 from routing_gym.generators.subproblems import windows
 from routing_gym.problem import AnyProblem
 
-__all__ = ["GENERATORS", "mixed", "set_x", "uniform", "windows"]
+__all__ = ["GENERATORS", "mixed", "random_matrices", "roads", "set_x", "uniform", "windows"]
 
 GENERATORS: dict[str, Callable[[AnyProblem, np.random.Generator, int], Any]] = {
     "uniform": uniform,
     "mixed": mixed,
     "x": set_x,
     "windows": windows,
+    "roads": roads,
+    "random": random_matrices,
 }

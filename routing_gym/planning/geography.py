@@ -54,12 +54,3 @@ def centre_of(points: FloatArray) -> tuple[float, float]:
     y = (np.cos(latitude) * np.sin(longitude)).mean()
     z = np.sin(latitude).mean()
     return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
-
-
-def embedding(lengths: FloatArray) -> FloatArray:
-    """Return points of a plane whose distances resemble a matrix: classical multidimensional scaling, (A, 2)."""
-    squared = ((lengths + lengths.T) / 2) ** 2
-    centred = squared - squared.mean(axis=0) - squared.mean(axis=1, keepdims=True) + squared.mean()
-    values, vectors = np.linalg.eigh(-centred / 2)
-    values, vectors = values[-2:], vectors[:, -2:]
-    return np.asarray(vectors * np.sqrt(np.clip(values, 0, None)))

@@ -11,9 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.planning.geography import FloatArray, embedding
+from routing_gym.planning.geography import FloatArray
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.problems.geometry import embedding
 
 IntArray = npt.NDArray[np.int64]
 Minimise = Literal["minutes", "km"]

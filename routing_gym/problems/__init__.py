@@ -58,7 +58,8 @@ def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
             such as "VRPTW".
         num_nodes: Cities of TSP, TSPFE and ATSP, customers of the others.
         **settings: The problem's own: `capacity` (CVRP, SDVRP, the VRP family), `prize` and `max_length` (OP),
-            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L).
+            `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L); `matrices` (all but ATSP),
+            for instances on streets, whose lengths are observed.
 
     Raises:
         ValueError: Unknown name or invalid value.

@@ -10,18 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, iterate
+from routing_gym.arrays import Array
 from routing_gym.problems.checks import check_distances
-from routing_gym.problems.geometry import MAX_FLOAT, node_spaces
+from routing_gym.problems.geometry import node_spaces
+from routing_gym.problems.matrices import random_lengths
 from routing_gym.problems.tsp import ClosedTour
 from routing_gym.traits import DISTANCES, Column, Observations
-
-RANGE = 1_000_000  # of the integers, whose sums of two are exact in float32
-ROWS_AT_ONCE = 32  # instances of 50 cities that fit into the cache of a core, which halves the time
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class ATSP(ClosedTour[ATSPInstance]):
     instance_type: ClassVar[type] = ATSPInstance
     columns: ClassVar[tuple[Column, ...]] = (replace(DISTANCES, required=True),)
     observations: ClassVar[Observations] = Observations(
-        per_edge="distances", context_nodes=("first_node", "current_node")
+        per_edge=("distances",), context_nodes=("first_node", "current_node")
     )
 
     @property
@@ -53,9 +49,7 @@ class ATSP(ClosedTour[ATSPInstance]):
         return self.num_nodes**2
 
     def from_uniforms(self, uniforms: Array) -> ATSPInstance:
-        xp = array_namespace(uniforms)
-        matrix = xp.astype(xp.floor(uniforms * RANGE), xp.float32).reshape(-1, self.num_nodes, self.num_nodes)
-        return ATSPInstance(shortest_paths(matrix * (1 - xp.eye(self.num_nodes, dtype=xp.float32))) / RANGE)
+        return ATSPInstance(random_lengths(uniforms.reshape(-1, self.num_nodes, self.num_nodes)))
 
     def validate(self, instance: ATSPInstance) -> None:
         check_distances(instance, self.num_actions)
@@ -64,22 +58,5 @@ class ATSP(ClosedTour[ATSPInstance]):
         return {"distances": instance.distances}
 
     def observation_space(self) -> spaces.Dict:
-        shared = {key: space for key, space in node_spaces(self.num_actions).items() if key != "coords"}
-        matrix = spaces.Box(0.0, MAX_FLOAT, (self.num_actions, self.num_actions), np.float32)
-        return spaces.Dict({**shared, "first_node": spaces.Discrete(self.num_actions), "distances": matrix})
-
-
-def shortest_paths(lengths: Array) -> Array:
-    """Replace the lengths of legs by those of the shortest paths (Floyd 1962, algorithm 97).
-
-    Args:
-        lengths: (B, n, n).
-    """
-    xp = array_namespace(lengths)
-
-    def allow(k: int, d: Array) -> Array:
-        """Let paths pass through city k."""
-        return xp.minimum(d, d[:, :, k, None] + d[:, None, k, :])
-
-    starts = range(0, len(lengths), ROWS_AT_ONCE)
-    return xp.concat([iterate(lengths.shape[1], allow, lengths[start : start + ROWS_AT_ONCE]) for start in starts])
+        shared = {key: space for key, space in node_spaces(self).items() if key != "coords"}
+        return spaces.Dict({**shared, "first_node": spaces.Discrete(self.num_actions)})

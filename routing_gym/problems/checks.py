@@ -12,7 +12,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, is_jax_array
 
 from routing_gym.arrays import Array, any_array, device_of, euclidean, to_numpy
-from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance
+from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, instance_fields
 from routing_gym.problems.geometry import MAX_FLOAT
 
 IntArray = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ def check_size(problem: AnyProblem) -> None:
     """Refuse a `num_nodes` that is no integer or too small; keep NumPy's integers as Python's, which go into JSON.
 
     Raises:
-        ValueError: With the value and the minimum.
+        ValueError: With the value and the minimum; or `matrices` of a problem that has none to choose.
     """
     if isinstance(problem.num_nodes, bool) or not isinstance(problem.num_nodes, (int, np.integer)):
         traced = is_jax_array(problem.num_nodes)
@@ -44,6 +44,11 @@ def check_size(problem: AnyProblem) -> None:
     if problem.num_nodes < problem.min_nodes:
         raise ValueError(f"{problem.name}: num_nodes must be at least {problem.min_nodes}, got {problem.num_nodes}")
     object.__setattr__(problem, "num_nodes", int(problem.num_nodes))
+    if not isinstance(problem.matrices, bool | np.bool_):
+        raise ValueError(f"{problem.name}: matrices must be True or False, got {problem.matrices!r}")
+    object.__setattr__(problem, "matrices", bool(problem.matrices))
+    if problem.matrices and not {"coords", "distances"} <= instance_fields(problem):
+        raise ValueError(f"{problem.name}: matrices are for problems with coordinates and distances; leave it out")
 
 
 def check_integer(name: str, value: Any, minimum: int) -> int:

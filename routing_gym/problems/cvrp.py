@@ -38,6 +38,7 @@ from routing_gym.problems.geometry import (
     uniform_coords,
     with_depot,
 )
+from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MAX_DEMAND = 9  # of generated instances
@@ -105,15 +106,17 @@ class VehicleRouting(Problem[InstanceT, StateT]):
 
     @property
     def num_uniforms(self) -> int:
-        return 2 * self.num_actions + self.num_nodes
+        return 2 * self.num_actions + self.num_nodes + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> InstanceT:
         xp, where = array_namespace(uniforms), device(uniforms)
-        demand = 1 + xp.astype(uniforms[:, 2 * self.num_actions :] * MAX_DEMAND, integer(xp))
+        coords, first = uniform_coords(uniforms, self.num_actions), 2 * self.num_actions
+        demand = 1 + xp.astype(uniforms[:, first : first + self.num_nodes] * MAX_DEMAND, integer(xp))
         instance: InstanceT = self.instance_type(
-            coords=uniform_coords(uniforms, self.num_actions),
+            coords=coords,
             demand=with_depot(demand),
             capacity=xp.full(len(uniforms), self.capacity, dtype=integer(xp), device=where),
+            **draw_matrices(self, coords, uniforms),
         )
         return instance
 
@@ -133,12 +136,12 @@ class VehicleRouting(Problem[InstanceT, StateT]):
             )
 
     def observe_static(self, instance: InstanceT) -> dict[str, Array]:
-        return {"coords": instance.coords, "demand": share(instance.demand, instance.capacity[:, None])}
+        return {**observe_nodes(self, instance), "demand": share(instance.demand, instance.capacity[:, None])}
 
     def observation_space(self) -> spaces.Dict:
         return spaces.Dict(
             {
-                **node_spaces(self.num_actions),
+                **node_spaces(self),
                 "demand": spaces.Box(0.0, 1.0, (self.num_actions,), np.float32),
                 "free_capacity": spaces.Box(0.0, 1.0, (1,), np.float32),
             }

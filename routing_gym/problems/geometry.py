@@ -13,16 +13,20 @@ from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
 from routing_gym.arrays import Array, any_array, euclidean, gather
+from routing_gym.problem import AnyProblem
 
 MAX_FLOAT = float(np.finfo(np.float32).max)  # "unbounded" in spaces: Gymnasium's checker warns of infinity
 
 
-def node_spaces(num_actions: int) -> dict[str, spaces.Space[Any]]:
-    """Return the observation spaces that all problems share."""
+def node_spaces(problem: AnyProblem) -> dict[str, spaces.Space[Any]]:
+    """Return the observation spaces that all problems with coordinates share, those of matrices among them."""
+    num_actions = problem.num_actions
+    matrix = spaces.Box(0.0, MAX_FLOAT, (num_actions, num_actions), np.float32)
     return {
         "coords": spaces.Box(0.0, 1.0, (num_actions, 2), np.float32),
         "action_mask": spaces.MultiBinary(num_actions),
         "current_node": spaces.Discrete(num_actions),
+        **dict.fromkeys(problem.observed.per_edge, matrix),
     }
 
 
@@ -75,20 +79,44 @@ def tour_bound(instance: Any) -> Array:
     return 2 * array_namespace(legs).sum(legs, axis=1)
 
 
+def all_lengths(instance: Any) -> Array:
+    """Lengths of the ways between all nodes: float32 (B, A, A), from each (row) to each (column)."""
+    if instance.distances is not None:
+        return instance.distances
+    return euclidean(instance.coords[:, :, None], instance.coords[:, None])
+
+
+def all_durations(instance: Any) -> Array:
+    """Durations of the ways between all nodes: float32 (B, A, A). The speed is 1 where they are not given."""
+    durations = getattr(instance, "durations", None)
+    return all_lengths(instance) if durations is None else durations
+
+
+MATRICES = {"distances": all_lengths, "durations": all_durations}  # what None in a field stands for
+
+
 def match_distances(batches: Sequence[Any]) -> list[Any]:
-    """Give batches of instances the field `distances` where some of them have it and others do not.
+    """Give batches of instances the matrices that some of them have and others do not.
 
-    A batch has distances for all its rows or for none; the Euclidean ones are what None stands for.
+    A batch has distances, and durations, for all its rows or for none.
     """
+    for name, matrix in MATRICES.items():
+        missing = [getattr(batch, name, None) is None for batch in batches]
+        if any(missing) and not all(missing):
+            batches = [
+                replace(batch, **{name: matrix(batch)}) if lacks else batch
+                for batch, lacks in zip(batches, missing, strict=True)
+            ]
+    return list(batches)
 
-    def with_distances(instance: Any) -> Any:
-        if instance.distances is not None:
-            return instance
-        coords = instance.coords
-        return replace(instance, distances=euclidean(coords[:, :, None, :], coords[:, None, :, :]))
 
-    missing = [getattr(batch, "distances", None) is None for batch in batches]
-    return list(batches) if all(missing) or not any(missing) else [with_distances(batch) for batch in batches]
+def embedding(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return points of a plane whose distances resemble a matrix: classical multidimensional scaling, (A, 2)."""
+    squared = ((lengths + lengths.T) / 2) ** 2
+    centred = squared - squared.mean(axis=0) - squared.mean(axis=1, keepdims=True) + squared.mean()
+    values, vectors = np.linalg.eigh(-centred / 2)
+    values, vectors = values[-2:], vectors[:, -2:]
+    return np.asarray(vectors * np.sqrt(np.clip(values, 0, None)))
 
 
 def symmetry(coords: Array, index: int | npt.NDArray[np.int64]) -> Array:

@@ -30,6 +30,7 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import MAX_FLOAT, leg_length, node_spaces, tour_bound, uniform_coords
+from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MAX_SALESMEN = 2**31 - 1
@@ -94,12 +95,13 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
 
     @property
     def num_uniforms(self) -> int:
-        return 2 * self.num_actions
+        return 2 * self.num_actions + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> MTSPInstance:
         xp, where = array_namespace(uniforms), device(uniforms)
         salesmen = xp.full(len(uniforms), self.num_salesmen, dtype=integer(xp), device=where)
-        return MTSPInstance(uniform_coords(uniforms, self.num_actions), salesmen)
+        coords = uniform_coords(uniforms, self.num_actions)
+        return MTSPInstance(coords, salesmen, **draw_matrices(self, coords, uniforms))
 
     def validate(self, instance: MTSPInstance) -> None:
         check_nodes(instance, self.num_actions)
@@ -150,7 +152,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         return "this is the last salesman and customers remain"
 
     def observe_static(self, instance: MTSPInstance) -> dict[str, Array]:
-        return {"coords": instance.coords}
+        return observe_nodes(self, instance)
 
     def observe_dynamic(self, instance: MTSPInstance, state: MTSPState) -> dict[str, Array]:
         xp = array_namespace(state.node)
@@ -165,7 +167,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
     def observation_space(self) -> spaces.Dict:
         return spaces.Dict(
             {
-                **node_spaces(self.num_actions),
+                **node_spaces(self),
                 "salesmen_left": spaces.Box(0.0, 1.0, (1,), np.float32),  # share of the instance's
                 "current_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
                 "longest_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),

@@ -52,6 +52,7 @@ from routing_gym.problems.geometry import (
     uniform_coords,
     with_depot,
 )
+from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 PrizeKind = Literal["constant", "uniform", "distance"]
@@ -154,21 +155,22 @@ class OP(Problem[OPInstance, OPState]):
 
     @property
     def num_uniforms(self) -> int:
-        return 2 * self.num_actions + (self.num_nodes if self.prize == "uniform" else 0)
+        return 2 * self.num_actions + self.num_nodes * (self.prize == "uniform") + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> OPInstance:
         xp, where = array_namespace(uniforms), device(uniforms)
-        coords = uniform_coords(uniforms, self.num_actions)
+        coords, first = uniform_coords(uniforms, self.num_actions), 2 * self.num_actions
         if self.prize == "constant":
             prize = xp.ones((len(uniforms), self.num_nodes), device=where)
         elif self.prize == "uniform":
-            prize = (1 + xp.floor(100 * uniforms[:, 2 * self.num_actions :])) / 100
+            prize = (1 + xp.floor(100 * uniforms[:, first : first + self.num_nodes])) / 100
         else:
             prize = distance_prize(coords)
         return OPInstance(
             coords=coords,
             prize=with_depot(xp.astype(prize, xp.float32)),
             max_length=xp.full(len(uniforms), self.max_length, dtype=xp.float32, device=where),
+            **draw_matrices(self, coords, uniforms),
         )
 
     def validate(self, instance: OPInstance) -> None:
@@ -229,7 +231,7 @@ class OP(Problem[OPInstance, OPState]):
         return f"node {action} and the way back are longer than the {left:.4g} left"
 
     def observe_static(self, instance: OPInstance) -> dict[str, Array]:
-        return {"coords": instance.coords, "prize": instance.prize}
+        return {**observe_nodes(self, instance), "prize": instance.prize}
 
     def observe_dynamic(self, instance: OPInstance, state: OPState) -> dict[str, Array]:
         xp = array_namespace(state.node)
@@ -239,7 +241,7 @@ class OP(Problem[OPInstance, OPState]):
     def observation_space(self) -> spaces.Dict:
         return spaces.Dict(
             {
-                **node_spaces(self.num_actions),
+                **node_spaces(self),
                 "prize": spaces.Box(0.0, MAX_FLOAT, (self.num_actions,), np.float32),
                 "remaining_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
             }

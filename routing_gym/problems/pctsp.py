@@ -52,6 +52,7 @@ from routing_gym.problems.geometry import (
     uniform_coords,
     with_depot,
 )
+from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MIN_PRIZE = 1.0
@@ -128,16 +129,18 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
 
     @property
     def num_uniforms(self) -> int:
-        return 2 * self.num_actions + 2 * self.num_nodes
+        return 2 * self.num_actions + 2 * self.num_nodes + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> PCTSPInstance:
         assert self.penalty_scale is not None
         xp, n, first = array_namespace(uniforms), self.num_nodes, 2 * self.num_actions
         penalty, prize = uniforms[:, first : first + n], uniforms[:, first + n : first + 2 * n]
+        coords = uniform_coords(uniforms, self.num_actions)
         return PCTSPInstance(
-            coords=uniform_coords(uniforms, self.num_actions),
+            coords=coords,
             expected_prize=with_depot(xp.astype(prize * 4 / n, xp.float32)),
             penalty=with_depot(xp.astype(penalty * 3 * self.penalty_scale / n, xp.float32)),
+            **draw_matrices(self, coords, uniforms),
         )
 
     def collectable(self, instance: PCTSPInstance) -> Array:
@@ -198,7 +201,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         return f"customer {action} is already visited"
 
     def observe_static(self, instance: PCTSPInstance) -> dict[str, Array]:
-        return {"coords": instance.coords, "prize": instance.expected_prize, "penalty": instance.penalty}
+        return {**observe_nodes(self, instance), "prize": instance.expected_prize, "penalty": instance.penalty}
 
     def observe_dynamic(self, instance: PCTSPInstance, state: PCTSPState) -> dict[str, Array]:
         xp = array_namespace(state.node)
@@ -209,7 +212,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         per_node = (self.num_actions,)
         return spaces.Dict(
             {
-                **node_spaces(self.num_actions),
+                **node_spaces(self),
                 "prize": spaces.Box(0.0, MAX_FLOAT, per_node, np.float32),
                 "penalty": spaces.Box(0.0, MAX_FLOAT, per_node, np.float32),
                 "remaining_prize": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
@@ -262,11 +265,9 @@ class SPCTSP(PCTSP):
 
     def from_uniforms(self, uniforms: Array) -> SPCTSPInstance:
         xp = array_namespace(uniforms)
-        known = super().from_uniforms(uniforms)
+        known = super().from_uniforms(uniforms[:, : super().num_uniforms])
         real = uniforms[:, -self.num_nodes :] * 2 * known.expected_prize[:, 1:]
-        return SPCTSPInstance(
-            known.coords, known.expected_prize, known.penalty, real_prize=with_depot(xp.astype(real, xp.float32))
-        )
+        return SPCTSPInstance(**vars(known), real_prize=with_depot(xp.astype(real, xp.float32)))
 
     def collectable(self, instance: PCTSPInstance) -> Array:
         assert isinstance(instance, SPCTSPInstance)

@@ -31,6 +31,7 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import leg_length, node_spaces, tour_bound, uniform_coords
+from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 
@@ -84,14 +85,15 @@ class PDP(Problem[PDPInstance, PDPState]):
 
     @property
     def num_uniforms(self) -> int:
-        return 2 * self.num_actions
+        return 2 * self.num_actions + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> PDPInstance:
         xp, where = array_namespace(uniforms), device(uniforms)
         pairs, nodes = self.num_nodes // 2, xp.arange(self.num_actions, dtype=integer(xp), device=where)
         pickup = xp.where((nodes > pairs) & (nodes <= 2 * pairs), nodes - pairs, xp.zeros_like(nodes))
         rows = xp.zeros((len(uniforms), 1), dtype=integer(xp), device=where)
-        return PDPInstance(uniform_coords(uniforms, self.num_actions), rows + pickup)
+        coords = uniform_coords(uniforms, self.num_actions)
+        return PDPInstance(coords, rows + pickup, **draw_matrices(self, coords, uniforms))
 
     def validate(self, instance: PDPInstance) -> None:
         check_nodes(instance, self.num_actions)
@@ -142,14 +144,14 @@ class PDP(Problem[PDPInstance, PDPState]):
         return f"customer {action} comes after its pickup, customer {int(instance.pickup[row, action])}"
 
     def observe_static(self, instance: PDPInstance) -> dict[str, Array]:
-        return {"coords": instance.coords, "pickup": instance.pickup}
+        return {**observe_nodes(self, instance), "pickup": instance.pickup}
 
     def observe_dynamic(self, instance: PDPInstance, state: PDPState) -> dict[str, Array]:
         return {"current_node": state.node}
 
     def observation_space(self) -> spaces.Dict:
         pickup = spaces.Box(0, self.num_nodes, (self.num_actions,), np.int64)  # node numbers
-        return spaces.Dict({**node_spaces(self.num_actions), "pickup": pickup})
+        return spaces.Dict({**node_spaces(self), "pickup": pickup})
 
     def cost_bound(self, instance: PDPInstance) -> Array:
         return tour_bound(instance)

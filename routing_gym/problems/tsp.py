@@ -26,6 +26,7 @@ from routing_gym.problems.checks import (
     tour_length,
 )
 from routing_gym.problems.geometry import leg_length, node_spaces, tour_bound, uniform_coords
+from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 
@@ -131,17 +132,18 @@ class TSP(ClosedTour[TSPInstance]):
 
     @property
     def num_uniforms(self) -> int:
-        return 2 * self.num_nodes
+        return 2 * self.num_nodes + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> TSPInstance:
-        return TSPInstance(uniform_coords(uniforms, self.num_nodes))
+        coords = uniform_coords(uniforms, self.num_nodes)
+        return TSPInstance(coords, **draw_matrices(self, coords, uniforms))
 
     def validate(self, instance: TSPInstance) -> None:
         check_nodes(instance, self.num_actions)
         check_batch(instance)
 
     def observe_static(self, instance: TSPInstance) -> dict[str, Array]:
-        return {"coords": instance.coords}
+        return observe_nodes(self, instance)
 
     def observation_space(self) -> spaces.Dict:
-        return spaces.Dict({**node_spaces(self.num_actions), "first_node": spaces.Discrete(self.num_actions)})
+        return spaces.Dict({**node_spaces(self), "first_node": spaces.Discrete(self.num_actions)})

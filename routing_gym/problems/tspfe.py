@@ -22,6 +22,7 @@ from routing_gym.arrays import Array, gather, integer, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import IntArray, check_batch, check_field, check_nodes
 from routing_gym.problems.geometry import node_spaces, uniform_coords
+from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.problems.tsp import ClosedTour, TSPState
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
@@ -61,16 +62,17 @@ class TSPFE(ClosedTour[TSPFEInstance]):
 
     @property
     def num_uniforms(self) -> int:
-        return 3 * self.num_nodes + 1
+        return 3 * self.num_nodes + 1 + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> TSPFEInstance:
         """Pair the cities that come first in a random order: the first with the second, and so on."""
-        xp = array_namespace(uniforms)
-        order = xp.argsort(uniforms[:, 2 * self.num_nodes : -1], axis=1)
+        xp, last = array_namespace(uniforms), 3 * self.num_nodes
+        order = xp.argsort(uniforms[:, 2 * self.num_nodes : last], axis=1)
         place = xp.argsort(order, axis=1)
-        num_edges = xp.floor(uniforms[:, -1:] * (self.num_nodes // 2 + 1))
+        num_edges = xp.floor(uniforms[:, last : last + 1] * (self.num_nodes // 2 + 1))
         partner = xp.take_along_axis(order, xp.where(place < 2 * num_edges, place ^ 1, place), axis=1)
-        return TSPFEInstance(uniform_coords(uniforms, self.num_nodes), xp.astype(partner, integer(xp)))
+        coords = uniform_coords(uniforms, self.num_nodes)
+        return TSPFEInstance(coords, xp.astype(partner, integer(xp)), **draw_matrices(self, coords, uniforms))
 
     def validate(self, instance: TSPFEInstance) -> None:
         check_nodes(instance, self.num_actions)
@@ -104,12 +106,12 @@ class TSPFE(ClosedTour[TSPFEInstance]):
         return f"a fixed edge leads from city {node} to city {int(instance.partner[row, node])}, which comes next"
 
     def observe_static(self, instance: TSPFEInstance) -> dict[str, Array]:
-        return {"coords": instance.coords, "partner": instance.partner}
+        return {**observe_nodes(self, instance), "partner": instance.partner}
 
     def observation_space(self) -> spaces.Dict:
         partner = spaces.Box(0, self.num_actions - 1, (self.num_actions,), np.int64)  # city numbers
         first_node = spaces.Discrete(self.num_actions)
-        return spaces.Dict({**node_spaces(self.num_actions), "first_node": first_node, "partner": partner})
+        return spaces.Dict({**node_spaces(self), "first_node": first_node, "partner": partner})
 
     def objective(self, instance: TSPFEInstance, actions: Array) -> Array:
         cost = super().objective(instance, actions)

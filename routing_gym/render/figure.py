@@ -26,7 +26,7 @@ import numpy.typing as npt
 from routing_gym.arrays import Array
 from routing_gym.files import write_atomically
 from routing_gym.optional import require
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, instance_fields
 from routing_gym.render.text import headline, one_row, replay
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def draw(
     if axes is None:
         axes = new_figure().add_axes(AXES_BOX)
     coords = positions(problem, instance)
-    observed = problem.observations
+    observed = problem.observed
     if observed.pairs:
         draw_pairs(axes, coords, getattr(instance, observed.pairs)[0])
     if "due_time" in [column.name for column in problem.columns]:
@@ -141,7 +141,7 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
 
 def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
     """Return where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
-    if not problem.observations.per_edge:
+    if "coords" in instance_fields(problem):
         return np.asarray(instance.coords[0])
     angle = np.linspace(0, 2 * np.pi, problem.num_actions, endpoint=False)
     return (0.5 + 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)

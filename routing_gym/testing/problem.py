@@ -64,7 +64,7 @@ def check_problem(
     check_rewards(problem, seed)
     check_illegal_ends(problem, seed)
     if small is None:
-        small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, 3 if problem.has_depot else 4))  # type: ignore[type-var]
+        small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, 3 if problem.has_depot else 4))
     tiny = small.generate(np.random.default_rng(seed), 2)
     check_exhaustively(small, tiny)
     backends = installed_backends("check_problem")
@@ -111,6 +111,8 @@ def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played
     space = problem.observation_space()
     unknown = sorted(set(problem.length_observations) - set(space))
     expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
+    unknown = sorted(set(problem.observed.per_edge) - set(space))
+    expect(not unknown, problem, "matrices", f"{unknown} are not in observation_space; see node_spaces, observe_nodes")
     state = call(problem, "initial", instance)
     found, expected = type(state).__name__, getattr(getattr(problem, "state_type", None), "__name__", "missing")
     expect(

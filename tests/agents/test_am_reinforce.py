@@ -392,7 +392,7 @@ def test_variants_are_of_the_vrp_family(tiny):
     with pytest.raises(ValueError, match="--variants takes a problem of the VRP family, .*; got routing/TSP-10"):
         ReinforceTrainer(replace(tiny, variants=True))
     limited = replace(tiny, env_id="routing/VRPL-10", env_kwargs={"max_length": "2.9"})
-    with pytest.raises(ValueError, match="--variants: all have num_nodes and capacity; leave out max_length"):
+    with pytest.raises(ValueError, match="--variants: all have num_nodes, capacity and matrices; leave out max_length"):
         ReinforceTrainer(replace(limited, variants=True))
 
 

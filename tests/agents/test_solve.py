@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 
 import am_reinforce
+import routing_agents
 import solve as solve_script
 from helpers import SQUARE, TINY, TSP_TEXT
+from routing_agents.evaluation import files
 from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.terminal import command_line
 from routing_agents.trained import TrainedModel
 from routing_gym.data import save_npz
 from routing_gym.data.own import from_columns
 from routing_gym.problems import make_problem
+from routing_gym.solvers.runtime.work import Inline
 
 
 @pytest.fixture
@@ -219,3 +222,29 @@ def test_options_without_effect(tmp_path, square, name, given, message):
 def test_what_solves_parts_is_for_improving(square):
     with pytest.raises(ValueError, match="--repair solves parts of a tour for --improve; give --improve SECONDS"):
         solve_script.Args((square,), repair=square)
+
+
+def test_executors_solve_what_one_process_solves(tmp_path):
+    """Sampled tours of a file of 3 instances, in one chunk; greedy ones of 5, in chunks of two."""
+    paths = []
+    for name, count in (("CVRP", 3), ("TSP", 5)):
+        problem = make_problem(name, 20)
+        paths.append(tmp_path / f"{name}.npz")
+        save_npz(paths[-1], problem, problem.generate(np.random.default_rng(0), count))
+    args = solve_script.Args(tuple(paths), tours=2, out=tmp_path / "here")
+    here = solve_script.main(args)
+    there = solve_script.main(replace(args, executor="processes", workers=1, out=tmp_path / "there"))
+    assert [one.cost for one in there] == [one.cost for one in here]
+    for path in paths:
+        expected, found = (np.load(tmp_path / out / path.name)["actions"] for out in ("here", "there"))
+        np.testing.assert_array_equal(found, expected)
+
+    source = solve_script.read(paths[1], args)
+    method = files.Method(routing_agents.load("TSP-20"), GREEDY)
+    work = files.FileWork([method, replace(method, decoding=replace(GREEDY, sample=True))], files.Settings(1))
+    both = dict(files.solve_files([source, source], work, Inline(), chunk_size=2))
+    expected = method.solve(source, files.Settings(1)).actions
+    np.testing.assert_array_equal(both[0].actions, expected)
+    assert (both[1].actions != expected).any()
+    with pytest.raises(ValueError, match="--workers 2 has no effect without --executor processes or ray"):
+        replace(args, workers=2)

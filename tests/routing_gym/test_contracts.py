@@ -253,7 +253,7 @@ class TorchRoundsDifferently(OP):
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        (EmptyMask(10), r"EmptyMask\(num_nodes=10\): action_mask, step 3: row 0 has no legal action"),
+        (EmptyMask(10), r"EmptyMask\(num_nodes=10, matrices=False\): action_mask, step 3: row 0 has no legal action"),
         (DoneRowsMayGoOn(10), "action_mask, step 10: row 0 is done but has 10 legal actions, expected 1"),
         (ClosingEdgeForgotten(10), "objective: row 0: tour .* costs .*, but its steps cost"),
         (LockstepAssumed(10), "depends on the other rows"),

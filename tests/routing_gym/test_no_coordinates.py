@@ -8,7 +8,7 @@ import pytest
 
 from routing_gym import ATSP, ATSPInstance, InvalidInstance, RoutingEnv, render
 from routing_gym.arrays import batch_size, device_of, to_backend
-from routing_gym.problems.atsp import shortest_paths
+from routing_gym.problems.matrices import shortest_paths
 from routing_gym.render.figure import positions
 from routing_gym.render.text import to_text
 from routing_gym.rollout import rollout

@@ -13,12 +13,13 @@ from routing_gym.arrays import select
 from routing_gym.dynamic import policies
 from routing_gym.dynamic.days import Day, DaySource, ResampledDays
 from routing_gym.dynamic.generated import GeneratedDays
-from routing_gym.dynamic.oracle import hindsight_cost, solve_hindsight
+from routing_gym.dynamic.oracle import hindsight_cost, solve_in_hindsight
 from routing_gym.dynamic.pictures import draw_day, save_animation, to_pixels
 from routing_gym.dynamic.policies import Policy
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.solver import Limits
 from routing_gym.dynamic.static import read_static
+from routing_gym.solvers.runtime.work import Executor
 
 
 def make_source(static: str, requests: float) -> DaySource:
@@ -50,9 +51,10 @@ def costs(day: Day, chosen: Mapping[str, Policy], router: Router) -> dict[str, A
     return {name: policies.play(day, policy, router, np.random.default_rng(0)) for name, policy in chosen.items()}
 
 
-def hindsight(day: Day, limits: Limits) -> Any:
+def hindsight(day: Day, limits: Limits, executor: Executor | None = None) -> Any:
     """Return the driving duration of each day in hindsight: int64 (B,)."""
-    return np.array([hindsight_cost(day, row, solve_hindsight(day, row, limits)) for row in range(len(day.arrival))])
+    ((_, tours),) = solve_in_hindsight([day], limits, executor)
+    return np.array([hindsight_cost(day, row, tour) for row, tour in enumerate(tours)])
 
 
 def versus(cost: Any, reference: Any) -> tuple[float, float]:
@@ -61,12 +63,14 @@ def versus(cost: Any, reference: Any) -> tuple[float, float]:
     return float(ratio.mean()), float(1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))) if len(ratio) > 1 else 0.0
 
 
-def compare(day: Day, source: DaySource, learned: Mapping[str, Policy], router: Router) -> None:
-    """Print a table of learned policies beside all others."""
+def compare(
+    day: Day, source: DaySource, learned: Mapping[str, Policy], router: Router, executor: Executor | None = None
+) -> None:
+    """Print a table of learned policies beside all others; the executor solves the days in hindsight."""
     limits = Limits(seconds=None, iterations=60)
     everyone = simple_policies() | {"scenario sampling": policies.ScenarioSampling(source, limits)} | dict(learned)
     found = costs(day, everyone, router)
-    found["hindsight"] = hindsight(day, Limits(seconds=None, iterations=2000))
+    found["hindsight"] = hindsight(day, Limits(seconds=None, iterations=2000), executor)
     console = plain_console()
     console.print(f"{'policy':<20}{'duration':>12}{'% of greedy':>20}")
     for name, cost in found.items():

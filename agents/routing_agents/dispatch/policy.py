@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,9 +18,9 @@ from routing_gym.arrays import concatenate, select
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import NEVER, Day
 from routing_gym.dynamic.observations import observe
-from routing_gym.dynamic.oracle import dispatch_epochs, solve_hindsight
+from routing_gym.dynamic.oracle import dispatch_epochs
 from routing_gym.dynamic.rules import DayState
-from routing_gym.dynamic.solver import Limits, prize_collecting
+from routing_gym.dynamic.solver import Limits, Tour, prize_collecting
 
 Reading = Literal["logits", "prizes"]  # what the scores are
 
@@ -72,9 +73,9 @@ class Lessons:
     leaves: torch.Tensor  # float32 (S, K), 1 where the oracle dispatches the request
 
 
-def lessons(day: Day, limits: Limits) -> Lessons:
-    """Solve days in hindsight, play them like that, and keep every epoch in which something may wait or leave."""
-    plan = np.stack([dispatch_epochs(day, row, solve_hindsight(day, row, limits)) for row in range(len(day.arrival))])
+def lessons(day: Day, tours: Sequence[Tour]) -> Lessons:
+    """Play days by their routes in hindsight, and keep every epoch in which something may wait or leave."""
+    plan = np.stack([dispatch_epochs(day, row, tour) for row, tour in enumerate(tours)])
     plan[day.arrival == NEVER] = NEVER
     state, days, states, left = rules.initial(day), [], [], []
     while not rules.done(day, state).all():

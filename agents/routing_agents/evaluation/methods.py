@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -15,7 +14,7 @@ import torch
 from rich.markup import escape
 from rich.progress import Progress
 
-from routing_agents.evaluation.decoding import CHUNK_SIZE, Decoder, DecodeWork, Tours, decode_all
+from routing_agents.evaluation.decoding import CHUNK_SIZE, Decoder, DecodeWork, Tours, decode_all, threads_of
 from routing_agents.policies.attention.decoding import Decoding, first_nodes, solve
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
@@ -27,7 +26,6 @@ from routing_gym.files import printable
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import SOLVERS, Solution, make_solver
-from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.work import Executor
 
 TRAINED = "trained"
@@ -60,13 +58,6 @@ class Setup:
     chunk_size: int = CHUNK_SIZE
     device: str = "cpu"
     first_row: int = 0
-
-    @property
-    def threads(self) -> int | None:
-        """Threads of each worker that decodes: processes share the cores; Ray sets the number itself."""
-        if isinstance(self.executor, Processes):
-            return max(1, (os.cpu_count() or 1) // self.executor.num_workers)
-        return None
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
@@ -122,12 +113,13 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
         raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
     model = load(path)
     model.check(problem)
+    problem = model.as_read(problem)
     searches = any(key in settings and settings.keys() <= {key, option} for key, option in SEARCHES.items())
     decoder, several = (search_decoder if searches else plain_decoder)(text, dict(settings), model, problem)
-    work = DecodeWork(text, problem, decoder, setup.seed, setup.tours_at_once, setup.device, setup.threads)
+    work = DecodeWork(text, problem, decoder, setup.seed, setup.tours_at_once, setup.device, threads_of(setup.executor))
     if setup.executor is not None:
         setup.executor.prepare(work)
-    about = {"weights": weights_digest(path), "settings": settings, "problem": problem.name, **asdict(problem)}  # type: ignore[call-overload]
+    about = {"weights": weights_digest(path), "settings": settings, "problem": problem.name, **asdict(problem)}
     about |= {"chunk_size": setup.chunk_size, "tours_at_once": setup.tours_at_once, "seed": setup.seed}
     about |= {"torch": str(torch.__version__), "num_nodes": problem.num_nodes}
     kept = None if setup.tours is None else Tours(setup.tours, about)

@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ LEAST_RATE = 0.02  # of the learning rate, with which a run ends
 class GameArgs(RunArgs):
     """Arguments that all runs on a game have."""
 
-    advanced = ("cooperation", "policy", "critic", "held_out", "max_grad_norm", "threads", "runs")
+    advanced = ("cooperation", "policy", "critic", "held_out", "max_grad_norm", "threads", "log", "runs")
 
     num_agents: int = 8
     """Number of vehicles m."""
@@ -74,6 +74,8 @@ class GameArgs(RunArgs):
     """Device for training: cpu, cuda, or auto for cuda where there is one."""
     threads: int = 0
     """Number of CPU threads; 0 uses all cores."""
+    log: Literal["tensorboard", "wandb"] = "tensorboard"
+    """Log of the metrics: TensorBoard, or TensorBoard and Weights & Biases (wandb)."""
     runs: Path = Path("runs")
     """Folder in which run folders are made."""
     name: str = ""

@@ -86,7 +86,7 @@ def policy_tours(task: Task, seconds: float, seed: int, model: TrainedModel | No
 
 def sampled(own: OwnInstance, model: TrainedModel, generator: torch.Generator) -> Any:
     """Return sampled tours of an instance under all symmetries of the square: int64 (tours, T)."""
-    problem, device = own.problem, str(next(model.network.parameters()).device)
+    problem, device = model.as_read(own.problem), str(next(model.network.parameters()).device)
     instance = to_backend(problem.rescale(cast_instance(own.instance)), "torch", device)
     with evaluation_mode(model.network), torch.no_grad():
         views, observation = symmetric_views(problem, instance, range(num_symmetries(problem)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,6 +66,7 @@ class Neighbourhoods(ABC):
     ) -> None:
         self.problem, self.network, self.instance = problem, network, instance
         located = any(column.kind == "coords" for column in problem.columns)
+        self.matrices = network.features.coords and bool(network.features.per_edge)
         self.coords = instance.coords[0].astype(np.float64) if located else np.empty((0, 2))
         self.effort = effort or self.default_effort
         self.legs = legs or self.instance_legs
@@ -102,9 +103,15 @@ class Neighbourhoods(ABC):
         way = self.coords[origin] - self.coords[destination]
         return np.hypot(way[..., 0], way[..., 1])
 
+    def lengths_of(self, nodes: IntArray, frames: int) -> npt.NDArray[np.float32] | None:
+        """Return the lengths between the nodes (G, k) of parts, each `frames` times; None where nobody reads them."""
+        if not self.matrices:
+            return None
+        return np.repeat(self.legs(nodes[:, :, None], nodes[:, None]).astype(np.float32), frames, axis=0)
+
     def play(self, problem: AnyProblem, parts: Any, num_tours: int, sample: bool) -> IntArray:
         """Decode `num_tours` tours of each of B parts (NumPy): int64 (B * num_tours, T)."""
-        parts = to_backend(parts, "torch", self.device)
+        problem, parts = replace(problem, matrices=self.matrices), to_backend(parts, "torch", self.device)
         choose = sampling_choice(self.generator) if sample else greedy_choice
         with torch.no_grad():
             encoding = self.network.encode(problem.observe_static(parts))

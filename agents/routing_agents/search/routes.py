@@ -107,7 +107,8 @@ class RouteSearch(Neighbourhoods):
         demand = np.where(is_twin, 0, self.demand[node])
         frames, num_tours = self.effort.frames, self.effort.tours
         coords = random_frames(np.repeat(self.coords[node], frames, axis=0), self.rng)
-        part = CVRPInstance(coords, np.repeat(demand, frames, axis=0), np.repeat(self.capacity, len(coords)))
+        demand, lengths = np.repeat(demand, frames, axis=0), self.lengths_of(node, frames)
+        part = CVRPInstance(coords, demand, np.repeat(self.capacity, len(coords)), lengths)
         columns = self.play(CVRP(size), part, num_tours, sample=True).reshape(len(groups), frames * num_tours, -1)
         tours = self.drop_twins(node, is_twin, columns)
         best = self.legs(tours[..., :-1], tours[..., 1:]).sum(axis=2).argmin(axis=1)

@@ -84,7 +84,8 @@ class WindowSearch(Neighbourhoods):
         if not num_windows:
             return
         coords = random_frames(np.repeat(self.coords[cities], effort.frames, axis=0), self.rng)
-        part = TSPFEInstance(coords, np.repeat(partner, effort.frames, axis=0))
+        partners = np.repeat(partner, effort.frames, axis=0)
+        part = TSPFEInstance(coords, partners, self.lengths_of(cities, effort.frames))
         tours = self.play(TSPFE(size), part, num_tours, sample=False).reshape(num_windows, -1, size)
         row = np.arange(num_windows)[:, None, None]
         after = np.roll(tours, -1, axis=2)

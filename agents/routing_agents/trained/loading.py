@@ -67,7 +67,7 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     problem = trained_on
     of_several = header.get("variants") is True
     if of_several and asked is not None:
-        problem = make_problem(asked, problem.num_nodes)
+        problem = make_problem(asked, problem.num_nodes, matrices=problem.matrices)
     return TrainedModel(network, problem, path, of_several)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,8 @@ class TrainedModel:
                 these; or a `Decoding`. The best tour counts; of stochastic problems the greedy one.
             seed: Random seed for sampled tours.
             **columns: The problem's other columns, which `model.problem.columns` lists: CVRP takes `demand` and
-                `capacity`, VRPTW also `ready_time`, `due_time` and `service_time`, ATSP only `distances`.
+                `capacity`, VRPTW also `ready_time`, `due_time` and `service_time`, ATSP only `distances`. A model that
+                was trained with `matrices` solves `distances` without coordinates, too.
 
         Raises:
             ValueError: Something is missing, left over, or holds what it must not; with row, value and remedy.
@@ -121,12 +122,16 @@ class TrainedModel:
             if points.ndim != 2 or points.shape[1] != 2:
                 raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2): x and y of each node")
             given |= {"x": points[:, 0], "y": points[:, 1]}
-        return self.solve_own(from_columns(self.problem.name, given), decoding, seed)
+        return self.solve_own(from_columns(self.problem.name, given, matrices=self.problem.matrices), decoding, seed)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the problems that the network solves."""
         return tuple(self.problem.variants) if self.variants else (self.problem.name,)
+
+    def as_read(self, problem: AnyProblem) -> AnyProblem:
+        """Return a problem with the observations that the network reads: with matrices, or without."""
+        return replace(problem, matrices=self.problem.matrices)
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
         """Raise ValueError where the model was not trained on a problem; `found` leads to its name in the error."""
@@ -149,7 +154,7 @@ class TrainedModel:
             raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
         instance = cast_instance(instance)
         num_nodes = any_array(instance).shape[1] - int(self.problem.has_depot)
-        problem = make_problem(self.problem.name, num_nodes)
+        problem = make_problem(self.problem.name, num_nodes, matrices=self.problem.matrices)
         problem.validate(instance)
         found = self.solve_batch(problem, instance, choose_decoding(decoding, problem), seed)
         actions = to_numpy(found.actions[0])
@@ -183,6 +188,7 @@ class TrainedModel:
             MemoryError: Torch cannot allocate what the tours need.
         """
         self.check(problem)
+        problem = self.as_read(problem)
         if type(seed) is not int or not 0 <= seed < 2**63:
             raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
         device = next(self.network.parameters()).device
@@ -216,6 +222,7 @@ class TrainedModel:
             ValueError: The time is not positive, tours of the problem cannot be improved, or its parts are instances
                 of another problem than the network's.
         """
+        problem = self.as_read(problem)
         kind = neighbourhoods_of(problem)
         wanted, _ = kind.repaired_by(problem)
         if wanted not in self.names:

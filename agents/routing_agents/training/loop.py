@@ -19,7 +19,7 @@ from routing_agents import checkpoint, runs
 from routing_agents.header import CheckpointError, from_json
 from routing_agents.runs import TrainingDivergedError
 from routing_agents.training import distributed
-from routing_agents.training.report import Column, Report
+from routing_agents.training.report import Column, Report, check_log, start_log
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.data import save_npz
 
@@ -33,6 +33,8 @@ class RunArgs:
     """Number of steps per epoch."""
     precision: str = "float32"
     """Precision of matrix products in training."""
+    log: str = "tensorboard"
+    """Log of the metrics."""
 
     local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which no checkpoint holds
     beside_resume: ClassVar[tuple[str, ...]] = ()  # may be given together with `--resume`
@@ -190,8 +192,10 @@ def resumed(trainer_type: type[Trainer], args: Any) -> tuple[Any, Saved | None]:
     Raises:
         ValueError: Other arguments beside `--resume`, or another script's run.
         CheckpointError: The run's checkpoint is damaged.
+        ImportError: The package that logs the metrics is missing.
     """
     if args.resume is None:
+        check_log(args)
         return args, None
     path, tensors, header = checkpoint.load_run(args)
     if header.get("script", trainer_type.script) != trainer_type.script:
@@ -199,6 +203,7 @@ def resumed(trainer_type: type[Trainer], args: Any) -> tuple[Any, Saved | None]:
         raise ValueError(f"{args.resume}: not a run of {trainer_type.script}; {found}")
     first = checkpoint.read_arguments(header, path, type(args).from_json)
     first = dataclasses.replace(first, **{name: getattr(args, name) for name in args.beside_resume})
+    check_log(first)
     return first, Saved(path, tensors, header)
 
 
@@ -312,9 +317,10 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             report = None
             if is_first:
                 stack.enter_context(runs.only_process(folder))
+                log = stack.enter_context(start_log(folder, trainer.args))
                 trainer.reference = trainer.find_reference(folder.parent / ".references")
                 report = Report(
-                    folder, trainer.args, trainer.columns, trainer.batch_size, trainer.step, trainer.reference
+                    folder, trainer.args, trainer.columns, trainer.batch_size, trainer.step, trainer.reference, log
                 )
                 stack.enter_context(report)
             profiler = stack.enter_context(runs.make_profiler(profile and is_first, folder))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from routing_agents.runs import command
 from routing_agents.terminal import plain_console
 from routing_agents.training import distributed
 from routing_gym.files import printable, write_atomically
+from routing_gym.optional import require
 
 TAGS = {  # of TensorBoard, for what is not train/...
     "greedy": "eval/greedy_cost",
@@ -28,6 +32,44 @@ TAGS = {  # of TensorBoard, for what is not train/...
     "epoch": "time/epoch",
     "instances": "time/instances",
 }
+PICTURE = "eval/solution"
+PROJECT = "routing-gym"  # of Weights & Biases; WANDB_PROJECT names another
+
+
+def check_log(args: Any) -> None:
+    """Check that the package is installed that logs the metrics.
+
+    Raises:
+        ImportError: It is not; names the extra.
+    """
+    if args.log == "wandb":
+        require("wandb", "wandb")
+
+
+def start_log(folder: Path, args: Any) -> AbstractContextManager[Any]:
+    """Start a run of Weights & Biases, if `args.log` asks for one; a resumed run goes on with its own.
+
+    Raises:
+        ValueError: It does not start: nobody has logged in, say.
+    """
+    if args.log != "wandb":
+        return nullcontext()
+    wandb = require("wandb", "wandb")
+    begun = [re.sub(r".*run-\d+_\d+-", "", path.name) for path in sorted(folder.glob("wandb/*run-*-*"))]
+    settings = wandb.Settings(console="off")  # no copy of the progress bar
+    try:
+        return wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=folder.name,
+            dir=folder,
+            config=args.to_json(),
+            id=begun[0] if begun else None,
+            resume="allow" if begun else None,
+            settings=settings,
+        )
+    except wandb.Error as error:
+        hint = "run `wandb login`, or set WANDB_MODE=offline"
+        raise ValueError(f"--log wandb: Weights & Biases does not start ({error}); {hint}") from error
 
 
 @dataclass(frozen=True)
@@ -59,6 +101,7 @@ class Report:
         batch_size: Instances of a step.
         step: Steps made so far.
         reference: Drawn into the curve as a dotted line: what a solver reaches.
+        log: Run of Weights & Biases that logs the metrics, too.
     """
 
     def __init__(
@@ -69,8 +112,9 @@ class Report:
         batch_size: int,
         step: int,
         reference: float | None = None,
+        log: Any = None,
     ) -> None:
-        self.folder, self.columns, self.reference = folder, columns, reference
+        self.folder, self.columns, self.reference, self.log = folder, columns, reference, log
         self.batch_size, self.precision = batch_size, args.precision
         if not (folder / "args.json").exists():  # a resumed run keeps those that it was started with
             write_atomically(folder / "args.json", (json.dumps(args.to_json(), indent=2) + "\n").encode())
@@ -136,10 +180,14 @@ class Report:
         self.rows.append(row)
         with self.metrics_path.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        for key, value in row.items():
-            self.writer.add_scalar(TAGS.get(key, f"train/{key}"), value, int(metrics["instances"]))
+        seen, tagged = int(metrics["instances"]), {TAGS.get(key, f"train/{key}"): value for key, value in row.items()}
+        for tag, value in tagged.items():
+            self.writer.add_scalar(tag, value, seen)
         if picture is not None:
-            self.writer.add_image("eval/solution", picture, int(metrics["instances"]), dataformats="HWC")
+            self.writer.add_image(PICTURE, picture, seen, dataformats="HWC")
+        if self.log is not None:
+            image = {} if picture is None else {PICTURE: require("wandb", "wandb").Image(picture)}
+            self.log.log(tagged | image, step=seen)
         cells = (format(c.sign * row[c.key], c.format) if c.key in row else "-" for c in self.columns)
         self.say("".join(f"{cell:>12}" for cell in cells))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal, Protocol, TypeAlias
 
 from routing_gym.solvers.runtime.on_ray import OnRay
@@ -40,7 +41,7 @@ def make_executor(name: ExecutorName, num_workers: int | None = None, address: s
 
     Args:
         name: "inline", "processes" or "ray".
-        num_workers: Worker processes. None: one, or on Ray one for each CPU of the cluster.
+        num_workers: Worker processes. None: one for each core, on Ray for each CPU of the cluster.
         address: Of a Ray cluster; None starts Ray on this machine.
 
     Raises:
@@ -51,7 +52,7 @@ def make_executor(name: ExecutorName, num_workers: int | None = None, address: s
     if name == "inline":
         return Inline()
     if name == "processes":
-        return Processes(1 if num_workers is None else num_workers)
+        return Processes(os.cpu_count() or 1 if num_workers is None else num_workers)
     if name == "ray":
         return OnRay(num_workers, address)
     raise ValueError(f"executor must be inline, processes or ray, got {name!r}")

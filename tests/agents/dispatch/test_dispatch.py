@@ -19,6 +19,7 @@ from routing_gym.arrays import select
 from routing_gym.dynamic import GeneratedDays, rules
 from routing_gym.dynamic.days import NEVER
 from routing_gym.dynamic.observations import observe
+from routing_gym.dynamic.oracle import solve_in_hindsight
 from routing_gym.dynamic.policies import greedy, play
 from routing_gym.dynamic.solver import Limits, PyVRPRouter
 
@@ -56,9 +57,10 @@ def days():
 
 @pytest.mark.parametrize("algorithm", ["fenchel-young", "ppo"])  # imitation draws nothing that they do not
 def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, algorithm):
-    """Two epochs of two steps, stopped within epoch 2, against two in one go."""
+    """Two epochs of two steps, stopped within epoch 2, against two in one go; then, a worker solves the days."""
     args = replace(TINY, algorithm=algorithm, network=SIZES, runs=tmp_path)
-    _, parts = check_resumption(monkeypatch, dispatch, dispatch.DispatchTrainer, args, 3)
+    oracle = {} if algorithm == "ppo" else {"executor": "processes", "workers": 1}
+    _, parts = check_resumption(monkeypatch, dispatch, dispatch.DispatchTrainer, args, 3, **oracle)
     for file in ("args.json", "curve.png", "day.png", "day.gif", "tensorboard"):
         assert (parts / file).exists(), file
 
@@ -95,7 +97,8 @@ def test_slots_survive_the_way_there_and_back(days):
 
 def test_lessons_are_legal_and_complete(days):
     """In each day, every request leaves in exactly one lesson or is forced to; those that must leave do."""
-    lesson = lessons(days, FEW)
+    ((_, tours),) = solve_in_hindsight([days], FEW)
+    lesson = lessons(days, tours)
     must = lesson.requests.exists & ~lesson.requests.free
     assert (lesson.leaves[must] == 1).all()
     assert 0 < lesson.leaves[lesson.requests.free].mean() < 1

@@ -409,7 +409,7 @@ def test_chances_of_succession():
 
 
 def test_codes_show_who_follows():
-    codes, follows, precedes = node_codes(SHORT_ROUND)[0].split(CODE_SIZE, dim=-1)
+    codes, follows, precedes = node_codes([successions(SHORT_ROUND)])[0].split(CODE_SIZE, dim=-1)
     assert (codes @ follows[0]).argmax() == 2
     assert (codes @ precedes[2]).argmax() == 0
 

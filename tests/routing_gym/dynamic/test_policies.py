@@ -9,10 +9,17 @@ import pytest
 from routing_gym.arrays import select
 from routing_gym.dynamic import GeneratedDays, policies, rules
 from routing_gym.dynamic.days import NEVER
-from routing_gym.dynamic.oracle import dispatch_epochs, hindsight_cost, hindsight_problem, solve_hindsight
+from routing_gym.dynamic.oracle import (
+    dispatch_epochs,
+    hindsight_cost,
+    hindsight_problem,
+    solve_hindsight,
+    solve_in_hindsight,
+)
 from routing_gym.dynamic.routers import nearest
 from routing_gym.dynamic.solver import Limits, PyVRPRouter, prize_collecting
 from routing_gym.problem import InfeasibleTour
+from routing_gym.solvers.runtime.pool import Processes
 
 pytest.importorskip("pyvrp")
 FEW = Limits(seconds=None, iterations=60)
@@ -148,8 +155,12 @@ def test_scenarios_save_and_hindsight_bounds():
     assert sampled.tolist() == again.tolist()
     assert sampled.mean() < 0.9 * greedy.mean()
     limits = Limits(seconds=None, iterations=300)
-    hindsight = [hindsight_cost(days, row, solve_hindsight(days, row, limits)) for row in range(3)]
+    alone = [solve_hindsight(days, row, limits) for row in range(3)]
+    hindsight = [hindsight_cost(days, row, tour) for row, tour in enumerate(alone)]
     assert (np.array(hindsight) < sampled).all()
+    batches = [select(days, [0, 1]), select(days, [2])]
+    by_workers = solve_in_hindsight(batches, limits, Processes(2))
+    assert [tours for _, tours in by_workers] == [alone[:2], alone[2:]]
 
 
 def test_bad_shares():

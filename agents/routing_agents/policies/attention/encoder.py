@@ -20,7 +20,7 @@ from routing_agents.policies.attention.matrices import node_codes, relative, suc
 from routing_agents.policies.attention.sizes import check_sizes
 
 FEW_NODES = 32  # see `attend`
-EDGE_INPUTS = 4  # see `edge_shifts`
+EDGE_INPUTS = 4  # of each matrix, see `edge_shifts`
 EDGE_DIM = 16  # hidden size of the network of edges, as MatNet's
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
 OPTIONS = ("normalization", "nearness", "glimpse_layer")  # they leave the sizes of the paper's layers as they are
@@ -131,11 +131,11 @@ class Encoder(nn.Module):
         self.in_bfloat16 = False  # see `multiply_in`
         self.embed_node = nn.Linear(features.node_inputs, config.embed_dim)
         if features.depot:
-            self.embed_depot = nn.Linear(2, config.embed_dim)
+            self.embed_depot = nn.Linear(features.place_inputs, config.embed_dim)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         if features.per_edge:
-            heads = config.num_layers * config.num_heads
-            self.embed_edge = nn.Sequential(nn.Linear(EDGE_INPUTS, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, heads))
+            inputs, heads = EDGE_INPUTS * len(features.per_edge), config.num_layers * config.num_heads
+            self.embed_edge = nn.Sequential(nn.Linear(inputs, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, heads))
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
@@ -165,11 +165,13 @@ class Encoder(nn.Module):
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
-        matrix = self.features.per_edge
-        coords = node_codes(observation[matrix]) if matrix and not self.features.coords else observation["coords"]
-        absent = {key: coords.new_zeros(coords.shape[:2]) for key in self.features.optional if key not in observation}
+        places = [observation["coords"]] if self.features.coords else []
+        if self.features.per_edge:
+            places.append(node_codes([successions(observation[key]) for key in self.features.per_edge]))
+        place = torch.cat(places, dim=-1)
+        absent = {key: place.new_zeros(place.shape[:2]) for key in self.features.optional if key not in observation}
         seen = observation | absent
-        columns = [coords, *(seen[key][..., None] for key in self.features.per_node)]
+        columns = [place, *(seen[key][..., None] for key in self.features.per_node)]
         if self.features.pairs:
             columns.append(partners(observation["coords"], observation[self.features.pairs]))
         if self.features.partner:
@@ -177,7 +179,7 @@ class Encoder(nn.Module):
         if not self.features.depot:
             return self.embed_node(torch.cat(columns, dim=-1))
         customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
-        return torch.cat([self.embed_depot(observation["coords"][:, :1]), customers], dim=1)
+        return torch.cat([self.embed_depot(place[:, :1]), customers], dim=1)
 
     def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation in the light of each other: (B, A, d)."""
@@ -196,8 +198,8 @@ class Encoder(nn.Module):
         """
         if not self.features.per_edge:
             return [None] * len(self.layers)
-        lengths = observation[self.features.per_edge]
-        seen = torch.stack([relative(lengths), successions(lengths)], dim=-1)
+        matrices = [observation[key] for key in self.features.per_edge]
+        seen = torch.stack([see(matrix) for matrix in matrices for see in (relative, successions)], dim=-1)
         shifts = self.embed_edge(torch.cat([seen, seen.transpose(1, 2)], dim=-1))
         return shifts.permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
 

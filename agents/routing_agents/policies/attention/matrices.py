@@ -1,4 +1,4 @@
-"""What the attention model sees of problems that have a matrix of lengths instead of coordinates.
+"""What the attention model sees of matrices of lengths and durations.
 
 B = instances, A = nodes.
 """
@@ -6,6 +6,7 @@ B = instances, A = nodes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -39,8 +40,8 @@ def successions(lengths: Tensor) -> Tensor:
     return scores.exp()
 
 
-def node_codes(lengths: Tensor) -> Tensor:
-    """Return codes of each node, of those likely to follow it and of those likely to precede it: (B, A, 3 CODE_SIZE).
+def node_codes(chances: Sequence[Tensor]) -> Tensor:
+    """Return codes of each node, and for each matrix of those likely to follow it and of those likely to precede it.
 
     Each node has a code, nearly orthogonal to the others'; sums of codes, weighted by `successions`, show whether a
     node is among them by the product with its code. Kwon et al. (2021) draw one-hot codes, in another order each time,
@@ -48,11 +49,15 @@ def node_codes(lengths: Tensor) -> Tensor:
     needs no generator, and bounds no size.
 
     Args:
-        lengths: (B, A, A).
+        chances: `successions` of each of M matrices, (B, A, A).
+
+    Returns:
+        (B, A, (1 + 2 M) CODE_SIZE).
     """
-    place = torch.arange(1, lengths.shape[1] + 1, device=lengths.device, dtype=lengths.dtype)
+    like = chances[0]
+    place = torch.arange(1, like.shape[1] + 1, device=like.device, dtype=like.dtype)
     # Quadratic multiples of an irrational number are as good as random, and the same everywhere.
-    waves = lengths.new_tensor([math.tau * (wave * wave * GOLDEN_RATIO % 1) for wave in range(1, CODE_SIZE + 1)])
+    waves = like.new_tensor([math.tau * (wave * wave * GOLDEN_RATIO % 1) for wave in range(1, CODE_SIZE + 1)])
     codes = math.sqrt(2) * torch.cos(place[:, None] * waves)
-    follows = successions(lengths)
-    return torch.cat([codes.expand(len(lengths), -1, -1), follows @ codes, follows.transpose(1, 2) @ codes], dim=-1)
+    around = [part for follows in chances for part in (follows @ codes, follows.transpose(1, 2) @ codes)]
+    return torch.cat([codes.expand(len(like), -1, -1), *around], dim=-1)

@@ -108,7 +108,8 @@ class AttentionModel(Encoder, PolicyNetwork):
         if not self.features.depot:  # node A stands for the placeholder
             placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
             node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
-        places = successions(observation[self.features.per_edge]) if self.features.per_edge else observation["coords"]
+        matrices = self.features.per_edge
+        places = successions(observation[matrices[0]]) if matrices else observation["coords"]
         return Encoding(
             fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
             node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),

@@ -9,7 +9,7 @@ from typing import Any
 from routing_agents.checkpoint import group, last_run, load, load_network, load_weights, origin
 from routing_agents.header import CheckpointError, from_json
 from routing_agents.policies.attention.encoder import OPTIONS, ModelConfig
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import BEST
 from routing_gym.problem import AnyProblem
@@ -18,7 +18,7 @@ from routing_gym.problems import make_problem
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     """Return the part of the header from which `rebuild` makes problem and model."""
-    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}  # type: ignore[call-overload]
+    return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}
 
 
 def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
@@ -29,7 +29,7 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, A
 def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:
     """Build the network that a header describes, with fresh weights, and the problem it was trained on."""
     problem = make_problem(header["problem"], **header["settings"])
-    return AttentionModel(FEATURES[header["problem"]], from_json(ModelConfig, header["model"], "model")), problem
+    return AttentionModel(features_of(problem), from_json(ModelConfig, header["model"], "model")), problem
 
 
 def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ B = observations, A = nodes, d = embedding size, U = different instances among t
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from routing_agents.policies.attention.features import FEATURES, Features
 from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.policies.attention.value import ValueHead
 from routing_gym.optional import explain_missing
+from routing_gym.problems.geometry import MATRICES
 
 with explain_missing("sb3-contrib", "sb3"):
     from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableDictRolloutBufferSamples
@@ -213,7 +214,9 @@ def find_features(space: spaces.Space[Any]) -> Features:
         ValueError: There is none.
     """
     found = set(space) if isinstance(space, spaces.Dict) else set()
-    for features in FEATURES.values():
+    matrices = tuple(key for key in MATRICES if key in found)
+    for plain in FEATURES.values():
+        features = replace(plain, per_edge=matrices) if plain.coords else plain
         if found == {*features.static_keys, *features.dynamic_keys, "action_mask"}:
             return features
     got = f"the observations {', '.join(sorted(found))}" if found else str(space)

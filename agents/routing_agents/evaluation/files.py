@@ -1,0 +1,227 @@
+"""Instances from files, solved by a model: first tours, then a search; here, or by an executor.
+
+An executor gets each file as a task, or each chunk of its instances. The first chunk is solved with the seed itself, so
+that a file with one chunk has the same tours wherever it is solved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from routing_agents.evaluation.decoding import CHUNK_SIZE
+from routing_agents.policies.attention.decoding import GREEDY, Decoding
+from routing_agents.trained import TrainedModel
+from routing_agents.training.tuning import keep_freed_memory
+from routing_gym.arrays import batch_size, select
+from routing_gym.data import FileInstance
+from routing_gym.data.own import OwnInstance
+from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.solvers import HEURISTICS, make_solver
+from routing_gym.solvers.runtime.rows import row_seed
+from routing_gym.solvers.runtime.work import Executor, Lost, Work
+
+IntArray = npt.NDArray[np.int64]
+Report = Callable[[float, IntArray, float], None]  # seconds, the best tours so far (B, T), and their cost
+
+
+@dataclass(frozen=True, eq=False)
+class Instances:
+    """Contents of an .npz file: B instances."""
+
+    name: str
+    problem: AnyProblem
+    instance: Any
+
+    def cost(self, actions: IntArray) -> float:
+        """Return the mean cost of tours (B, T)."""
+        return float(np.mean(self.problem.objective(self.instance, actions))) * (-1) ** self.problem.maximises
+
+
+Source = FileInstance | OwnInstance | Instances
+
+
+def cost_of(source: Source, actions: IntArray) -> float:
+    """Return the cost of tours (B, T) in the file's own unit; the mean of several."""
+    return source.cost(actions if isinstance(source, Instances) else actions[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Tours of a file, or of a chunk of its instances.
+
+    Attributes:
+        actions: int64 (B, T).
+        seconds: How long they took.
+        interrupted: Ctrl-C ended the search.
+    """
+
+    actions: IntArray
+    seconds: float
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all files are solved with.
+
+    Attributes:
+        seed: For sampling and search.
+        tours_at_once: Tours decoded at a time; see `TrainedModel.solve_batch`.
+        seconds: Of the search for each file, if there is one.
+    """
+
+    seed: int
+    tours_at_once: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """Who solves a file.
+
+    Attributes:
+        model: Decodes the first tours.
+        decoding: How; None: a classical heuristic makes the first tour.
+        repair: Improves the tour, if anything does.
+    """
+
+    model: TrainedModel
+    decoding: Decoding | None
+    repair: TrainedModel | None = None
+
+    def solve(self, source: Source, settings: Settings, report: Report = lambda *_: None) -> Found:
+        """Solve a file; `report` is called with the first tour, before the search, and during it."""
+        started = perf_counter()
+        tours, interrupted = self.first_tours(source, settings)
+        if self.repair is not None and not interrupted:
+            report(0.0, tours, cost_of(source, tours))
+            tours, interrupted = self.improve(source, tours, settings, report)
+        return Found(tours, perf_counter() - started, interrupted)
+
+    def first_tours(self, source: Source, settings: Settings) -> tuple[IntArray, bool]:
+        """Return tours (B, T) by the model or a classical heuristic, and whether Ctrl-C ended the decoding.
+
+        Greedy ones come first; they stay where Ctrl-C ends the search for better ones.
+        """
+        problem, instance = source.problem, source.instance
+        if self.decoding is None:
+            return make_solver(HEURISTICS[problem.name]).solve(problem, instance).actions, False
+        how = settings.seed, settings.tours_at_once
+        found = self.model.solve_batch(problem, instance, GREEDY, *how)
+        interrupted = False
+        try:
+            if self.decoding != GREEDY:
+                found = self.model.solve_batch(problem, instance, self.decoding, *how)
+        except KeyboardInterrupt:
+            interrupted = True
+        return found.actions.cpu().numpy(), interrupted
+
+    def improve(self, source: Source, start: IntArray, settings: Settings, report: Report) -> tuple[IntArray, bool]:
+        """Search on from a tour (1, T); return the best in the file's own unit, and whether Ctrl-C ended the search."""
+        assert self.repair is not None
+        assert settings.seconds is not None
+        best, best_cost = start, cost_of(source, start)
+
+        def keep(seconds: float, actions: IntArray) -> None:
+            nonlocal best, best_cost
+            if (cost := cost_of(source, actions[None])) < best_cost:
+                best, best_cost = actions[None], cost
+            report(seconds, best, best_cost)
+
+        legs = source.scaled_legs if isinstance(source, FileInstance) else None
+        found = self.repair.improve(
+            source.problem, source.instance, start[0], settings.seconds, settings.seed, keep, legs
+        )
+        return best, found.interrupted
+
+
+class FileWork(Work):
+    """Solves files, or chunks of their instances.
+
+    Args:
+        methods: Of each file.
+        settings: Of all.
+        threads: Of each worker; None leaves the number as it is.
+    """
+
+    name = "files"
+
+    def __init__(self, methods: Sequence[Method], settings: Settings, threads: int | None = None) -> None:
+        self.methods, self.settings, self.threads = methods, settings, threads
+
+    def load(self) -> None:
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        keep_freed_memory()
+
+    def do(self, number: int, source: Source, first_row: int) -> Found | Exception:
+        """Solve a part of a file; what only this file is to blame for is returned."""
+        seed = row_seed(self.settings.seed, first_row) if first_row else self.settings.seed
+        try:
+            return self.methods[number].solve(source, replace(self.settings, seed=seed))
+        except (MemoryError, InfeasibleTour) as error:
+            return error
+
+
+def solve_files(
+    sources: Sequence[Source], work: FileWork, executor: Executor, chunk_size: int = CHUNK_SIZE
+) -> Generator[tuple[int, Found | Exception], None, None]:
+    """Solve files by an executor, and yield their numbers and tours as they are complete.
+
+    Args:
+        sources: Files.
+        work: How.
+        executor: Who solves them.
+        chunk_size: Instances of a task.
+
+    Yields:
+        Number and tours of a file, or why it has none.
+
+    Raises:
+        ValueError, RuntimeError: There are no workers; see `Executor`.
+    """
+    executor.prepare(work)
+    parts = [
+        (number, start)
+        for number, source in enumerate(sources)
+        for start in range(0, batch_size(source.instance), chunk_size)
+    ]
+    missing = Counter(number for number, _ in parts)
+    found: dict[int, Any] = {}
+    tasks = (
+        (key, (number, part_of(sources[number], start, chunk_size), start)) for key, (number, start) in enumerate(parts)
+    )
+    with closing(executor.run(work, tasks)) as results:
+        for key, result in results:
+            number = parts[key][0]
+            found[key] = ChildProcessError(result.reason) if isinstance(result, Lost) else result
+            missing[number] -= 1
+            if not missing[number]:
+                keys = [key for key, (one, _) in enumerate(parts) if one == number]
+                yield number, join([found.pop(key) for key in keys])
+
+
+def part_of(source: Source, start: int, size: int) -> Source:
+    """Return a chunk of a file's instances; only .npz files have several."""
+    if not isinstance(source, Instances):
+        return source
+    return replace(source, instance=select(source.instance, slice(start, start + size)))
+
+
+def join(parts: Sequence[Found | Exception]) -> Found | Exception:
+    """Put the chunks of a file together; tours wait at their last node for longer ones."""
+    tours = [part for part in parts if isinstance(part, Found)]
+    if len(tours) < len(parts):
+        return next(part for part in parts if isinstance(part, Exception))
+    length = max(one.actions.shape[1] for one in tours)
+    actions = [np.pad(one.actions, ((0, 0), (0, length - one.actions.shape[1])), mode="edge") for one in tours]
+    return Found(np.concatenate(actions), sum(one.seconds for one in tours), any(one.interrupted for one in tours))
