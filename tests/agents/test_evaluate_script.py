@@ -18,13 +18,14 @@ import solve
 from evaluate import Args
 from helpers import SQUARE
 from routing_agents import checkpoint
-from routing_agents.evaluation.decoding import DecodeWork
+from routing_agents.evaluation.decoding import Chunk, DecodeWork, by_throughput
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
 from routing_gym.data import save_npz
 from routing_gym.problems import TSP, make_problem
 from routing_gym.solvers import HeldKarp
+from routing_gym.solvers.runtime.work import Inline, Lost
 
 ORIENTEERING = """NAME : ring
 TYPE : OP
@@ -287,6 +288,28 @@ def test_a_second_run_decodes_what_is_missing(chunked, tmp_path, monkeypatch):
     files[0].write_bytes(b"")
     with pytest.raises(ValueError, match=r"chunk-000000.npz: no tours, or damaged \(.*\); delete it to decode again"):
         evaluate.main(args)
+
+
+class Timed(Inline):
+    """Notes the chunks of each task, of which the third is lost; each chunk takes a quarter of a second, it says."""
+
+    def run(self, work, tasks):
+        self.sizes = []
+        for key, chunks in tasks:
+            self.sizes.append(len(chunks))
+            done = [Chunk(np.array([[number]]), 0.25) for _, number in chunks]
+            yield key, Lost("died", 8.0) if len(self.sizes) == 3 else done
+
+
+def test_tasks_take_about_a_second():
+    """A first chunk of 0.25 s, then four at a time; 11 chunks are 1 + 4 + 4 + 2. The 8 s of a lost task are shared."""
+    executor = Timed()
+    work = DecodeWork("model", make_problem("TSP", 8), None, seed=0)
+    results = dict(by_throughput(work, ((start, (None, start // 10)) for start in range(0, 110, 10)), executor))
+    assert executor.sizes == [1, 4, 4, 2]
+    assert list(results) == list(range(0, 110, 10))
+    assert [results.pop(start) for start in (50, 60, 70, 80)] == [Lost("died", 2.0)] * 4
+    assert all(chunk.actions == start // 10 for start, chunk in results.items())
 
 
 @pytest.mark.parametrize(

@@ -402,7 +402,10 @@ def test_set_state_goes_back_even_across_autoresets(mode, backend):
 def test_states_of_another_number_of_lanes():
     source = RoutingVectorEnv("TSP", 5, num_envs=2)
     source.reset(seed=0)
-    with pytest.raises(ValueError, match=r"of TSP\(num_nodes=5\) in 2 lanes, not TSP\(num_nodes=5\) in 3"):
+    with pytest.raises(
+        ValueError,
+        match=r"of TSP\(num_nodes=5, matrices=False\) in 2 lanes, not TSP\(num_nodes=5, matrices=False\) in 3",
+    ):
         RoutingVectorEnv("TSP", 5, num_envs=3).set_state(source.get_state())
 
 

@@ -10,10 +10,11 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,11 @@ from routing_gym.solvers import Solution
 from routing_gym.solvers.runtime.base import FEASIBLE, NO_NODE
 from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.rows import row_seed
-from routing_gym.solvers.runtime.work import Executor, Lost, Results, Work
+from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work
 
 CHUNK_SIZE = 1_024  # instances
+TASK_SECONDS = 1.0  # of a task: the way there and back takes some milliseconds
+MOST_CHUNKS = 64  # of a task, which is one message
 VERSION = 1  # of the files, and of decoding: raise it where tours change
 IntArray = npt.NDArray[np.int32]
 Advance = Callable[[int], None]  # called with the number of instances done
@@ -210,7 +213,7 @@ def decode_all(
             found[start] = score(work.problem, part, known, is_bound)
             advance(batch_size(part))
     todo = ((start, (part, (first_row + start) // chunk_size)) for start, part in parts.items() if start not in found)
-    with closing(here(work, todo, advance) if executor is None else executor.run(work, todo)) as results:
+    with closing(here(work, todo, advance) if executor is None else by_throughput(work, todo, executor)) as results:
         for start, result in results:
             found[start] = score(work.problem, parts[start], result, is_bound)
             if tours is not None and isinstance(result, Chunk):
@@ -225,6 +228,39 @@ def here(work: DecodeWork, tasks: Any, advance: Advance) -> Results:
     work.load()
     for start, (part, number) in tasks:
         yield start, work.do(part, number, advance)
+
+
+class SeveralChunks(Work):
+    """Decodes several chunks as one task, each as it would be alone."""
+
+    def __init__(self, work: DecodeWork) -> None:
+        self.work, self.name, self.num_gpus = work, work.name, work.num_gpus
+
+    def load(self) -> None:
+        self.work.load()
+
+    def do(self, *chunks: tuple[Any, int]) -> list[Chunk]:
+        return [self.work.do(*chunk) for chunk in chunks]
+
+
+def by_throughput(work: DecodeWork, chunks: Iterator[Task], executor: Executor) -> Results:
+    """Give out chunks in tasks of about `TASK_SECONDS`, by the speed so far; yield the chunks of finished tasks."""
+    size, keys = 1, {}
+
+    def tasks() -> Iterator[Task]:
+        while group := list(islice(chunks, size)):
+            keys[group[0][0]] = [key for key, _ in group]
+            yield group[0][0], tuple(arguments for _, arguments in group)
+
+    with closing(executor.run(SeveralChunks(work), tasks())) as results:
+        for first, result in results:
+            own = keys.pop(first)
+            if isinstance(result, Lost):
+                result = [Lost(result.reason, result.seconds / len(own))] * len(own)
+            else:
+                seconds = sum(chunk.seconds for chunk in result) / len(own)
+                size = min(max(1, int(TASK_SECONDS / max(seconds, 1e-6))), MOST_CHUNKS)
+            yield from zip(own, result, strict=True)
 
 
 def score(problem: AnyProblem, instance: Any, result: Chunk | Lost, is_bound: bool) -> Solution:

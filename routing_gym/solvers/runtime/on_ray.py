@@ -24,6 +24,10 @@ DEPTH = 2  # tasks given to a worker at a time: the second waits there while the
 ATTEMPTS = 3  # at a task whose worker dies
 START_LIMIT = 120.0  # seconds to wait for a worker, or for a node's answer, where nothing else happens
 CONNECT_LIMIT = 5.0  # seconds
+FULL = (
+    "Ray's object store is full, and so is the disk to which it moves objects: free space there, or start Ray with a "
+    "larger --object-store-memory"
+)
 
 
 @dataclass(frozen=True)
@@ -70,16 +74,20 @@ class OnRay(Executor):
 
         Raises:
             RuntimeError: The workers do not start.
+            MemoryError: Ray's object store is full, and so is the disk to which it moves objects.
         """
         ray = connect(self.address, self.num_workers)
-        pool = WorkerPool(ray, work)
-        source = iter(tasks)
+        source, workers = iter(tasks), []
         try:
-            pool.workers += [pool.start() for _ in range(self.size(ray, work))]
+            pool = WorkerPool(ray, work)
+            workers = pool.workers
+            workers += [pool.start() for _ in range(self.size(ray, work))]
             while pool.give_out(source):
                 yield from pool.collect()
+        except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
+            raise MemoryError(FULL) from error
         finally:
-            for worker in pool.workers:
+            for worker in workers:
                 ray.kill(worker.actor)
 
 

@@ -504,7 +504,7 @@ def test_settings_may_be_numpy_scalars(name, settings, tmp_path):
 
 
 def test_unknown_setting():
-    with pytest.raises(TypeError, match="OP has no setting capacity; it has prize, max_length"):
+    with pytest.raises(TypeError, match="OP has no setting capacity; it has matrices, prize, max_length"):
         make_problem("OP", 10, capacity=9)
 
 

@@ -1,0 +1,224 @@
+"""Ways for the attention model to read matrices, alone and together, after equal times of training.
+
+    python benchmarks/training/matrix_networks.py    # writes results/training/matrix_networks.json, a run at a time
+
+Each run trains from random weights with REINFORCE, like am_reinforce.py, for the same number of processor seconds, with
+a learning rate that falls to zero. All have nearness. What is added to codes and shifts of attention, which the model
+has anyway:
+
+- `log`: the network of shifts also reads logarithms of the chances of succession.
+- `logits`: the decoder adds a number to the score of each node, which such a network makes of the edge to it. ICAM and
+  RRNCO add lengths there, too.
+- `svd`: nodes are embedded from the factors of the chances' singular value decomposition, too (RADAR).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from am_reinforce import Reinforce
+from benchmarks.output import Figures, finish
+from routing_agents.optimizers import LEARNING_RATES, make_optimizers
+from routing_agents.policies.attention.decoding import Decoding, sampling_choice, solve
+from routing_agents.policies.attention.encoder import EDGE_DIM, ModelConfig
+from routing_agents.policies.attention.features import Features, features_of
+from routing_agents.policies.attention.matrices import relative, successions
+from routing_agents.policies.attention.model import RAREST, AttentionModel, Encoding, take_nodes
+from routing_agents.runs import check_integers, check_numbers, problem_of, stream
+from routing_agents.terminal import command_line
+from routing_agents.training.baselines import SharedBaseline
+from routing_agents.training.tuning import choose_precision, keep_freed_memory
+from routing_gym.arrays import to_backend
+from routing_gym.files import write_atomically
+from routing_gym.problem import AnyProblem
+
+ROOT = Path(__file__).parents[2]
+RANK = 8  # factors of each matrix
+SCALE = 10.0  # of logarithms of chances, which are about 0 to -20
+TRAINING, TEST = 7, 8  # streams of instances
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    problems: tuple[str, ...] = ("ATSP-20", "ATSP-50", "CVRP-50")
+    """Problems; those with coordinates on streets."""
+    networks: tuple[str, ...] = ("codes", "log", "logits", "svd", "log+logits", "log+logits+svd")
+    """What is added to the codes, joined by +."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """Random seeds of weights and training."""
+    seconds: float = 180.0
+    """Processor seconds of a run's training."""
+    batch_size: int = 128
+    """Instances of a step."""
+    num_tours: int = 8
+    """Sampled tours of each instance."""
+    held_out: int = 500
+    """Instances that the runs are compared on."""
+    samples: int = 128
+    """Sampled tours of each of them, of which the best counts."""
+    folder: Path = ROOT / "runs" / "matrix_networks"
+    """Where the figures of complete runs lie; they are not measured again."""
+    out: Path = ROOT / "benchmarks" / "results" / "training" / "matrix_networks.json"
+    """Where all figures go."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "seeds", least=0)
+        check_integers(self, "batch_size", "num_tours", "held_out", "samples")
+        check_numbers(self, "seconds")
+
+
+class Reader(AttentionModel):
+    """The attention model with other ways to read matrices.
+
+    Args:
+        features: Which observations to read.
+        ways: Names, as above.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, features: Features, ways: frozenset[str], generator: torch.Generator) -> None:
+        super().__init__(features, ModelConfig(nearness=True), generator)
+        self.ways, matrices = ways, len(features.per_edge)
+        inputs = 4 * matrices
+        if "log" in ways:
+            inputs = 6 * matrices
+            self.embed_edge[0] = nn.Linear(inputs, EDGE_DIM)
+        if "logits" in ways:
+            self.embed_edge_logits = nn.Sequential(nn.Linear(inputs, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, 1))
+        if "svd" in ways:
+            self.embed_node_factors = nn.Linear(2 * RANK * matrices, self.config.embed_dim, bias=False)
+        weight = self.nearness_weight.detach().clone()
+        self.initialise(generator)
+        self.nearness_weight.data.copy_(weight)
+
+    def edges(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return what is seen of each edge, there and back: (B, A, A, inputs)."""
+        seen = []
+        for key in self.features.per_edge:
+            chances = successions(observation[key])
+            seen += [relative(observation[key]), chances]
+            if "log" in self.ways:
+                seen.append(chances.clamp(min=RAREST).log() / SCALE)
+        stacked = torch.stack(seen, dim=-1)
+        return torch.cat([stacked, stacked.transpose(1, 2)], dim=-1)
+
+    def edge_shifts(self, observation: dict[str, Tensor]) -> Any:
+        """Like the model's, of `edges`."""
+        return self.embed_edge(self.edges(observation)).permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
+
+    def embed(self, observation: dict[str, Tensor]) -> Tensor:
+        """Like the model's, with factors."""
+        embedded = super().embed(observation)
+        if "svd" not in self.ways:
+            return embedded
+        found = [factors(successions(observation[key])) for key in self.features.per_edge]
+        return embedded + self.embed_node_factors(torch.cat(found, dim=-1))
+
+    def encode(self, observation: dict[str, Tensor]) -> Encoding:
+        """Like the model's, with numbers for the logits."""
+        encoding = super().encode(observation)
+        if "logits" not in self.ways:
+            return encoding
+        added = self.embed_edge_logits(self.edges(observation))[..., 0]
+        return replace(encoding, places=(*encoding.places, added))
+
+    def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Like the model's, with what is learned of edges."""
+        near = super().nearness(replace(encoding, places=encoding.places[:1]), observation)
+        if "logits" not in self.ways:
+            return near
+        added = take_nodes(encoding.places[1], observation["current_node"])
+        if not self.features.depot:
+            added = added.masked_fill(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
+        return near + added
+
+
+def factors(chances: Tensor) -> Tensor:
+    """Return each node's factors as origin and as destination: (B, A, 2 RANK)."""
+    left, values, right = torch.linalg.svd(chances)
+    rank = min(RANK, chances.shape[1])
+    left, right = left[..., :rank], right.transpose(1, 2)[..., :rank]
+    largest = left.gather(1, left.abs().argmax(dim=1, keepdim=True)).sign()  # signs are free; this one is positive
+    root = values[:, None, :rank].sqrt() * largest
+    both = torch.cat([left * root, right * root], dim=-1)
+    return nn.functional.pad(both, (0, 2 * (RANK - rank)))
+
+
+def train(problem: AnyProblem, model: AttentionModel, args: Args, seed: int) -> int:
+    """Train for a time; return the number of steps."""
+    model.multiply_in(getattr(torch, choose_precision("auto", "cpu")))
+    loss = Reinforce(model, SharedBaseline(problem, args.num_tours, False, False))
+    optimizers = make_optimizers(model, "muon", LEARNING_RATES["muon"])
+    started, step = time.process_time(), 0
+    while (left := 1 - (time.process_time() - started) / args.seconds) > 0:
+        rng = stream(seed, TRAINING, step)
+        instance = to_backend(problem.generate(rng, args.batch_size), "torch")
+        choose = sampling_choice(torch.Generator().manual_seed(int(rng.integers(2**63))))
+        model.zero_grad()
+        loss(problem, instance, choose)[0].backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = LEARNING_RATES["muon"] * left
+            optimizer.step()
+        step += 1
+    return step
+
+
+def measure(name: str, network: str, seed: int, args: Args) -> Figures:
+    """Train and evaluate one network."""
+    problem = problem_of(f"routing/{name}", {} if name.startswith("A") else {"matrices": "true"})
+    ways = frozenset(network.split("+")) - {"codes"}
+    model = Reader(features_of(problem), ways, torch.Generator().manual_seed(seed))
+    steps = train(problem, model.train(), args, seed)
+    instance = to_backend(problem.generate(stream(0, TEST, 0), args.held_out), "torch")
+    greedy = float(solve(model, problem, instance).cost.double().mean())
+    sampled = Decoding(args.samples, sample=True)
+    best = solve(model, problem, instance, sampled, torch.Generator().manual_seed(seed)).cost.double().mean()
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    return {"steps": steps, "greedy": greedy, "best": float(best), "weights": weights}
+
+
+def main(args: Args) -> Figures:
+    """Measure what is missing; print and write everything."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    runs = []
+    for seed in args.seeds:
+        for name in args.problems:
+            for network in args.networks:
+                path = args.folder / f"{name}-{network}-{seed}.json"
+                if not path.exists():
+                    write_atomically(path, json.dumps(measure(name, network, seed, args)).encode())
+                runs.append({"problem": name, "network": network, "seed": seed, **json.loads(path.read_text())})
+                print(*runs[-1].values(), flush=True)
+    table = "\n".join(rows(runs))
+    return finish(args, {"runs": runs}, table)
+
+
+def rows(runs: list[Figures]) -> list[str]:
+    """Return the rows of a table: means over seeds, and half their range."""
+    lines = ["| problem | network | steps | greedy | best |", "|---|---|---|---|---|"]
+    for name, network in dict.fromkeys((run["problem"], run["network"]) for run in runs):
+        some = [run for run in runs if (run["problem"], run["network"]) == (name, network)]
+        cells = [f"{np.mean([run['steps'] for run in some]):.0f}"]
+        for key in ("greedy", "best"):
+            values = [run[key] for run in some]
+            cells.append(f"{np.mean(values):.4f} ± {(max(values) - min(values)) / 2:.4f}")
+        lines.append(f"| {name} | {network} | {' | '.join(cells)} |")
+    return lines
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)
