@@ -5,6 +5,7 @@
     python agents/am_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME   # from TSP-20, say
     python agents/am_reinforce.py --model pointer                  # like Bello et al. (2016)
     python agents/am_reinforce.py --resume runs/NAME               # continues where the run stopped
+    python agents/am_reinforce.py --plan plan.toml                 # several runs, in turn
     torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py             # several machines
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted
@@ -52,7 +53,7 @@ from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
-from routing_agents.training import distributed, loop
+from routing_agents.training import distributed, loop, plan
 from routing_agents.training.averaging import WeightAverage
 from routing_agents.training.baselines import (
     Baseline,
@@ -65,6 +66,7 @@ from routing_agents.training.baselines import (
 from routing_agents.training.loop import RunArgs
 from routing_agents.training.losses import LOSSES, Loss, reinforce
 from routing_agents.training.report import Column
+from routing_agents.training.stopping import reason_to_stop
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
@@ -79,10 +81,10 @@ STATISTICS = 10  # batches on which the statistics of batch normalisation are me
 class Args(RunArgs):
     """Arguments of a run; the defaults train TSP-20 on two CPU cores in about 6 minutes."""
 
-    local = ("runs", "init_from", "resume")
+    local = ("runs", "init_from", "resume", "plan")
     advanced = ("env_kwargs", "generator", "variants", "decay", "max_grad_norm", "force_starts", "symmetries")
-    advanced += ("average", "loss", "baseline_size", "held_out", "attention", "pointer", "processes", "threads")
-    advanced += ("profile", "log", "runs")
+    advanced += ("patience", "hours", "average", "loss", "baseline_size", "held_out", "attention", "pointer")
+    advanced += ("processes", "threads", "profile", "log", "runs", "plan")
 
     env_id: str = "routing/TSP-20"
     """Problem and number of nodes, as in routing/CVRP-50: TSP, CVRP, SDVRP, OP, PCTSP, SPCTSP, PDP, MTSP, TSPFE, ATSP,
@@ -92,7 +94,7 @@ class Args(RunArgs):
     seed: int = 1
     """Random seed for the weights, the training instances and the sampled tours."""
     epochs: int = 16
-    """Number of epochs; each ends with an evaluation, a checkpoint and the baseline's test."""
+    """Number of epochs; each ends with an evaluation and a checkpoint."""
     steps_per_epoch: int = 100
     """Number of training steps per epoch, one batch each."""
     batch_size: int = 256
@@ -114,6 +116,11 @@ class Args(RunArgs):
     """Initial learning rate. Default: 3e-3 with Muon, 5e-4 with Adam, 1e-3 for the pointer network."""
     decay: float = 1.0
     """Last fraction of the run, over which the learning rate falls linearly to zero."""
+    patience: int = 0
+    """Number of epochs after which the run ends if the greedy cost has fallen by less than 0.1 % in them; 0 for
+    never."""
+    hours: float | None = None
+    """Hours of training after which the run ends, with the epoch. Default: no limit."""
     max_grad_norm: float = 1.0
     """Largest norm of the gradients; larger ones are scaled down."""
     average: float = 0.0
@@ -164,12 +171,14 @@ class Args(RunArgs):
     """Name of the run's folder. Default: the problem, the baseline, the seed and the time."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Folder of a run to resume, with the arguments it was started with."""
+    plan: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """TOML file with runs to train in turn, a table of arguments for each."""
 
     def __post_init__(self) -> None:
         check_integers(self, "seed", least=0)
         check_integers(self, "epochs", "steps_per_epoch")
         check_integers(self, "batch_size", "num_tours", "baseline_size", "held_out", most=MOST_COUNT)
-        check_numbers(self, "learning_rate", "max_grad_norm", "decay")
+        check_numbers(self, "learning_rate", "max_grad_norm", "decay", "hours")
         if self.decay > 1:
             raise ValueError(f"--decay must be in (0, 1], got {self.decay}")
         check_numbers(self, "average", zero=True, most=0.9999)
@@ -177,6 +186,7 @@ class Args(RunArgs):
             found = f"--baseline {self.baseline} samples one"
             raise ValueError(f"--loss {self.loss} compares several tours of an instance; {found}, take shared")
         check_integers(self, "processes", "threads", least=0, most=runs.MOST_THREADS)
+        check_integers(self, "patience", least=0)
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
@@ -419,6 +429,9 @@ class ReinforceTrainer(loop.Trainer):
             **self.baseline.end_epoch(self.model),
         }
 
+    def reason_to_stop(self, rows: list[dict[str, float]]) -> str:
+        return reason_to_stop(rows, self.args.patience, self.args.hours)
+
     def describe(self) -> dict[str, Any]:
         kind = saved.describe(self.model, TASKS["tsp"], "sorted") if isinstance(self.model, PointerPolicy) else {}
         said = {"variants": self.args.variants, "history": self.history, **super().describe()}
@@ -484,7 +497,9 @@ def main(args: Args) -> Path:
 
 
 def train_in_processes(args: Args) -> None:
-    """Train in this process, or in the several that share the work."""
+    """Train in this process, or in the several that share the work; or run a plan."""
+    if args.plan is not None:
+        sys.exit(plan.follow(args, __file__))
     if not distributed.launched() and (processes := distributed.choose_processes(args)) > 1:
         sys.exit(distributed.launch(processes, __file__, sys.argv[1:]))
     main(args)

@@ -211,6 +211,17 @@ def command(script: str) -> str:
     return f"{shown} agents/{script}" if name is None else f"{shown} -m routing_agents {name}"
 
 
+def checked_name(name: str) -> str:
+    """Return the name of a run, which is that of its folder.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    if not re.fullmatch(r"[\w.+-]+", name) or name.strip(".") == "":
+        raise ValueError(f"--name {name!r}: use letters, digits and . _ + - only")
+    return name
+
+
 def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
     """Make the folder of a new run; one that a killed process left empty serves too.
 
@@ -218,9 +229,7 @@ def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
         ValueError: The name is not that of a folder.
         FileExistsError: The folder holds something.
     """
-    if not re.fullmatch(r"[\w.+-]+", name) or name.strip(".") == "":
-        raise ValueError(f"--name {name!r}: use letters, digits and . _ + - only")
-    folder = runs / name
+    folder = runs / checked_name(name)
     folder.mkdir(parents=True, exist_ok=True)
     if any(path.name not in (LOCK, LAST + ".tmp") for path in folder.iterdir()):
         continued = f"continue it with --resume {folder}, or " if resumable else ""

@@ -151,6 +151,10 @@ class Trainer(ABC):
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Restore the result of `state`, read from `path`; `step` is restored already."""
 
+    def reason_to_stop(self, rows: list[dict[str, float]]) -> str:
+        """Return why the run ends after the epochs in `rows`, its log, although it has steps left; else nothing."""
+        return ""
+
     def describe(self) -> dict[str, Any]:
         """Return what every checkpoint says of the run; a script adds what its model is."""
         return {"script": self.script, "args": self.args.to_json(), "seconds": round(self.seconds, 3)}
@@ -268,14 +272,24 @@ class Session:
         if self.report is not None:
             self.report.epoch(metrics | (more or {}), self.trainer.picture())
         self.trainer.save(self.folder / runs.LAST)
+        self.stop_if_enough()
+
+    def reason_to_stop(self) -> str:
+        """Return why the run ends with steps left; else nothing. The first process knows."""
+        return "" if self.report is None else self.trainer.reason_to_stop(self.report.rows)
+
+    def stop_if_enough(self) -> None:
+        """Ask all processes to stop before the next step if there is a reason."""
+        self.stop.requested |= bool(self.reason_to_stop())
 
     def end(self) -> None:
         """Report the result, or save the run and print the resume command if there are steps left."""
-        finished = self.trainer.step >= self.trainer.args.total_steps
+        reason = distributed.by_first(self.reason_to_stop)
+        finished = self.trainer.step >= self.trainer.args.total_steps or bool(reason)
         if not finished:
             self.trainer.save(self.folder / runs.LAST)
         if self.report is not None and finished:
-            self.report.finished(*self.trainer.results(self.folder))
+            self.report.finished(*filter(None, [reason]), *self.trainer.results(self.folder))
         elif self.report is not None:
             self.report.interrupted(self.trainer.script)
 
@@ -312,6 +326,7 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             profiler = stack.enter_context(runs.make_profiler(profile and is_first, folder))
             stop = stack.enter_context(runs.StopRequest(second_is_final=not distributed.launched()))
             run = Session(trainer, folder, report, stop, profiler)
+            run.stop_if_enough()  # a run that had ended, and is resumed
             yield run
             run.end()
     except TrainingDivergedError as error:

@@ -1,0 +1,44 @@
+"""When a run has trained enough: a plateau of its held-out cost, or a limit of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+GAIN = 1e-3  # relative fall of the held-out cost that is worth going on for
+
+
+def hours(rows: Sequence[dict[str, float]]) -> list[float]:
+    """Return for each row of a run's log how long the run had trained: instances over their rate, added up.
+
+    The evaluation after each epoch counts. What a killed process did after its last row does not.
+    """
+    instances = np.diff([row["instances"] for row in rows], prepend=0.0)
+    rates = np.array([row["instances_per_second"] for row in rows])
+    seconds: list[float] = np.cumsum(instances / rates).tolist()
+    return [one / 3600 for one in seconds]
+
+
+def is_plateau(costs: Sequence[float], patience: int) -> bool:
+    """Return whether the best of the last `patience` costs is lower than the best before by less than `GAIN`."""
+    if len(costs) <= patience:
+        return False
+    before = min(costs[:-patience])
+    return before - min(costs[-patience:]) < GAIN * abs(before)
+
+
+def reason_to_stop(rows: Sequence[dict[str, Any]], patience: int, limit: float | None) -> str:
+    """Return why a run ends before its last epoch, or nothing.
+
+    Args:
+        rows: Of its log, one for each epoch.
+        patience: Epochs of a plateau; 0 for never.
+        limit: Hours of training, or None.
+    """
+    if limit is not None and rows and hours(rows)[-1] >= limit:
+        return f"Ended by --hours {limit:g}, after {len(rows)} epochs."
+    if patience and is_plateau([row["greedy"] for row in rows], patience):
+        return f"Ended by --patience {patience}: the cost fell by less than {GAIN:.1%} in the last {patience} epochs."
+    return ""

@@ -1,0 +1,337 @@
+"""What learns most in equal processor time: losses, averages of weights, schedules, networks and tours per instance.
+
+    OMP_NUM_THREADS=1 python benchmarks/training/learning.py      # one core, an hour
+
+Four stages. "transfer" begins CVRP-50 with the published weights for CVRP-20; "from scratch" begins TSP-20 with random
+weights, and "longer" does so for four times as long; "fine-tuning" goes on with the published weights for CVRP-50. In
+each, every arm differs from the first in one argument of agents/am_reinforce.py, and gets as many steps as fit into the
+same processor seconds, which are measured beforehand, in turn. Runs of one seed see the same instances. A run is judged
+by the greedy tours of fixed held-out instances, and on some of them by the best of 128 tours: 16 samples under each of
+the eight symmetries. Moving averages of the weights are judged in the same runs; the time that they take does not
+count. Each run is kept in --runs when it is finished, and not measured again; delete that folder to measure them again.
+The figures are those of all runs that are kept. The intervals are Student's, over seeds, for the differences of runs
+with the same seed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+from scipy import stats
+from torch import Tensor
+
+from am_reinforce import Args as TrainingArgs
+from am_reinforce import ReinforceTrainer
+from benchmarks.output import Figures, finish
+from routing_agents.policies.attention.decoding import Decoding, solve
+from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.protocol import PolicyNetwork
+from routing_agents.runs import check_integers, check_numbers
+from routing_agents.terminal import command_line
+from routing_agents.training.averaging import WeightAverage
+from routing_agents.training.tuning import keep_freed_memory
+from routing_gym.arrays import select, to_backend
+from routing_gym.solvers import FastTSP
+
+ROOT = Path(__file__).parents[2]
+WEIGHTS = ROOT / "agents" / "routing_agents" / "weights"
+DECAYS = (0.97,)  # of the averages of weights; in runs of 300 steps or fewer, all that are larger are the same
+SAMPLES, SYMMETRIES = 16, 8
+ENTROPY_STEPS = 20  # over which the entropy at the end of a run is averaged
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train.
+
+    Attributes:
+        label: For the tables.
+        changes: Arguments of am_reinforce.py that differ from those of the stage.
+    """
+
+    label: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+LOSS_ARMS = (Arm("preference", {"loss": "preference"}), Arm("best-anchored", {"loss": "best-anchored"}))
+SMALLER = Arm("batches of 128", {"batch_size": 128})
+CVRP_50 = {"env_id": "routing/CVRP-50", "batch_size": 128}
+STAGES: dict[str, tuple[dict[str, Any], tuple[Arm, ...]]] = {
+    "transfer": (
+        {**CVRP_50, "learning_rate": 1e-3, "init_from": WEIGHTS / "cvrp-20.safetensors"},
+        (Arm("REINFORCE"), *LOSS_ARMS),
+    ),
+    "from scratch": (
+        {"env_id": "routing/TSP-20"},
+        (
+            Arm("default"),
+            *LOSS_ARMS,
+            Arm("instance normalisation", {"attention": ModelConfig(normalization="instance")}),
+            Arm("6 layers", {"attention": ModelConfig(num_layers=6)}),
+            Arm("16 tours", {"num_tours": 16}),
+            Arm("width 96", {"attention": ModelConfig(embed_dim=96, feed_forward_dim=384)}),
+            SMALLER,
+        ),
+    ),
+    "longer": ({"env_id": "routing/TSP-20"}, (Arm("default"), SMALLER)),
+    "fine-tuning": (
+        {**CVRP_50, "learning_rate": 5e-4, "init_from": WEIGHTS / "cvrp-50.safetensors"},
+        (Arm("REINFORCE"), *LOSS_ARMS),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    stages: tuple[str, ...] = tuple(STAGES)
+    """Stages to run."""
+    arms: tuple[str, ...] = ()
+    """Labels of the arms to run beside the first of each stage; none for all."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """Random seeds; one run of each arm for each."""
+    transfer_seconds: float = 80.0
+    """Processor seconds of each run of the stage "transfer"."""
+    scratch_seconds: float = 50.0
+    """Processor seconds of each run of the stage "from scratch"."""
+    longer_seconds: float = 200.0
+    """Processor seconds of each run of the stage "longer"."""
+    fine_tuning_seconds: float = 120.0
+    """Processor seconds of each run of the stage "fine-tuning"."""
+    held_out: int = 1_000
+    """Number of held-out instances for greedy tours."""
+    sampled: int = 200
+    """Number of those that are also sampled."""
+    runs: Path = ROOT / "runs" / "learning"
+    """Folder in which finished runs are kept."""
+    out: Path = ROOT / "benchmarks" / "results" / "learning.json"
+    """Where the figures go."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "seeds", least=0)
+        check_numbers(self, "transfer_seconds", "scratch_seconds", "longer_seconds", "fine_tuning_seconds")
+        check_integers(self, "held_out", "sampled")
+        if self.sampled > self.held_out:
+            raise ValueError(f"--sampled {self.sampled} of {self.held_out} held-out instances; take fewer")
+        if unknown := set(self.stages) - STAGES.keys():
+            raise ValueError(f"--stages: unknown {', '.join(sorted(unknown))}; choose from {', '.join(STAGES)}")
+        labels = {arm.label for stage in self.stages for arm in STAGES[stage][1]}
+        if unknown := set(self.arms) - labels:
+            raise ValueError(f"--arms: unknown {', '.join(sorted(unknown))}; choose from {', '.join(sorted(labels))}")
+
+    def chosen(self, stage: str) -> list[Arm]:
+        """Return the arms of a stage that are to be run."""
+        first, *others = STAGES[stage][1]
+        return [first, *(arm for arm in others if not self.arms or arm.label in self.arms)]
+
+    def seconds(self, stage: str) -> float:
+        """Return the processor seconds of each run of a stage."""
+        return {
+            "transfer": self.transfer_seconds,
+            "from scratch": self.scratch_seconds,
+            "longer": self.longer_seconds,
+            "fine-tuning": self.fine_tuning_seconds,
+        }[stage]
+
+
+def training_args(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> TrainingArgs:
+    """Return the arguments of am_reinforce.py for a run."""
+    base = TrainingArgs(epochs=1, steps_per_epoch=steps, held_out=args.held_out, processes=1, threads=1, seed=seed)
+    return replace(base, **STAGES[stage][0], **arm.changes)
+
+
+def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 5) -> dict[str, float]:
+    """Return the processor seconds of a step of each arm: the least over some rounds, in which the arms take turns.
+
+    They are measured once, and kept.
+    """
+    path = args.runs / f"{stage} seconds.json"
+    kept: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    arms = [arm for arm in args.chosen(stage) if arm.label not in kept]
+    trainers = {arm.label: ReinforceTrainer(training_args(args, stage, arm, 0, 100)) for arm in arms}
+    for trainer in trainers.values():
+        trainer.update()  # the first step allocates memory
+    for _ in range(rounds):
+        for label, trainer in trainers.items():
+            began = time.process_time()
+            for _ in range(steps):
+                trainer.update()
+            kept[label] = min(kept.get(label, math.inf), (time.process_time() - began) / steps)
+    path.write_text(json.dumps(kept, indent=2) + "\n")
+    return kept
+
+
+def train(trainer: ReinforceTrainer) -> tuple[dict[float, WeightAverage[PolicyNetwork]], float, float]:
+    """Train to the end; return averages of the weights by their decay, processor seconds, and entropy at the end."""
+    averages = {decay: WeightAverage(trainer.model, decay) for decay in DECAYS}
+    seconds, total = 0.0, trainer.args.total_steps
+    sums = trainer.sums.clone()
+    while trainer.step < total:
+        if trainer.step == max(0, total - ENTROPY_STEPS):
+            sums = trainer.sums.clone()
+        began = time.process_time()
+        trainer.update()
+        seconds += time.process_time() - began
+        for average in averages.values():
+            average.update(trainer.model, trainer.step)
+    return averages, seconds, float((trainer.sums - sums)[2]) / min(ENTROPY_STEPS, total)
+
+
+def costs(args: Args, trainer: ReinforceTrainer, model: PolicyNetwork) -> dict[str, float]:
+    """Return mean costs of greedy tours, and of the best of many."""
+    first = select(trainer.held_out, slice(0, args.sampled))
+    many = Decoding(num_tours=SAMPLES, sample=True, symmetries=SYMMETRIES)
+    best = solve(model, trainer.problem, first, many, torch.Generator().manual_seed(1), batch_size=1024)
+    greedy = solve(model, trainer.problem, trainer.held_out)
+    return {"greedy": mean(greedy.cost), "best": mean(best.cost)}
+
+
+def mean(cost: Tensor) -> float:
+    """Return the mean of costs, added up in double precision."""
+    return float(cost.double().mean())
+
+
+def reference(args: Args, stage: str) -> dict[str, float]:
+    """Return what costs are compared with: those of the weights that a stage starts from, or of optimal tours."""
+    path = args.runs / f"{stage} reference.json"
+    if not path.exists():
+        trainer = ReinforceTrainer(training_args(args, stage, Arm(""), 0, 1))
+        if trainer.args.init_from is not None:
+            found = costs(args, trainer, trainer.model.eval())
+        else:
+            solver = FastTSP()
+            solver.load()
+            cost = solver.solve(trainer.problem, to_backend(trainer.held_out, "numpy"), num_workers=1).cost
+            found = {"greedy": float(cost.mean()), "best": float(cost[: args.sampled].mean())}
+        path.write_text(json.dumps(found) + "\n")
+    result: dict[str, float] = json.loads(path.read_text())
+    return result
+
+
+def run(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> Figures:
+    """Return the figures of a run, which are read from disk if it was finished before."""
+    path = args.runs / f"{stage}, {arm.label}, {seed}.json"
+    key = {"stage": stage, "arm": arm.label, "seed": seed, "steps": steps, "held_out": args.held_out}
+    if path.exists():
+        figures: Figures = json.loads(path.read_text())
+        if all(figures.get(name) == value for name, value in key.items()):
+            return figures
+    trainer = ReinforceTrainer(training_args(args, stage, arm, seed, steps))
+    averages, seconds, entropy = train(trainer)
+    trainer.model.eval()
+    figures = {**key, "instances": trainer.instances, "seconds": seconds, "entropy": entropy}
+    figures["latest"] = costs(args, trainer, trainer.model)
+    for decay, average in averages.items():
+        average.measure(trainer.latest_observations())
+        figures[f"average {decay}"] = costs(args, trainer, average.model)
+    path.write_text(json.dumps(figures) + "\n")
+    return figures
+
+
+def kept(args: Args) -> list[Figures]:
+    """Return the figures of all runs that are kept, by stage, arm and seed."""
+    keys = [(stage, arm.label) for stage, (_, arms) in STAGES.items() for arm in arms]
+    order = {key: number for number, key in enumerate(keys)}
+    found = [json.loads(path.read_text()) for path in sorted(args.runs.glob("*, *, *.json"))]
+    return sorted(found, key=lambda one: (order[one["stage"], one["arm"]], one["seed"]))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return a mean, and half the width of its 95 % interval by Student's distribution; NaN for a single value."""
+    x = np.asarray(values, dtype=float)
+    if len(x) < 2:
+        return float(x.mean()), math.nan
+    return float(x.mean()), float(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x)))
+
+
+def summary(runs: list[Figures], references: dict[str, dict[str, float]]) -> list[Figures]:
+    """Return for each stage and arm, and each set of weights, the gaps and their differences from the first arm's.
+
+    All in per cent of the reference. The differences are those of runs with the same seed; an average of weights is
+    compared with the latest weights of the same runs.
+    """
+    rows = []
+    for stage, relative_to in references.items():
+        mine = [one for one in runs if one["stage"] == stage]
+        for label in dict.fromkeys(one["arm"] for one in mine):
+            arm = {one["seed"]: one for one in mine if one["arm"] == label}
+            first = {one["seed"]: one for one in mine if one["arm"] == mine[0]["arm"]}
+            for weights in ("latest", *(f"average {decay}" for decay in DECAYS)):
+                row: Figures = {"stage": stage, "arm": label, "weights": weights, "seeds": len(arm)}
+                row["steps"] = next(iter(arm.values()))["steps"]
+                row["seconds"] = float(np.mean([one["seconds"] for one in arm.values()]))
+                row["entropy"] = float(np.mean([one["entropy"] for one in arm.values()]))
+                for kind, cost in relative_to.items():
+                    row[kind] = interval([100 * (one[weights][kind] / cost - 1) for one in arm.values()])
+                    others = first if weights == "latest" else arm
+                    row[f"{kind} less"] = interval(
+                        [
+                            100 * (arm[seed][weights][kind] - others[seed]["latest"][kind]) / cost
+                            for seed in arm
+                            if seed in others
+                        ]
+                    )
+                rows.append(row)
+    return rows
+
+
+def table(rows: list[Figures], title: str) -> Table:
+    """Show gaps, and differences with their intervals."""
+    shown = Table(title=title)
+    for heading in ("stage", "arm", "weights", "seeds", "steps", "greedy", "less", "best of 128", "less", "entropy"):
+        shown.add_column(heading)
+    for row in rows:
+        gaps = [
+            f"{row[key][0]:{sign}.3f} ± {row[key][1]:.3f}"
+            for kind in ("greedy", "best")
+            for key, sign in ((kind, ""), (f"{kind} less", "+"))
+        ]
+        shown.add_row(
+            row["stage"],
+            row["arm"],
+            row["weights"],
+            str(row["seeds"]),
+            str(row["steps"]),
+            *gaps,
+            f"{row['entropy']:.2f}",
+        )
+    return shown
+
+
+def main(args: Args) -> Figures:
+    """Measure, print a table after each seed, and write the figures."""
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    args.runs.mkdir(parents=True, exist_ok=True)
+    for stage in args.stages:
+        reference(args, stage)
+        seconds_per_step(args, stage)
+    figures: Figures = {}
+    for seed in args.seeds:
+        for stage in args.stages:
+            for arm in args.chosen(stage):
+                steps = max(1, round(args.seconds(stage) / seconds_per_step(args, stage)[arm.label]))
+                latest = run(args, stage, arm, seed, steps)["latest"]
+                print(f"{stage}, {arm.label}, seed {seed}: {latest}", flush=True)
+        runs = kept(args)
+        stages = list(dict.fromkeys(one["stage"] for one in runs))
+        references = {stage: reference(args, stage) for stage in stages}
+        times = {stage: seconds_per_step(args, stage) for stage in stages}
+        rows = summary(runs, references)
+        figures = {"references": references, "seconds_per_step": times, "table": rows, "runs": runs}
+        figures = finish(args, figures, table(rows, "Gaps in per cent, and differences, with 95 % intervals"))
+    return figures
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)

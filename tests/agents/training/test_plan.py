@@ -1,0 +1,188 @@
+"""Plans of runs: interruptions, plateaus, what is refused; and when a run has trained enough, by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import am_reinforce
+from am_reinforce import Args
+from helpers import AGENTS, TINY, assert_same_run, logged, start
+from routing_agents.training import plan
+from routing_agents.training.plan import flags, follow, read_plan
+from routing_agents.training.stopping import hours, is_plateau, reason_to_stop
+
+SMALL = """
+epochs = 6
+steps-per-epoch = 3
+batch-size = 8
+held-out = 8
+num_tours = 4
+embed-dim = 16
+num-heads = 4
+num-layers = 1
+feed-forward-dim = 16
+threads = 1
+processes = 1
+"""
+
+
+def test_hours_by_hand():
+    """3,600 instances at 1 a second take an hour, 3,600 more at 2 a second half an hour."""
+    rows = [{"instances": 3600, "instances_per_second": 1.0}, {"instances": 7200, "instances_per_second": 2.0}]
+    assert hours(rows) == [1.0, 1.5]
+    assert reason_to_stop(rows, 0, 1.6) == ""
+    assert reason_to_stop(rows, 0, 1.5) == "Ended by --hours 1.5, after 2 epochs."
+    assert reason_to_stop([], 0, 1.0) == reason_to_stop([], 3, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        ([10.0, 9.0], False),  # fewer epochs than patience and one to compare with
+        ([10.0, 9.995, 9.992], True),  # 0.008 less, not 0.01
+        ([10.0, 9.995, 9.98], False),  # 0.02 less
+        ([9.0, 10.0, 9.5], True),
+        ([-10.0, -10.005, -10.004], True),  # prizes
+        ([-10.0, -10.005, -10.02], False),
+    ],
+)
+def test_plateau_by_hand(costs, expected):
+    """Patience of two epochs: at least a thousandth less than the best before."""
+    assert is_plateau(costs, 2) == expected
+
+
+def test_a_run_ends_on_a_plateau_and_stays_ended(tmp_path, capsys):
+    """Weights that hardly move: the first epoch, and two in which the cost does not fall. A resumed run adds none."""
+    args = replace(TINY, runs=tmp_path, name="run", learning_rate=1e-12, epochs=50, patience=2)
+    folder = am_reinforce.main(args)
+    assert len(logged(folder)) == 3
+    am_reinforce.main(Args(resume=folder))
+    assert len(logged(folder)) == 3
+    assert capsys.readouterr().out.count("Ended by --patience 2: the cost fell by less than 0.1% in the last 2") == 2
+    assert (folder / "solution.png").exists()
+
+
+def test_a_run_ends_with_its_time(tmp_path):
+    folder = am_reinforce.main(replace(TINY, runs=tmp_path, name="run", epochs=50, hours=1e-9))
+    assert len(logged(folder)) == 1
+
+
+def write(tmp_path, text):
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    return path
+
+
+def test_entries_are_arguments(tmp_path):
+    """Dashes or underscores; the network's sizes beside the rest; and back to a command line."""
+    text = """
+[large]
+env-id = "routing/CVRP-50"
+env_kwargs = {capacity = 30}
+sizes = [20, 60]
+nearness = true
+symmetries = false
+hours = 2
+init-from = "runs/small"
+"""
+    (entry,) = read_plan(write(tmp_path, text), tmp_path, Args)
+    assert entry.args.env_kwargs == {"capacity": "30"}
+    assert entry.args.sizes == (20, 60)
+    assert entry.args.attention.nearness
+    assert entry.args.init_from.name == "small"
+    expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --nearness --hours 2"
+    assert list(flags(entry.given)) == [*expected.split(), "--init-from", "runs/small"]
+    assert list(flags({"pointer": {"num_heads": 2}})) == ["--pointer.num-heads", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no run; write a table"),
+        ("epochs = 3", "epochs stands outside of a table"),
+        ("[a", "no TOML file: "),
+        ("[a]\nlearning_rat = 1", r"\[a\]: no argument learning_rat; there are env-id, .*learning-rate.*num-layers"),
+        ("[b]\nepochs = 'many'", r"\[b\]: epochs is 'many'; expected an integer"),
+        ("[b]\nepochs = 0", r"\[b\]: --epochs must be an integer of at least 1, got 0"),
+        ("[b]\nname = 'c'", r"\[b\]: leave out name: the table has the name"),
+        ("[b]\nembed-dim = 12", r"\[b\]: embed_dim 12 is not a multiple of num_heads 8"),
+        ("[b]\nenv-id = 'routing/XYZ-20'", r"\[b\]: --env-id 'routing/XYZ-20' is not a routing problem"),
+        ("[b]\ninit-from = 3", r"\[b\]: init-from is 3; expected the path"),
+        ("['b/c']\nepochs = 3", r"\[b/c\]: --name 'b/c': use letters"),
+        ("[b]\nloss = 'mse'", r"\[b\]: loss is 'mse'; expected one of reinforce, preference, best-anchored"),
+    ],
+)
+def test_bad_plans(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        follow(Args(plan=write(tmp_path, text), runs=tmp_path / "runs"), "no-script.py")
+    assert "plan.toml: " in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_plan_takes_no_other_arguments(tmp_path):
+    with pytest.raises(ValueError, match="--plan holds the arguments of the runs; leave out --epochs"):
+        follow(Args(plan=tmp_path / "plan.toml", epochs=3), "no-script.py")
+
+
+def test_a_plan_that_changed_under_its_run(tmp_path):
+    am_reinforce.main(replace(TINY, epochs=1, runs=tmp_path, name="run"))
+    path = write(tmp_path, "[run]\nenv-id = 'routing/TSP-10'\nepochs = 9")
+    with pytest.raises(ValueError, match=r"\[run\]: .* was started with --epochs 1, the plan says 9; give the table"):
+        follow(Args(plan=path, runs=tmp_path), "no-script.py")
+
+
+def test_a_run_without_progress_is_given_up(tmp_path, capfd):
+    """A script that fails at once is started three times; the next run gets its turn; the status is 1."""
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print('started', sys.argv[-3]); sys.exit('bad' in sys.argv)")
+    path = write(tmp_path, "[bad]\nepochs = 3\n[good]\nepochs = 4")
+    assert follow(Args(plan=path, runs=tmp_path / "runs"), str(script)) == 1
+    out, err = capfd.readouterr()
+    assert [out.count(f"started {name}") for name in ("bad", "good")] == [plan.ATTEMPTS, 1]
+    assert err.endswith("Failed, see above: bad\n")
+    assert "| good | TSP-20 | 0 of 4 |" in (tmp_path / "runs" / "progress.md").read_text()
+
+
+def children(pid):
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def wait_for(condition, seconds=300):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "waited too long"
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds a process in /proc")
+def test_interrupted_plan_equals_uninterrupted_runs(tmp_path):
+    """The first run is killed in an epoch, and goes on by itself. Then the plan is killed: the same command waits for
+    the run that it left behind, and goes on with the second, which starts from the first."""
+    runs = tmp_path / "plan"
+    first = f"[first]\nenv-id = 'routing/TSP-10'\n{SMALL}".replace("epochs = 6", "epochs = 20")
+    second = f"[second]\nenv-id = 'routing/TSP-12'\ninit-from = '{runs / 'first'}'\n{SMALL}"
+    path = write(tmp_path, first + second)
+    command = [sys.executable, AGENTS / "am_reinforce.py", "--plan", path, "--runs", runs]
+    log = runs / "first" / "metrics.jsonl"
+    with start(command) as process:
+        wait_for(lambda: log.exists() and log.read_text().count("\n") >= 2)
+        killed = children(process.pid)[0]
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: children(process.pid) not in ([], [killed]))
+        process.kill()
+    with start(command) as process:
+        told = process.stdout.read()
+    assert process.returncode == 0, told
+    assert "| second | TSP-12 | 6 of 6 | 144 |" in told
+    assert (runs / "progress.png").exists()
+    for entry in read_plan(path, tmp_path / "whole", Args):
+        whole = am_reinforce.main(replace(entry.args, runs=tmp_path / "whole", name=entry.name))
+        assert_same_run(whole, runs / entry.name)
