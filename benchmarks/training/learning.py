@@ -147,7 +147,7 @@ class Args:
 def training_args(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> TrainingArgs:
     """Return the arguments of am_reinforce.py for a run."""
     base = TrainingArgs(epochs=1, steps_per_epoch=steps, held_out=args.held_out, processes=1, threads=1, seed=seed)
-    return replace(base, **STAGES[stage][0], **arm.changes)
+    return replace(base, **{**STAGES[stage][0], **arm.changes})
 
 
 def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 5) -> dict[str, float]:
