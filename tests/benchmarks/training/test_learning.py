@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.training import learning as script
+from benchmarks.training import learning_tables
 from routing_agents.policies.attention.model import ModelConfig
 
 
@@ -17,7 +18,7 @@ def test_interval_by_hand():
     mean, half = script.interval([1.0, 2.0, 3.0])
     assert mean == 2.0
     assert half == pytest.approx(4.3027 / math.sqrt(3), abs=1e-4)
-    assert math.isnan(script.interval([1.0])[1])
+    assert script.interval([1.0]) == (1.0, None)
 
 
 def test_differences_are_those_of_the_same_seed():
@@ -40,6 +41,25 @@ def test_differences_are_those_of_the_same_seed():
     assert found == pytest.approx(expected)
     assert rows[0]["greedy"][0] == pytest.approx(3.0)
     assert rows[2]["greedy less"][1] == pytest.approx(12.7062 * 0.5, abs=1e-3)  # deviation sqrt(1/2) over sqrt(2)
+
+
+def test_table():
+    """The first arm is what the others differ from; one seed has no interval."""
+    row = {"stage": "longer", "weights": "latest", "seeds": 1, "steps": 5, "seconds": 2.0, "entropy": 1.0}
+    first = {**row, "arm": "a", "greedy": [3, 0.5], "best": [1, 0.1], "greedy less": [0, 0], "best less": [0, 0]}
+    other = {
+        **row,
+        "arm": "b",
+        "greedy": [2, None],
+        "best": [1, None],
+        "greedy less": [-1, 0.2],
+        "best less": [0, None],
+    }
+    lines = learning_tables.arms("longer", {"table": [first, other, {**first, "weights": "average 0.97"}]}).splitlines()
+    assert lines[2:] == [
+        "| a | 1 | 5 | 2 | 3.00 ± 0.50 |  | 1.00 ± 0.10 |  | 1.0 |",
+        "| b | 1 | 5 | 2 | 2.00 | -1.00 ± 0.20 | 1.00 | +0.00 | 1.0 |",
+    ]
 
 
 def test_tiny_run_is_kept(tmp_path, monkeypatch):
