@@ -1,6 +1,6 @@
-"""What learns most in equal processor time: losses, averages of weights, schedules, networks and tours per instance.
+"""What learns most in equal processor time: losses, averages of weights, networks, tours and batches.
 
-    OMP_NUM_THREADS=1 python benchmarks/training/learning.py      # one core, an hour
+    python benchmarks/training/learning.py      # one core, two hours
 
 Four stages. "transfer" begins CVRP-50 with the published weights for CVRP-20; "from scratch" begins TSP-20 with random
 weights, and "longer" does so for four times as long; "fine-tuning" goes on with the published weights for CVRP-50. In
