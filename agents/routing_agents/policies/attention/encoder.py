@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from routing_agents.policies.attention.features import Features
-from routing_agents.policies.attention.matrices import node_codes, relative, successions
+from routing_agents.policies.attention.matrices import VIEW, node_codes, relative, successions
 from routing_agents.policies.attention.sizes import check_sizes
 
 FEW_NODES = 32  # see `attend`
@@ -110,10 +110,10 @@ class EncoderLayer(nn.Module):
         attended = merge_heads(attend(query, key, value, shift))
         with products(x, self.in_bfloat16):
             attended = self.project_out(attended)
-        x = self.attention_norm(x + attended)
+        x = self.attention_norm(attended.to(x.dtype).add_(x))
         with products(x, self.in_bfloat16):
-            transformed = self.contract(F.relu(self.expand(x)))
-        return self.feed_forward_norm(x + transformed)
+            transformed = self.contract(F.relu(self.expand(x), inplace=True))
+        return self.feed_forward_norm(transformed.to(x.dtype).add_(x))
 
 
 class Encoder(nn.Module):
@@ -167,7 +167,8 @@ class Encoder(nn.Module):
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
         places = [observation["coords"]] if self.features.coords else []
         if self.features.per_edge:
-            places.append(node_codes([successions(observation[key]) for key in self.features.per_edge]))
+            chances = [successions(observation[key]) for key in self.features.per_edge]
+            places.append(node_codes(chances, observation.get(VIEW)))
         place = torch.cat(places, dim=-1)
         absent = {key: place.new_zeros(place.shape[:2]) for key in self.features.optional if key not in observation}
         seen = observation | absent
