@@ -514,7 +514,8 @@ def test_the_page_says_who_solves_what():
     exact = [name for name, solver in SOLVERS.items() if solver.is_bound or solver in (HeldKarp, ExactMIP)]
     for cells, (name, solver) in zip(rows, SOLVERS.items(), strict=True):
         _, solves, quality, package, limit = cells
-        known = ["the VRP family" if one == "VRPTW" else one for one in solver.problems or () if one not in OTHERS]
+        family = "the VRP family" + ("" if "MDVRP" in (solver.problems or ()) else " with O, B, L and TW")
+        known = [family if one == "VRPTW" else one for one in solver.problems or () if one not in OTHERS]
         assert solves == (", ".join(known) or "every problem")
         assert quality.startswith("exact" if name in exact else "heuristic")
         assert package == (

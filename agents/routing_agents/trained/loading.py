@@ -90,7 +90,10 @@ def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
     Raises:
         ValueError: There are none for this problem.
     """
-    names = filter(None, (problem, PROBLEMS[problem].family if problem in PROBLEMS else None))
+    family = PROBLEMS[problem].family if problem in PROBLEMS else None
+    if family is not None and problem not in make_problem(family, PROBLEMS[family].min_nodes).variants:
+        family = None  # it has more attributes
+    names = filter(None, (problem, family))
     paths = next(filter(None, (sorted(folder.glob(f"{name.lower()}-*.safetensors")) for name in names)), [])
     if not paths:
         raise ValueError(
