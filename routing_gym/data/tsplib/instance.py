@@ -12,13 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import Array, to_numpy
-from routing_gym.data.tsplib.metrics import FloatArray, IntArray, file_distances, file_legs
+from routing_gym.data.tsplib.fleet_rules import FleetRules
+from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_distances, file_legs
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import MAX_FLOAT
 from routing_gym.problems.op import OPInstance
-
-TENTHS = 10  # in which VRPTW files count
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ class RouteRules:
 
 @dataclass(frozen=True, eq=False)
 class FileInstance:
-    """One instance from a file. Node 0 is the depot; the other nodes keep the file's order.
+    """One instance from a file. Depots come first, one for each kind of vehicle; other nodes keep the file's order.
 
     Attributes:
         name: NAME, or the file's name where the file gives none.
@@ -85,8 +84,8 @@ class FileInstance:
         cost_limit: OP: the longest tour allowed, in the file's metric.
         scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the
             instance leaves out.
-        unit: VRPTW: 10, for distances and times are counted in tenths of the file's unit.
-        rules: VRPTW, VRPB: what the file asks of routes.
+        unit: How many parts of the file's unit are counted: VRPTW 10, HFVRP 1,000,000, other fleets 1,000.
+        rules: VRPTW, VRPB, fleets: what the file asks of routes.
         best_known: The best cost that lies beside the file; None where nothing does.
         best_tour: Actions that cost `best_known`; None where only the number is known.
     """
@@ -104,16 +103,23 @@ class FileInstance:
     cost_limit: int | None = None
     scores: IntArray | None = None
     unit: int = 1
-    rules: RouteRules | None = None
+    rules: RouteRules | FleetRules | None = None
     best_known: float | None = None
     best_tour: IntArray | None = None
+
+    @property
+    def decimals(self) -> int:
+        """Decimals of costs."""
+        if isinstance(self.rules, FleetRules):
+            return self.rules.decimals
+        return 1 if self.unit == TENTHS else 0
 
     def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
         """Return the lengths of ways between nodes, in the file's metric: int64, as the two broadcast."""
         if self.coords is None:
             assert self.matrix is not None
             return np.asarray(self.matrix[origin, destination])
-        return file_legs(self.coords, self.metric, origin, destination, self.unit == TENTHS)
+        return file_legs(self.coords, self.metric, origin, destination, self.unit)
 
     def scaled_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
         """Return the same over the scale, as in the instance: float64."""
@@ -125,7 +131,7 @@ class FileInstance:
         if self.coords is None:
             assert self.matrix is not None
             return self.matrix
-        return file_distances(self.coords, self.metric, self.unit == TENTHS)
+        return file_distances(self.coords, self.metric, self.unit)
 
     def length(self, actions: Array) -> int:
         """Return the length of a closed tour of actions (T,), as `legs` count; feasibility is not checked."""
@@ -141,14 +147,16 @@ class FileInstance:
             actions: Integers (T,), as the environment takes them.
 
         Returns:
-            The length, an integer but for VRPTW; where the problem maximises (OP), the sum of the scores, the depot's
-            included.
+            The length, an integer but for VRPTW; of fleets, what is published: the cost in thousandths of the file's
+            unit, of HFVRP in hundreds; where the problem maximises (OP), the sum of the scores, the depot's included.
 
         Raises:
             InfeasibleTour: With step, value, bound and remedy.
             ValueError: `actions` has the wrong shape or type.
         """
         tour = to_numpy(actions)
+        if isinstance(self.rules, FleetRules):
+            return self.rules.cost(self.problem, self.instance, self.legs, tour)
         if self.rules is not None:
             self.rules.check(self.problem, self.instance, self.legs, tour)
             return self.length(tour) if self.unit == 1 else self.length(tour) / self.unit

@@ -14,8 +14,10 @@ import numpy as np
 
 from routing_gym.arrays import Array
 from routing_gym.data.tsplib.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse_lines
+from routing_gym.data.tsplib.fleet_rules import FleetRules
+from routing_gym.data.tsplib.fleet_stops import number_depot
+from routing_gym.data.tsplib.fleets import COUNTING, FLEET_SECTIONS, FLEET_VALUES, read_fleet
 from routing_gym.data.tsplib.instance import (
-    TENTHS,
     FileInstance,
     orienteering_instance,
     scale_coords,
@@ -29,7 +31,7 @@ from routing_gym.data.tsplib.matrix import (
     read_fixed_edges,
     read_matrix,
 )
-from routing_gym.data.tsplib.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances, planar
+from routing_gym.data.tsplib.metrics import GREATEST, METRICS, TENTHS, FloatArray, IntArray, file_distances, planar
 from routing_gym.data.tsplib.solutions import find_best_known
 from routing_gym.data.tsplib.vehicle_routing import (
     backhaul_instance,
@@ -65,7 +67,7 @@ FILE_TYPES = {
         ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION"),
     ),
     "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
-}
+} | {kind: FileType(FLEET_VALUES, FLEET_SECTIONS) for kind in COUNTING}
 LENGTHS_ONLY_COST = ("TSP", "CVRP")  # and allow or forbid nothing
 ROUTE_FILES: dict[str, Any] = {"VRPTW": window_instance, "VRPB": backhaul_instance}
 SAME_TYPE = {"CVRPTW": "VRPTW"}
@@ -97,9 +99,10 @@ GRAMMAR = Grammar(
 
 
 def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_nodes: int | None = None) -> FileInstance:
-    """Read a TSP, ATSP, CVRP, VRPTW, VRPB or OP instance, and the best known solution that lies beside it.
+    """Read an instance, and the best known solution that lies beside it.
 
-    VRPTW in VRPLIB's form or in Solomon's. A file of distances instead of coordinates becomes an ATSP instance, of
+    VRPTW in VRPLIB's form or in Solomon's; several vehicles, depots and pairs in PyVRP's, see `fleets`. A TSP or ATSP
+    file of distances instead of coordinates becomes an ATSP instance, of
     TYPE TSP too; one with fixed edges TSPFE. A solution is looked for under the same name, with `.opt.tour` or `.tour`
     (TSP, ATSP), or `.sol` (all others) instead of the ending, and (TSP, ATSP) as a line ``name : cost`` of a file
     `solutions` in the same folder.
@@ -124,6 +127,12 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     kind = check_kind(document)
     metric = check_metric(document, kind)
     dimension = check_dimension(document, max_nodes)
+    name = document.values["NAME"].text if "NAME" in document.values else path.name
+    if kind in COUNTING:
+        number_depot(document)
+        fields = read_fleet(document, kind, read_coords(document, dimension, metric))
+        fleet = FileInstance(name, path, tuple(document.comments), metric, matrix=None, **fields)
+        return with_best_known(fleet)
     ids = np.arange(1, dimension + 1)
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, kind, dimension)
@@ -141,8 +150,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         scale = unit_scale(places)
         only_cost = kind in LENGTHS_ONLY_COST and metric != "GEO"
         if max_matrix_nodes is None or dimension <= max_matrix_nodes or not only_cost:
-            distances = file_distances(coords, metric, unit == TENTHS, scale * unit)[None]
-    name = document.values["NAME"].text if "NAME" in document.values else path.name
+            distances = file_distances(coords, metric, unit, scale * unit)[None]
     cost_limit = scores = rules = None
     if kind in ROUTE_FILES:
         goods = read_demand(document, ids)
@@ -165,8 +173,13 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         unit=unit,
         rules=rules,
     )
-    best_known, best_tour = find_best_known(file_instance)
-    return replace(file_instance, best_known=best_known, best_tour=best_tour)
+    return with_best_known(file_instance)
+
+
+def with_best_known(instance: FileInstance) -> FileInstance:
+    """Add the solution that lies beside the file."""
+    best_known, best_tour = find_best_known(instance)
+    return replace(instance, best_known=best_known, best_tour=best_tour)
 
 
 def make_instance(
@@ -227,8 +240,8 @@ def check_metric(document: Document, kind: str) -> str:
         raise InvalidFile(document.path, line, f"EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE {metric}")
     if metric not in METRICS or kind == "ATSP":
         raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {SUPPORTED}")
-    if kind == "VRPTW" and metric != "EUC_2D":
-        told = "VRPTW counts tenths of Euclidean lengths: expected EUC_2D"
+    if (kind == "VRPTW" or kind in COUNTING) and metric != "EUC_2D":
+        told = f"{kind} counts {'tenths' if kind == 'VRPTW' else 'parts'} of Euclidean lengths: expected EUC_2D"
         raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {told}")
     for keyword, expected in (("EDGE_WEIGHT_FORMAT", "FUNCTION"), ("NODE_COORD_TYPE", "TWOD_COORDS")):
         text, line = document.values.get(keyword, Value(expected, 0))
@@ -314,8 +327,11 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
     The file is there complete or not at all.
 
     Raises:
+        ValueError: It has several vehicles or depots, or pairs; such files are read only.
         OSError: It cannot be written.
     """
+    if isinstance(instance.rules, FleetRules):
+        raise ValueError(f"{instance.path}: files with several vehicles, depots or pairs are read only; copy the file")
     by_id = np.argsort(instance.ids)
     kind = "TSP" if instance.problem.name == "TSPFE" else instance.problem.name
     lines = [f"NAME : {instance.name}", *(f"COMMENT : {comment}" for comment in instance.comments)]

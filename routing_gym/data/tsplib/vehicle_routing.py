@@ -13,8 +13,8 @@ import numpy as np
 
 from routing_gym.arrays import Array
 from routing_gym.data.tsplib.document import Document, Section, Value
-from routing_gym.data.tsplib.instance import TENTHS, FileInstance, RouteRules, scale_coords, unit_scale
-from routing_gym.data.tsplib.metrics import FloatArray, IntArray, file_legs
+from routing_gym.data.tsplib.instance import FileInstance, RouteRules, scale_coords, unit_scale
+from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_legs
 from routing_gym.files import InvalidFile, UnsupportedFile, found
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
@@ -32,7 +32,7 @@ def window_instance(
     """
     windows = TENTHS * read_windows(document, ids)
     metric = document.value("EDGE_WEIGHT_TYPE").text
-    check_reach(document, ids, windows, file_legs(coords, metric, np.array(0), np.arange(len(ids)), in_tenths=True))
+    check_reach(document, ids, windows, file_legs(coords, metric, np.array(0), np.arange(len(ids)), TENTHS))
     scale = unit_scale(coords)
     times = (windows + np.array([0.0, 0.5, 0.0])) / (TENTHS * scale)
     ready, due, service = times.astype(np.float32).T[:, None]
@@ -83,9 +83,15 @@ def own_capacity(capacity: int) -> int | None:
     return capacity if capacity >= MAX_DEMAND else None
 
 
-def read_windows(document: Document, ids: IntArray) -> IntArray:
-    """Return ready time, due time and service time in the order of `ids`: int64 (A, 3), in the file's unit."""
-    windows = []
+def read_windows(document: Document, ids: IntArray, depots: list[int] | None = None) -> IntArray:
+    """Return ready time, due time and service time in the order of `ids`: int64 (A, 3), in the file's unit.
+
+    Args:
+        document: The file.
+        ids: The file's numbers.
+        depots: Those of depots; by default the first of `ids`.
+    """
+    windows, depots = [], depots or [int(ids[0])]
     for texts, line in document.rows_by_node("TIME_WINDOW_SECTION", len(ids), "opens closes"):
         opens, closes = (document.parse_integer(text, line, 0, "time") for text in texts)
         if closes < opens:
@@ -98,12 +104,14 @@ def read_windows(document: Document, ids: IntArray) -> IntArray:
             raise InvalidFile(document.path, line, "found SERVICE_TIME too; expected one of them")
         rows = document.rows_by_node("SERVICE_TIME_SECTION", len(ids), "time")
         service = [document.parse_integer(texts[0], line, 0, "service time") for texts, line in rows]
-        if service[ids[0] - 1] != 0:
-            line = rows[ids[0] - 1][1]
-            raise InvalidFile(document.path, line, f"found service time {service[ids[0] - 1]} at the depot; expected 0")
+        for depot in depots:
+            if service[depot - 1] != 0:
+                told = f"found service time {service[depot - 1]} at the depot; expected 0"
+                raise InvalidFile(document.path, rows[depot - 1][1], told)
     else:
         service = [document.integer("SERVICE_TIME", 0)] * len(ids)
-        service[ids[0] - 1] = 0
+        for depot in depots:
+            service[depot - 1] = 0
     check_time(document, max(service), document.section("TIME_WINDOW_SECTION").line)
     return np.column_stack([np.array(windows, dtype=np.int64), np.array(service, dtype=np.int64)])[ids - 1]
 
@@ -191,7 +199,7 @@ def route_file_lines(instance: FileInstance, by_id: IntArray) -> list[str]:
         by_id: int64 (A,), the nodes in the order of the file's numbers.
     """
     rules, demand = instance.rules, instance.instance.demand[0]
-    assert rules is not None
+    assert isinstance(rules, RouteRules)
     sections = {"DEMAND_SECTION": demand}
     if rules.backhaul is not None:
         sections = {"DEMAND_SECTION": demand * ~rules.backhaul, "BACKHAUL_SECTION": demand * rules.backhaul}
