@@ -206,7 +206,9 @@ def source(name: str) -> str:
         return paragraph(module.__doc__ if module else None)
     rules = [paragraph(type(rule).__doc__) for rule in problem.rules if rule.letters]
     if problem.open_routes:
-        rules.insert(0, "**O**: open routes. Vehicles do not return to the depot; the way back has no cost and no limit.")
+        rules.insert(
+            0, "**O**: open routes. Vehicles do not return to the depot; the way back has no cost and no limit."
+        )
     text = "\n\n".join(rules)
     return f"CVRP with:\n\n{text}\n\n[The family](index.md) has the sources and the legal actions."
 

@@ -60,10 +60,7 @@ LIMIT = 60.0  # seconds, which no test reaches: see `limited_by_work`
 ITERATIONS = 1000
 OTHERS = set(PRESETS) - {"VRPTW"}  # of its family
 PAIRS = [
-    (solver, problem)
-    for solver in SOLVERS
-    for problem in SOLVERS[solver].problems or ONE_OF_EACH
-    if problem in LISTED
+    (solver, problem) for solver in SOLVERS for problem in SOLVERS[solver].problems or ONE_OF_EACH if problem in LISTED
 ]
 
 

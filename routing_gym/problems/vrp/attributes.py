@@ -59,4 +59,7 @@ def settings_of(attributes: frozenset[str]) -> dict[str, Any]:
 
 PRESETS = {name: settings_of(attributes) for name, attributes in COMBINATIONS.items()}
 ORIGINAL = [name for name, attributes in COMBINATIONS.items() if attributes <= {"O", "B", "L", "TW"}]
-LISTED = [*ORIGINAL, *(name for name, attributes in COMBINATIONS.items() if len(attributes) == 1 and name not in ORIGINAL)]
+LISTED = [
+    *ORIGINAL,
+    *(name for name, attributes in COMBINATIONS.items() if len(attributes) == 1 and name not in ORIGINAL),
+]

@@ -25,7 +25,9 @@ class VRPInstance(CVRPInstance):
     vehicle_capacity: Array = None  # int64 (B, A), of the vehicles of each depot node; 0 at customers
     fixed_cost: Array = None  # float32 (B, A), of each route from a depot node; 0 at customers
     cost_per_length: Array = None  # float32 (B, A), of the vehicles of each depot node; 0 at customers
-    num_vehicles: Array = None  # int64 (B, A), routes that may start at each depot node; 0 at customers; None: any number
+    num_vehicles: Array = (
+        None  # int64 (B, A), routes that may start at each depot node; 0 at customers; None: any number
+    )
     eligible: Array = None  # bool (B, D, A), whether vehicles of a depot node may serve a customer; None: all may
     pickup: Array = None  # int64 (B, A), where what a node gets is picked up; 0 where it gets nothing
     penalty: Array = None  # float32 (B, A), cost of leaving a customer out; 0 at depots
@@ -42,7 +44,9 @@ class VRPState(CVRPState):
     length: Array = None  # float64 (B,), of the route so far
     time: Array = None  # float64 (B,), when service at the node has ended
     longest: Array = None  # float64 (B, D, A), length up to a node with which the route still ends within the limit
-    latest: Array = None  # float64 (B, D, A), latest arrival at a node that keeps its window and the return to the depot
+    latest: Array = (
+        None  # float64 (B, D, A), latest arrival at a node that keeps its window and the return to the depot
+    )
     start: Array = None  # int64 (B,), depot node of the route; at a depot, of the next route
     chosen: Array = None  # bool (B,), whether that depot was chosen by the last action
     alone: Array = None  # bool (B, D, A), whether a vehicle of a depot node can serve a customer alone

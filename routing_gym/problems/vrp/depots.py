@@ -73,10 +73,25 @@ class Fleet(Depots):
     letters = "HF"
     columns = (
         DEPOT,
-        Column("vehicle_capacity", "capacity of the vehicles that start here; 0 for customers", "amount", integer=True, at_depot=True),
-        Column("fixed_cost", "cost of each route that starts here, in the unit of the lengths", "length", at_depot=True),
+        Column(
+            "vehicle_capacity",
+            "capacity of the vehicles that start here; 0 for customers",
+            "amount",
+            integer=True,
+            at_depot=True,
+        ),
+        Column(
+            "fixed_cost", "cost of each route that starts here, in the unit of the lengths", "length", at_depot=True
+        ),
         Column("cost_per_length", "cost of these vehicles, per length", "prize", at_depot=True),
-        Column("num_vehicles", "number of these vehicles, each for one route; without the column, any number", "amount", required=False, integer=True, at_depot=True),
+        Column(
+            "num_vehicles",
+            "number of these vehicles, each for one route; without the column, any number",
+            "amount",
+            required=False,
+            integer=True,
+            at_depot=True,
+        ),
     )
     fields = ("vehicle_capacity", "fixed_cost", "cost_per_length", "num_vehicles", "eligible")
     per_depot = ("vehicle_capacity", "fixed_cost", "cost_per_length")
@@ -176,7 +191,9 @@ class Fleet(Depots):
                 if bad.any():
                     row, step = map(int, np.argwhere(bad)[0])
                     number = int(instance.num_vehicles[row, depot])
-                    raise InfeasibleTour(row, step, f"more than {number} routes start at depot node {depot}; use others")
+                    raise InfeasibleTour(
+                        row, step, f"more than {number} routes start at depot node {depot}; use others"
+                    )
 
 
 class Penalties(Attribute):

@@ -48,7 +48,7 @@ from routing_gym.problems.checks import (
 )
 from routing_gym.problems.cvrp import CVRP, WholeDeliveries
 from routing_gym.problems.geometry import leg_length, reach
-from routing_gym.problems.vrp.attribute import Attribute, Walk
+from routing_gym.problems.vrp.attribute import Attribute
 from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVERIES, SETTINGS, preset_name
 from routing_gym.problems.vrp.batches import VRPInstance, VRPState
 from routing_gym.problems.vrp.checks import check_each_alone, check_ended, make_walk
@@ -273,9 +273,13 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         if not self.depot_choice:
             return state
         xp = array_namespace(state.node)
-        at_depots = (replace(state, node=state.node + depot, start=state.start + depot) for depot in range(self.num_depots))
+        at_depots = (
+            replace(state, node=state.node + depot, start=state.start + depot) for depot in range(self.num_depots)
+        )
         if self.time_windows:
-            at_depots = (replace(at, time=xp.astype(gather(instance.ready_time, at.node), at.time.dtype)) for at in at_depots)
+            at_depots = (
+                replace(at, time=xp.astype(gather(instance.ready_time, at.node), at.time.dtype)) for at in at_depots
+            )
         return replace(state, alone=xp.stack([self.customers(instance, at) for at in at_depots], axis=1))
 
     def onward(self, instance: VRPInstance, state: VRPState) -> Onward:
@@ -452,9 +456,14 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         for rule in self.rules:
             rule.check(self, instance, walk)
         visited = check_each_once(tours, self.num_actions, self.num_depots)
-        cost, costs = walk.legs, {key: to_numpy(getattr(instance, key)) for key in COSTS if getattr(instance, key) is not None}
+        cost, costs = (
+            walk.legs,
+            {key: to_numpy(getattr(instance, key)) for key in COSTS if getattr(instance, key) is not None},
+        )
         if self.fleet:
-            cost = cost * walk.of(costs["cost_per_length"], walk.start) + walk.begins * walk.of(costs["fixed_cost"], walk.start)
+            cost = cost * walk.of(costs["cost_per_length"], walk.start) + walk.begins * walk.of(
+                costs["fixed_cost"], walk.start
+            )
         total = cost.sum(axis=1)
         if self.penalties:
             left_out = check_ended(self, walk, visited)

@@ -1,4 +1,4 @@
-"""Limits on routes: their length (L), and time windows (TW); with pairs, of the route that delivers what is on board."""
+"""Limits on routes: their length (L), and time windows (TW)."""
 
 from __future__ import annotations
 
@@ -158,9 +158,7 @@ class TimeWindows(Attribute):
     def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         xp, node = array_namespace(leg), new["node"]
         travels = leg if instance.durations is None else travel_time(instance, old.node, node)
-        opens, service = (
-            xp.astype(gather(x, node), double(xp)) for x in (instance.ready_time, instance.service_time)
-        )
+        opens, service = (xp.astype(gather(x, node), double(xp)) for x in (instance.ready_time, instance.service_time))
         served = xp.maximum(old.time + travels, opens)
         new["time"] = xp.where(problem.is_customer(node), served, opens) + service
 
@@ -169,7 +167,9 @@ class TimeWindows(Attribute):
         latest = float(problem.onward(instance, state).latest[row, node])
         if arrival <= latest:
             return None
-        return f"customer {node} would be reached at {arrival:.4g}, later than {latest:.4g}; {problem.go_home(state, row)}"
+        return (
+            f"customer {node} would be reached at {arrival:.4g}, later than {latest:.4g}; {problem.go_home(state, row)}"
+        )
 
     def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
         return {field: getattr(instance, field) for field in self.per_node}
@@ -179,7 +179,9 @@ class TimeWindows(Attribute):
         return {"current_time": xp.astype(state.time, xp.float32)[:, None]}
 
     def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
-        given = (to_numpy(x).astype(np.float64) for x in (instance.ready_time, instance.due_time, instance.service_time))
+        given = (
+            to_numpy(x).astype(np.float64) for x in (instance.ready_time, instance.due_time, instance.service_time)
+        )
         opens, closes, service = (walk.of(values) for values in given)
         arrivals, time = np.empty_like(walk.travels), to_numpy(instance.ready_time)[:, 0].astype(np.float64)
         for step, travels in enumerate(walk.travels.T):

@@ -97,7 +97,9 @@ class Backhauls(Deliveries):
     def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         before, after = bool(instance.backhaul[row, state.node[row]]), bool(instance.backhaul[row, node])
         if before and not after:
-            return f"customer {node} is a linehaul, and the vehicle has been at a backhaul; {problem.go_home(state, row)}"
+            return (
+                f"customer {node} is a linehaul, and the vehicle has been at a backhaul; {problem.go_home(state, row)}"
+            )
         if after and not before:  # it is empty for what it collects
             free, demand = int(problem.capacity_of(instance, state)[row]), int(instance.demand[row, node])
             return None if demand <= free else f"demand {demand} exceeds the capacity {free} of the vehicle"
@@ -188,7 +190,12 @@ class MixedBackhauls(Backhauls):
             after = np.where(walk.at_depot[:, step], 0, after)
             left[:, step] = after
             after = after + (demand * ~kind)[:, step]
-        check_loads(problem, instance, walk, np.where(walk.begins, np.maximum(left + delivered, on_board + left), on_board + left))
+        check_loads(
+            problem,
+            instance,
+            walk,
+            np.where(walk.begins, np.maximum(left + delivered, on_board + left), on_board + left),
+        )
 
 
 class Pairs(Deliveries):
@@ -197,8 +204,8 @@ class Pairs(Deliveries):
     `load` is what is on board. A vehicle returns when it has delivered everything; goods of a customer without a
     delivery go to the depot. Where lengths or times are limited, a customer is allowed only if all goods on board can
     then be delivered within the limits in one fixed order: by `due_time` or, without time windows, those farthest
-    from the depot first (`by_deliveries`). The masks therefore never end in a dead end, and forbid some routes that another
-    order would allow.
+    from the depot first (`by_deliveries`). The masks therefore never end in a dead end, and forbid some routes that
+    another order would allow.
     """
 
     letters = "PD"

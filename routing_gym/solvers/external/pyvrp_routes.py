@@ -146,7 +146,9 @@ class Formulation:
         made["capacity"] = [int(given["vehicle_capacity"][node] if "vehicle_capacity" in given else given["capacity"])]
         if "ready_time" in given:
             opens, closes, _ = self.times
-            made |= {"tw_early": int(opens[node])} | ({} if self.problem.open_routes else {"tw_late": int(closes[node])})
+            made |= {"tw_early": int(opens[node])} | (
+                {} if self.problem.open_routes else {"tw_late": int(closes[node])}
+            )
         if "max_length" in given:
             limit = int(min((float(given["max_length"]) + TOLERANCE / 2) / self.unit * DISTANCE_SCALE, NEVER))
             if self.problem.num_depots == 1 and "pickup" not in given and "penalty" not in given:

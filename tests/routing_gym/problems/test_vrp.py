@@ -47,7 +47,7 @@ def masks(problem, instance, *actions):
 
 def test_fifteen_presets_are_named_as_in_the_literature():
     names = ["VRPTW", "VRPL", "VRPLTW", "VRPB", "VRPBTW", "VRPBL", "VRPBLTW"]
-    assert ORIGINAL == [*names, "OVRP", *("O" + name for name in names)]
+    assert [*names, "OVRP", *("O" + name for name in names)] == ORIGINAL
     assert [make_problem(name, 5).name for name in PRESETS] == list(PRESETS)
     assert gym.make("routing/OVRPBLTW-20").unwrapped.problem == VRP(20, None, True, True, 3.0, True)
     assert make_problem("VRPTW", 5, max_length=2.9).name == "VRPLTW"
@@ -118,7 +118,9 @@ def test_customers_in_the_far_corner_can_be_served():
 
 
 def test_needs_an_attribute():
-    with pytest.raises(ValueError, match="VRP: give at least one of max_length, open_routes, backhauls, .*; CVRP has none"):
+    with pytest.raises(
+        ValueError, match="VRP: give at least one of max_length, open_routes, backhauls, .*; CVRP has none"
+    ):
         VRP(5)
     with pytest.raises(ValueError, match="VRPL: max_length must be at least 2.8284, the way to the farthest .* back"):
         VRP(5, max_length=2.0)

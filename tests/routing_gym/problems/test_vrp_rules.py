@@ -59,7 +59,7 @@ def test_masks_and_objective_equal_the_judge(backend, name):
 
 
 def check_random_tours(problem, one, judge, tour, rng):
-    """Check that `objective` refuses what the judge refuses: a tour with two actions exchanged, left out or replaced."""
+    """Check that `objective` refuses what the judge refuses: a tour with an action exchanged, left out or replaced."""
     for _ in range(20):
         other = list(tour)
         at, to = rng.integers(len(other), size=2)

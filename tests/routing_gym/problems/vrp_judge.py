@@ -5,7 +5,7 @@ if the route can still be completed: by returning at once or, with pairs, after 
 """
 
 import math
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Judge:
         if not (self.carries(start, route) and self.allowed(start, route)):
             return None
         way = [start, *route] + ([] if "O" in self.letters else [start])
-        length = sum(self.length(a, b) for a, b in zip(way, way[1:]))
+        length = sum(self.length(a, b) for a, b in pairwise(way))
         if "L" in self.letters and length > self.given["max_length"] + TOLERANCE:
             return None
         if "TW" in self.letters and not self.in_time(way):
@@ -90,7 +90,7 @@ class Judge:
 
     def in_time(self, way):
         time = self.given["ready_time"][way[0]]
-        for a, b in zip(way, way[1:]):
+        for a, b in pairwise(way):
             time += self.duration(a, b)
             if time > self.given["due_time"][b] + TOLERANCE:
                 return False
@@ -130,7 +130,7 @@ class Judge:
         return legal
 
     def split(self, tour):
-        """Return the routes as (depot, customers), the last of which is under way; its depot; and if that was chosen."""
+        """Return the routes as (depot, customers), the last of which is under way; its depot; whether chosen."""
         routes, start, chosen = [(0, [])], 0, False
         for node in tour:
             if node >= self.depots:
@@ -148,7 +148,7 @@ class Judge:
         """Cost of a complete tour; None if it breaks a rule."""
         routes, start = [], 0
         route, ended = [], False
-        for before, node in zip([0, *tour], tour):
+        for before, node in pairwise([0, *tour]):
             if node >= self.depots:
                 if ended:
                     return None
@@ -193,7 +193,13 @@ def spoil(problem, instance, rng):
         eligible = rng.random((shape[0], depots, shape[1])) < 0.7
         eligible[:, -1] = True  # the largest
         if problem.pairs:
-            eligible = np.take_along_axis(eligible, np.maximum(instance.pickup, np.arange(shape[1]) * (instance.pickup == 0))[:, None, :].repeat(depots, axis=1), axis=2)
+            eligible = np.take_along_axis(
+                eligible,
+                np.maximum(instance.pickup, np.arange(shape[1]) * (instance.pickup == 0))[:, None, :].repeat(
+                    depots, axis=1
+                ),
+                axis=2,
+            )
         changes["eligible"] = eligible
         if problem.penalties:
             changes["num_vehicles"] = np.where(np.arange(shape[1]) < depots, rng.integers(1, 3, shape), 0)

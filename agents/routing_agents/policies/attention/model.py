@@ -127,7 +127,9 @@ class AttentionModel(Encoder, PolicyNetwork):
         """Build the decoder's queries from the context: (B, Q, d)."""
         depot = torch.zeros_like(observation["current_node"])  # where the problem has no other
         optional = self.features.optional
-        nodes = [observation.get(key, depot) if key in optional else observation[key] for key in self.features.context_nodes]
+        nodes = [
+            observation.get(key, depot) if key in optional else observation[key] for key in self.features.context_nodes
+        ]
         if not self.features.depot:
             not_started = observation["action_mask"].all(dim=-1)
             nodes = [node.masked_fill(not_started, observation["action_mask"].shape[-1]) for node in nodes]
