@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import subprocess
 from importlib.metadata import version
@@ -12,10 +13,13 @@ from typing import Any
 import torch
 
 import routing_gym
+from routing_agents.cli.info import instruction_sets, processor
+
+ISA_LIMITS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")  # they hide instruction sets
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return commit, processor, accelerator, system and versions."""
+    """Return commit, processor, its instruction sets and the limits set on them, accelerator, system and versions."""
     git = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=40"],
         cwd=Path(__file__).parent,
@@ -29,6 +33,8 @@ def describe_machine() -> dict[str, Any]:
     return {
         "commit": git.stdout.strip() or "unknown",
         "processor": f"{models[0]}, {len(models)} cores" if models else platform.processor(),
+        "instructions": instruction_sets(processor()[1]),
+        "instructions_limited": {name: os.environ[name] for name in ISA_LIMITS if name in os.environ},
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "system": platform.platform(),
         "versions": {

@@ -154,20 +154,36 @@ def integrations(figures: Figures) -> str:
     return markdown(("steps per second", "`step`", "`step` and masks", "`MaskablePPO.learn`"), lines)
 
 
+def machine(figures: Figures) -> str:
+    """Name the class of the processor, and its limits, where the figures were measured with some."""
+    found = figures["machine"]
+    name = found["processor"].split(",")[0].replace("(R)", "").replace(" Processor", "")
+    limit = found.get("instructions_limited", {}).get("ONEDNN_MAX_CPU_ISA")
+    return f"{name}, {limit} only" if limit else name
+
+
+def precision(figures: Figures, library: str, task: str, problem: str) -> str:
+    """Return the precision in which a library is fastest."""
+    rows = [row for row in figures["rows"] if (row["library"], row["task"], row["problem"]) == (library, task, problem)]
+    return str(max(rows, key=lambda row: row["instances_per_second"])["precision"])
+
+
 def short_speed(env: Figures, peers: Figures, training: Figures) -> str:
     """Our speed and that of others, for the README."""
     rows = {(row["problem"], row["lanes"], row["kind"], row["backend"], row["copy"]): row for row in env["rows"]}
     sync, native = (rows["TSP-50", 1024, kind, "numpy", True]["steps_per_second"] for kind in ("sync", "native"))
-    lines = [("environment steps/s, 1,024 lanes", rate(native), "SyncVectorEnv", rate(sync), times(native / sync))]
+    cells = (rate(native), "SyncVectorEnv", rate(sync), times(native / sync), machine(env))
+    lines = [("environment steps/s, 1,024 lanes", *cells)]
     for lanes in (1024, 64):
         for peer, label in ((RL4CO, "rl4co"), (JUMANJI, "Jumanji")):
             ours, _, best = peer_rates(peers)["TSP-50", lanes][peer]
             what = f"steps/s of a whole loop, {lanes:,} lanes"
-            lines.append((what, rate(ours), label, rate(best), times(ours / best)))
+            lines.append((what, rate(ours), label, rate(best), times(ours / best), machine(peers)))
     for task, what in (
         ("rollout", "training, instances/s, 2 cores"),
         ("greedy", "greedy decoding, instances/s, 2 cores"),
     ):
         _, ours, theirs = speeds(training, task, "TSP-50", 2)
-        lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs)))
-    return markdown(("TSP-50", "ours", "compared with", "theirs", "ratio"), lines)
+        where = f"{machine(training)}, {precision(training, OURS, task, 'TSP-50')}"
+        lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs), where))
+    return markdown(("TSP-50", "ours", "compared with", "theirs", "ratio", "processor"), lines)

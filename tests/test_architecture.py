@@ -305,6 +305,12 @@ def test_import_loads_no_optional_package():
     assert run_python(code) == ""
 
 
+def test_loading_a_model_imports_neither_scipy_nor_matplotlib():
+    """Both are slow to load; SciPy alone takes as long as NumPy and Gymnasium together."""
+    code = "import routing_agents, sys; routing_agents.load; print(*{'scipy', 'matplotlib'} & set(sys.modules))"
+    assert run_python(code) == ""
+
+
 def test_every_module_imports_without_optional_packages():
     """Only the integrations may need their library to import."""
     names = [name for name in map(dotted_name, PACKAGE) if ".integrations" not in name]

@@ -11,6 +11,7 @@ plan = routing_agents.solve("stops.csv", vehicles={"count": 5, "capacity": 60}) 
 plan.to_html("map.html")
 """
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +39,17 @@ def __getattr__(name: str) -> Any:
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    collecting = gc.isenabled()
+    gc.disable()  # torch makes so many objects, all to stay, that looking for garbage takes an eighth of the time
     try:
         return getattr(import_module(MODULES[name]), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("routing_"):
             raise
         raise ImportError(f'routing_agents needs {error.name}: pip install ".[agents]"') from error
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
@@ -71,6 +71,8 @@ class Args:
     """Where the peak memory of training with the rollout baseline is measured, each time in a fresh process."""
     keep_memory: bool = True
     """Have the allocator of our processes keep freed memory, as am_reinforce.py does."""
+    clock: Literal["wall", "processor"] = "wall"
+    """What seconds are: by the clock, or of the processor; the latter serves where other programs are busy."""
     rl4co_python: Path | None = None
     """The Python of a virtual environment with rl4co; without it, ours alone is measured."""
     out: Path = ROOT / "benchmarks" / "results" / "train_throughput.json"
@@ -82,6 +84,8 @@ class Args:
         unknown = sorted(set(self.tasks) - {"rollout", "shared", "greedy"})
         if unknown:
             raise ValueError(f"--tasks are rollout, shared and greedy, got {', '.join(unknown)}")
+        if self.clock == "processor" and (self.threads != (1,) or self.device != "cpu"):
+            raise ValueError("--clock processor adds up the seconds of all threads: give --threads 1 --device cpu")
         odd = [size for size in self.batch_sizes if any(size % threads for threads in self.threads)]
         if odd:
             raise ValueError(f"--batch-sizes must be multiples of --threads, for as many processes; got {odd[0]}")
@@ -102,7 +106,7 @@ def start_workers(args: Args, library: str, processes: int = 1) -> Iterator[list
     """Start processes of a library."""
     python, script = (args.rl4co_python, "train_rl4co.py") if library == RL4CO else (None, "train_routing_gym.py")
     with ExitStack() as resources:
-        yield [resources.enter_context(start(library, script, python)) for _ in range(processes)]
+        yield [resources.enter_context(start(library, script, python, CLOCK=args.clock)) for _ in range(processes)]
 
 
 def configurations(args: Args, task: str, threads: int) -> list[Configuration]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from routing_agents.search.neighbourhood import MIN_GAIN, Effort, Neighbourhoods
 from routing_gym.generators.subproblems import Windows, choose_windows, contract, random_frames
@@ -40,6 +39,8 @@ class WindowSearch(Neighbourhoods):
         return cls.parts, 30
 
     def take_up(self, actions: IntArray) -> None:
+        from scipy.spatial import cKDTree  # not needed by `load`, and slow to load
+
         most = min(self.effort.size, len(self.coords))
         self.near = cKDTree(self.coords).query(self.coords, most)[1].reshape(-1, most)
         self.move_to(actions)

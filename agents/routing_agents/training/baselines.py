@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy import stats
 from torch import Tensor
 
 from routing_agents import checkpoint
@@ -138,6 +137,8 @@ class RolloutBaseline(Baseline):
         return distributed.greedy_cost(model, self.problem, self.instance)
 
     def end_epoch(self, model: PolicyNetwork) -> dict[str, float]:
+        from scipy import stats  # takes as long to load as NumPy and Gymnasium together
+
         self.warm_up = None
         cost = self.evaluate(model)
         test = stats.ttest_rel(cost.double().cpu(), self.frozen_cost.double().cpu(), alternative="less")

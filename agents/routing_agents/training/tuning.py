@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 from pathlib import Path
 
 import torch
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
+WITHOUT_BFLOAT16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}  # limits for oneDNN
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86 with vectors, x86 with tiles, Arm
 
 
@@ -28,10 +30,12 @@ def fast_precision(device: str) -> torch.dtype:
     """Return bfloat16 where the device multiplies matrices natively in it, else float32.
 
     CPUs without such instructions emulate bfloat16, slower than float32 by far. Read off, not timed, so
-    that the same machine always decides the same.
+    that the same machine always decides the same. The environment variable ONEDNN_MAX_CPU_ISA hides instructions.
     """
     if device.startswith("cuda"):
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in WITHOUT_BFLOAT16:
+        return torch.float32
     info = Path("/proc/cpuinfo")
     flags = set(info.read_text().split()) if info.exists() else set()
     return torch.bfloat16 if flags & BFLOAT16_FLAGS else torch.float32

@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from benchmarks import worker_process
+from benchmarks.hardware import describe_machine
 from benchmarks.training import operation_counts, train_throughput
 from benchmarks.worker_process import WorkerError
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.training.tuning import fast_precision
 
 
 def test_operations_of_the_paper_model():
@@ -86,6 +88,20 @@ def test_figures_without_rl4co_and_bfloat16(tmp_path, monkeypatch, capsys):
         assert row["share_of_rate"] == pytest.approx(expected)
     assert figures["comparisons"] == []
     assert figures["rl4co"] is None
+
+
+def test_processor_time_is_of_one_thread():
+    with pytest.raises(ValueError, match="--clock processor adds up the seconds of all threads: give --threads 1"):
+        train_throughput.Args(clock="processor")
+
+
+def test_limits_of_instruction_sets(monkeypatch):
+    """With AVX2 only, bfloat16 is emulated whatever the processor; figures name the limits they were measured under."""
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "avx2")
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    monkeypatch.delenv("MKL_ENABLE_INSTRUCTIONS", raising=False)
+    assert fast_precision("cpu") is torch.float32
+    assert describe_machine()["instructions_limited"] == {"ONEDNN_MAX_CPU_ISA": "avx2"}
 
 
 def test_rl4co_missing(tmp_path):

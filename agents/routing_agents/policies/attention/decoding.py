@@ -104,7 +104,22 @@ def decode(
     if force_starts:
         starts = first_nodes(problem, first_tour + num_tours, device)[first_tour:].repeat(batch_size)
     policy = make_policy(model, encoding, choose, num_tours, starts)
-    return rollout(problem, instance, policy, record=record)
+    if torch.device(device).type != "cpu":
+        return rollout(problem, instance, policy, record=record)
+    # The rules take a quarter of the time on NumPy for one row, and half of it for a thousand.
+    played = rollout(problem, to_backend(instance, "numpy"), on_numpy(policy), record=record)
+    seen = None if played.observations is None else as_tensors(played.observations)
+    return Rollout(torch.from_numpy(played.actions), torch.from_numpy(played.cost), seen)
+
+
+def on_numpy(policy: Policy) -> Policy:
+    """Let a policy of tensors on the CPU play an episode of NumPy arrays; both share their memory."""
+    return lambda observation: policy(as_tensors(observation)).numpy()
+
+
+def as_tensors(observation: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    """Return tensors that share the memory of NumPy arrays."""
+    return {key: torch.from_numpy(value) for key, value in observation.items()}
 
 
 def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str = "cpu") -> Tensor:

@@ -256,7 +256,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = Non
     if query.shape[2] == 1 or key.shape[2] > FEW_NODES or not (key.requires_grad and key.is_cpu):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=shift)
     scores = (query / math.sqrt(query.shape[3])) @ key.transpose(2, 3)
-    return (scores if shift is None else scores + shift).softmax(dim=-1) @ value
+    return (scores if shift is None else scores.add_(shift)).softmax(dim=-1) @ value
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -271,5 +271,7 @@ def merge_heads(x: Tensor) -> Tensor:
 
 def take_nodes(x: Tensor, index: Tensor) -> Tensor:
     """Select nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
+    if len(x) == 1:
+        return F.embedding(index, x[0])
     starts = torch.arange(0, x.shape[0] * x.shape[1], x.shape[1], device=x.device)[:, None]
     return F.embedding(index + starts, x.flatten(0, 1))  # copies rows: ten times as fast as gather on a CPU

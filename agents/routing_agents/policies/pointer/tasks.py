@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import ConvexHull, Delaunay, QhullError
 
 from routing_agents.policies.pointer.model import Holds
 from routing_agents.policies.pointer.sequences import (
@@ -117,6 +116,8 @@ def check_points(points: Points, fewest: int) -> None:
 
 def solve_hulls(points: Points, labels: str) -> Answers:
     """Corners of convex hulls; points on an edge, and all but one of several at a corner, are none."""
+    from scipy.spatial import ConvexHull, QhullError  # not needed by `load`, and slow to load
+
     check_points(points, 3)
     answers = []
     for row, one in enumerate(points):
@@ -179,6 +180,8 @@ def cross(a: Points, b: Points) -> Points:
 
 def solve_triangulations(points: Points, labels: str) -> Answers:
     """Delaunay triangulations: no point lies inside the circle round a triangle."""
+    from scipy.spatial import Delaunay, QhullError  # see `solve_hulls`
+
     check_points(points, 3)
     answers = []
     for row, one in enumerate(points):
