@@ -1,4 +1,4 @@
-"""What a file says of several vehicles, in its own numbers: the check and the cost of a tour, and its routes by vehicle."""
+"""Vehicles of a file, in its own numbers: the check and the cost of a tour, and its routes by vehicle."""
 
 from __future__ import annotations
 

@@ -25,12 +25,14 @@ class RouteRules:
     """Limits of a file on routes, in its own integers; node 0 is the depot.
 
     Attributes:
-        windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in tenths.
+        windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in parts of the file's unit.
+        unit: VRPTW: how many parts are counted.
         num_vehicles: VRPTW: the most routes.
         backhaul: VRPB: bool (A,). No route may start with a backhaul, as `VRP` lets it.
     """
 
     windows: IntArray | None = None
+    unit: int = TENTHS
     num_vehicles: int | None = None
     backhaul: npt.NDArray[np.bool_] | None = None
 
@@ -60,7 +62,7 @@ class RouteRules:
                 ready, due, service = self.windows[node]
                 time = time + leg
                 if time > due:
-                    found = f"arrival time {time / TENTHS} at node {node} exceeds {due / TENTHS}"
+                    found = f"arrival time {time / self.unit} at node {node} exceeds {due / self.unit}"
                     raise InfeasibleTour(0, step, f"{found}; return to the depot (0) earlier")
                 time = max(time, ready) + service if node else ready
 
@@ -75,16 +77,17 @@ class FileInstance:
         comments: Its COMMENT lines.
         metric: Its EDGE_WEIGHT_TYPE.
         ids: int64 (A,), the file's number, from 1, of each node.
-        coords: float64 (A, 2), as in the file; None where it has distances instead.
-        matrix: int64 (A, A), the file's own distances; None where it has coordinates.
-        scale: Length in the file's units of 1 in the instance; the longest, where there are no coordinates.
+        coords: float64 (A, 2), as in the file; None where it has distances only.
+        matrix: int64 (A, A), the file's own distances; None where they are those of coordinates.
+        scale: Length in the file's units of 1 in the instance; the longest, where distances are in the file.
         problem: The rules.
         instance: One row: coordinates moved and scaled into the unit square, distances over the scale; none where
             `read_instance` was asked to leave them out.
         cost_limit: OP: the longest tour allowed, in the file's metric.
         scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the
             instance leaves out.
-        unit: How many parts of the file's unit are counted: VRPTW 10, HFVRP 1,000,000, other fleets 1,000.
+        unit: How many parts of the file's unit are counted: VRPTW with coordinates 10, HFVRP 1,000,000, other fleets
+            1,000.
         rules: VRPTW, VRPB, fleets: what the file asks of routes.
         best_known: The best cost that lies beside the file; None where nothing does.
         best_tour: Actions that cost `best_known`; None where only the number is known.
@@ -116,9 +119,9 @@ class FileInstance:
 
     def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
         """Return the lengths of ways between nodes, in the file's metric: int64, as the two broadcast."""
-        if self.coords is None:
-            assert self.matrix is not None
+        if self.matrix is not None:
             return np.asarray(self.matrix[origin, destination])
+        assert self.coords is not None
         return file_legs(self.coords, self.metric, origin, destination, self.unit)
 
     def scaled_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
@@ -128,9 +131,9 @@ class FileInstance:
     @cached_property
     def distances(self) -> IntArray:
         """All `legs`: int64 (A, A). Computed when first asked for: 10,000 nodes take 800 MB."""
-        if self.coords is None:
-            assert self.matrix is not None
+        if self.matrix is not None:
             return self.matrix
+        assert self.coords is not None
         return file_distances(self.coords, self.metric, self.unit)
 
     def length(self, actions: Array) -> int:
@@ -179,6 +182,11 @@ class FileInstance:
 def unit_scale(coords: FloatArray) -> float:
     """Return the larger side of the box around coordinates (A, 2); 1 where all lie in one place."""
     return float((coords.max(axis=0) - coords.min(axis=0)).max()) or 1.0
+
+
+def matrix_scale(matrix: IntArray) -> float:
+    """Return the largest distance; 1 where all are 0."""
+    return float(matrix.max()) or 1.0
 
 
 def scale_coords(coords: FloatArray, scale: float) -> Array:

@@ -19,6 +19,7 @@ from routing_gym.data.tsplib.fleet_stops import number_depot
 from routing_gym.data.tsplib.fleets import COUNTING, FLEET_SECTIONS, FLEET_VALUES, read_fleet
 from routing_gym.data.tsplib.instance import (
     FileInstance,
+    matrix_scale,
     orienteering_instance,
     scale_coords,
     scale_distances,
@@ -64,7 +65,7 @@ FILE_TYPES = {
     "OP": FileType(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
     "VRPTW": FileType(
         ("CAPACITY", "VEHICLES", "SERVICE_TIME"),
-        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION"),
+        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION", "EDGE_WEIGHT_SECTION"),
     ),
     "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
 } | {kind: FileType(FLEET_VALUES, FLEET_SECTIONS) for kind in COUNTING}
@@ -84,7 +85,7 @@ COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
 EXPLICIT = "EXPLICIT"  # distances in the file, and no coordinates
 SUPPORTED = (
     f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}, or EXPLICIT for "
-    "TSP and ATSP"
+    "TSP, ATSP and VRPTW"
 )
 GRAMMAR = Grammar(
     values=tuple({*COMMON_VALUES, *(value for kind in FILE_TYPES.values() for value in kind.values)}),
@@ -102,10 +103,9 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     """Read an instance, and the best known solution that lies beside it.
 
     VRPTW in VRPLIB's form or in Solomon's; several vehicles, depots and pairs in PyVRP's, see `fleets`. A TSP or ATSP
-    file of distances instead of coordinates becomes an ATSP instance, of
-    TYPE TSP too; one with fixed edges TSPFE. A solution is looked for under the same name, with `.opt.tour` or `.tour`
-    (TSP, ATSP), or `.sol` (all others) instead of the ending, and (TSP, ATSP) as a line ``name : cost`` of a file
-    `solutions` in the same folder.
+    file of distances instead of coordinates becomes an ATSP instance; one with fixed edges TSPFE. A solution is looked
+    for under the same name, with `.opt.tour` or `.tour` (TSP, ATSP), or `.sol` (all others) instead of the ending, and
+    (TSP, ATSP) as a line ``name : cost`` of a file `solutions` in the same folder.
 
     Args:
         path: The file; its contents, not its ending, say what it is.
@@ -138,12 +138,15 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         depot = read_depot(document, kind, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
     coords = places = matrix = distances = None
-    unit = TENTHS if kind == "VRPTW" else 1
+    unit = TENTHS if kind == "VRPTW" and metric != EXPLICIT else 1
     if metric == EXPLICIT:
-        check_display(document, dimension)
-        matrix = read_matrix(document, dimension, symmetric=kind == "TSP")
-        scale = float(matrix.max()) or 1.0
+        matrix = read_matrix(document, dimension, symmetric=kind == "TSP")[np.ix_(ids - 1, ids - 1)]
+        scale = matrix_scale(matrix)
         distances = scale_distances(matrix, scale)
+        if FILE_TYPES[kind].has_depot:
+            places = coords = read_coords(document, dimension, metric)[ids - 1]
+        else:
+            check_display(document, dimension)
     else:
         coords = read_coords(document, dimension, metric)[ids - 1]
         places = planar(coords, metric)
@@ -153,8 +156,9 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
             distances = file_distances(coords, metric, unit, scale * unit)[None]
     cost_limit = scores = rules = None
     if kind in ROUTE_FILES:
-        goods = read_demand(document, ids)
-        problem, instance, rules = ROUTE_FILES[kind](document, ids, places, distances, *goods)
+        demand, capacity = read_demand(document, ids)
+        make = ROUTE_FILES[kind]
+        problem, instance, rules = make(document, ids, places, distances, demand, capacity, matrix)
     else:
         problem, instance, cost_limit, scores = make_instance(document, kind, ids, places, distances, scale)
     file_instance = FileInstance(
@@ -229,6 +233,8 @@ def check_kind(document: Document) -> str:
 def check_metric(document: Document, kind: str) -> str:
     """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with its companions."""
     metric, line = document.value("EDGE_WEIGHT_TYPE")
+    if metric == EXPLICIT and kind == "VRPTW":
+        return metric
     if metric == EXPLICIT and not FILE_TYPES[kind].has_depot:
         for keyword in ("NODE_COORD_SECTION", "FIXED_EDGES_SECTION"):
             if keyword in document.sections:
@@ -342,9 +348,9 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
         lines.append(f"VEHICLES : {instance.rules.num_vehicles}")
     elif kind == "OP":
         lines.append(f"COST_LIMIT : {instance.cost_limit}")
-    if instance.coords is None:
-        lines += matrix_lines(instance.distances)
-    else:
+    if instance.matrix is not None:
+        lines += matrix_lines(instance.matrix[np.ix_(by_id, by_id)])
+    if instance.coords is not None:
         coords = enumerate(instance.coords[by_id].tolist(), start=1)
         lines += ["NODE_COORD_SECTION", *(f"{i} {shortest(x)} {shortest(y)}" for i, (x, y) in coords)]
     if instance.problem.name == "TSPFE":
