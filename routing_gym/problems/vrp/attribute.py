@@ -111,7 +111,7 @@ class Attribute:
     def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
         """Describe its observations; by default numbers from 0 on."""
         most = float(np.finfo(np.float32).max)
-        nodes = {
+        nodes: dict[str, spaces.Space[Any]] = {
             key: spaces.Box(0.0, most, (problem.num_actions,), np.float32) for key in (*self.per_node, *self.per_depot)
         }
         return nodes | {key: spaces.Box(0.0, most, (1,), np.float32) for key in self.scalars}

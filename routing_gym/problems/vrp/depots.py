@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -34,7 +34,7 @@ class Depots(Attribute):
     """
 
     letters = "MD"
-    columns = (DEPOT,)
+    columns: ClassVar[tuple[Column, ...]] = (DEPOT,)
 
     def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.capacity)

@@ -146,7 +146,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return preset_name(self.attributes)
 
     @property
-    def plain_vehicles(self) -> bool:
+    def plain_vehicles(self) -> bool:  # type: ignore[override]
         """Whether vehicles are alike and start at one depot, and each customer is served for itself."""
         return not (self.depot_choice or self.pairs or self.penalties)
 
@@ -421,11 +421,12 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return [nodes for nodes in routes if len(nodes) > 1]
 
     def amounts(self, instance: VRPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
-        found = []
+        found: list[dict[str, tuple[float, float | None]]] = []
         for nodes in routes:
             capacity = int(instance.vehicle_capacity[0, nodes[0]] if self.fleet else instance.capacity[0])
+            most = None if self.pairs else capacity  # of pairs, not all are on board at once
             goods = self.goods.amounts(instance, [node for node in nodes if node >= self.num_depots])
-            found.append({name: (amount, capacity) for name, amount in goods.items()})
+            found.append({name: (amount, most) for name, amount in goods.items()})
         return found
 
     @property

@@ -59,7 +59,8 @@ class LengthLimit(Attribute):
 
     def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         length = float(state.length[row]) + float(lengths_from(instance, state.node)[row, node])
-        if length <= float(problem.onward(instance, state).longest[row, node]):
+        longest: Array = problem.onward(instance, state).longest
+        if length <= float(longest[row, node]):
             return None
         way = " and home" if not problem.open_routes else ""
         way = " and on to the deliveries due" + way if problem.pairs else way
@@ -164,7 +165,8 @@ class TimeWindows(Attribute):
 
     def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         arrival = float(state.time[row]) + float(durations_from(instance, state.node)[row, node])
-        latest = float(problem.onward(instance, state).latest[row, node])
+        limits: Array = problem.onward(instance, state).latest
+        latest = float(limits[row, node])
         if arrival <= latest:
             return None
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from array_api_compat import array_namespace, device
@@ -111,11 +112,16 @@ def by_deliveries(problem: VRP, instance: VRPInstance, state: VRPState) -> Onwar
         legs, travels = (
             xp.take_along_axis(ways(instance, node), following, axis=1) for ways in (lengths_from, durations_from)
         )
-        earlier = chain(lambda x, node=node: gather(x, node)[:, None], legs, travels)
+        earlier = chain(partial(value_at, node), legs, travels)
         limits = Onward(*(None if a is None else xp.where(comes, a, b) for a, b in zip(earlier, limits, strict=True)))
         following = xp.where(comes, node[:, None], following)
     legs = ways_to(instance, following)
     return chain(lambda x: x, legs, ways_to(instance, following, instance.durations))
+
+
+def value_at(node: Array, x: Array) -> Array:
+    """Select the value of a node in each row: (B, 1)."""
+    return gather(x, node)[:, None]
 
 
 def ways_to(instance: VRPInstance, destination: Array, durations: Array | None = None) -> Array:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import TOLERANCE
-from routing_gym.solvers.runtime.base import IntArray, distance_matrix, unit_of
+from routing_gym.solvers.runtime.base import FloatArray, IntArray, distance_matrix, unit_of
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
 TIME_SCALE = 1e6  # rounded up and windows inwards, so that every tour found is in time
@@ -31,7 +30,7 @@ class Formulation:
     """
 
     pyvrp: Any
-    problem: AnyProblem
+    problem: Any
     instance: Any
 
     @cached_property
@@ -40,8 +39,8 @@ class Formulation:
         return {key: value[0] for key, value in vars(self.instance).items() if value is not None}
 
     @cached_property
-    def lengths(self) -> npt.NDArray[np.float64]:
-        return distance_matrix(self.instance)[0]
+    def lengths(self) -> FloatArray:
+        return np.asarray(distance_matrix(self.instance)[0])
 
     @cached_property
     def unit(self) -> float:
@@ -197,5 +196,5 @@ class Formulation:
     def node(self, stop: Any) -> int:
         """Return the customer of an activity."""
         if stop.is_client():
-            return self.singles[stop.idx]
-        return self.pairs[stop.idx][0 if stop.is_pickup() else 1]
+            return self.singles[int(stop.idx)]
+        return self.pairs[int(stop.idx)][0 if stop.is_pickup() else 1]
