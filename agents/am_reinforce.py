@@ -139,7 +139,7 @@ class Args(RunArgs):
     multi-start decoding; the first node of a single greedy tour is then never learnt."""
     symmetries: bool = False
     """Sample tour k of the shared baseline under the k-th of the eight symmetries of the square (Kim et al. 2022), for
-    problems with coordinates. Each is encoded separately."""
+    problems with coordinates; with matrices under the k-th order of the nodes' codes. Each is encoded separately."""
     baseline_size: int = 10_000
     """Number of instances in the t-test of the rollout baseline."""
     held_out: int = 1_000

@@ -229,7 +229,7 @@ class SharedBaseline(Baseline):
             raise ValueError(f"{num_tours} forced starts, but {problem.name} has {problem.num_nodes} nodes")
         self.symmetries = symmetries
         if symmetries and num_symmetries(problem) == 1:
-            raise ValueError(f"symmetries of the square, but {problem.name} has no coordinates; leave them out")
+            raise ValueError(f"symmetries, but {problem.name} has neither coordinates nor a matrix; leave them out")
         if symmetries and num_tours > num_symmetries(problem):
             raise ValueError(f"the square has {num_symmetries(problem)} symmetries, one for each of {num_tours} tours")
 

@@ -6,6 +6,7 @@ import copy
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -421,8 +422,21 @@ def test_the_unit_of_lengths_does_not_matter():
     torch.testing.assert_close(model.encode_nodes({"distances": 1e6 * static["distances"]}), embeddings)
     without_length = model.encode_nodes({"distances": 0 * static["distances"]})
     assert without_length.isfinite().all()
-    with pytest.raises(ValueError, match="8 symmetries of the square, but ATSP has no coordinates; ask 1"):
-        solve(model, problem, instance, Decoding(symmetries=8))
+
+
+def test_views_of_a_matrix_are_orders_of_the_codes():
+    """View 0 is the instance itself. In others nodes have each other's codes, so that tours differ and costs fall."""
+    chances = successions(torch.rand(1, 9, 9, generator=generator()))
+    codes = [node_codes([chances], torch.tensor([view]))[0, :, :CODE_SIZE] for view in range(8)]
+    torch.testing.assert_close(codes[0], node_codes([chances])[0, :, :CODE_SIZE])
+    for one, other in pairwise(codes):
+        places = (one @ other.T).argmax(dim=1)  # where the other view has a node's code
+        assert sorted(places.tolist()) == list(range(9))
+        assert places.tolist() != list(range(9))
+    problem, instance, model = small("ATSP")
+    greedy, best = (solve(model, problem, instance, Decoding(symmetries=count)).cost for count in (1, 8))
+    assert (best <= greedy).all()
+    assert (best < greedy).any()
 
 
 def test_where_partners_lie():

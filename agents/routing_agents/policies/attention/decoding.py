@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from routing_agents.policies.attention.matrices import VIEW
 from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym import arrays
@@ -166,7 +167,7 @@ class Decoding:
         sample: Draw the actions, instead of taking the most probable.
         temperature: Divides the logits before sampling.
         force_starts: Tour k starts at the k-th node, as in POMO; for problems with `any_first_node`.
-        symmetries: How many of the eight symmetries of the square to show the model.
+        symmetries: How many of eight views to show the model, see `num_symmetries`.
     """
 
     num_tours: int = 1
@@ -232,7 +233,7 @@ def solve(
         first_nodes(problem, decoding.num_tours)  # refuses before any work
     if decoding.symmetries > num_symmetries(problem):
         raise ValueError(
-            f"{decoding.symmetries} symmetries of the square, but {problem.name} has no coordinates; ask 1"
+            f"{decoding.symmetries} symmetries, but {problem.name} has neither coordinates nor a matrix; ask 1"
         )
     if not torch.is_tensor(arrays.any_array(instance)):
         instance = to_backend(instance, "torch", str(next(model.parameters()).device))
@@ -258,20 +259,26 @@ def solve(
 
 
 def num_symmetries(problem: AnyProblem) -> int:
-    """Count in how many ways an instance can be shown: the symmetries of the square, where there are coordinates."""
-    return 8 if "coords" in problem.observation_space().spaces else 1
+    """Count in how many ways an instance can be shown: symmetries of the square, or orders of the codes of nodes."""
+    return 8 if "coords" in problem.observation_space().spaces or problem.observed.per_edge else 1
 
 
 def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
-    """Return the static observation of instances through symmetries of the square, where there are coordinates."""
+    """Return the static observation of instances in one of `num_symmetries` ways; 0 is as they are.
+
+    Where there are coordinates, these are turned and mirrored. Where there are matrices, nodes get each other's codes.
+    """
     observation = problem.observe_static(instance)
-    if "coords" not in observation:
-        return observation
-    return {**observation, "coords": symmetry(observation["coords"], index)}
+    if "coords" in observation:
+        observation |= {"coords": symmetry(observation["coords"], index)}
+    if problem.observed.per_edge:
+        matrix = observation[problem.observed.per_edge[0]]
+        observation |= {VIEW: torch.as_tensor(index, device=matrix.device).expand(len(matrix))}
+    return observation
 
 
 def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
-    """Repeat B instances for V symmetries of the square; return them and their static observation.
+    """Repeat B instances for V symmetries (see `num_symmetries`); return them and their static observation.
 
     Row b * V + k is instance b through the k-th of the symmetries.
     """

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from routing_agents.policies.attention.features import Features
-from routing_agents.policies.attention.matrices import node_codes, relative, successions
+from routing_agents.policies.attention.matrices import VIEW, node_codes, relative, successions
 from routing_agents.policies.attention.sizes import check_sizes
 
 FEW_NODES = 32  # see `attend`
@@ -167,7 +167,8 @@ class Encoder(nn.Module):
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
         places = [observation["coords"]] if self.features.coords else []
         if self.features.per_edge:
-            places.append(node_codes([successions(observation[key]) for key in self.features.per_edge]))
+            chances = [successions(observation[key]) for key in self.features.per_edge]
+            places.append(node_codes(chances, observation.get(VIEW)))
         place = torch.cat(places, dim=-1)
         absent = {key: place.new_zeros(place.shape[:2]) for key in self.features.optional if key not in observation}
         seen = observation | absent

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from routing_agents.policies.attention.features import CODE_SIZE
 
+VIEW = "view"  # observation (B,) of an encoder that is shown an instance in several ways
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 TEMPERATURE = 0.1  # of `successions`, in mean lengths
 BALANCINGS = 10  # with 100, tours that go to the likeliest node were 0.2 % shorter (ATSP-20), 0.1 % longer (ATSP-50)
@@ -40,7 +41,7 @@ def successions(lengths: Tensor) -> Tensor:
     return scores.exp()
 
 
-def node_codes(chances: Sequence[Tensor]) -> Tensor:
+def node_codes(chances: Sequence[Tensor], view: Tensor | None = None) -> Tensor:
     """Return codes of each node, and for each matrix of those likely to follow it and of those likely to precede it.
 
     Each node has a code, nearly orthogonal to the others'; sums of codes, weighted by `successions`, show whether a
@@ -50,6 +51,7 @@ def node_codes(chances: Sequence[Tensor]) -> Tensor:
 
     Args:
         chances: `successions` of each of M matrices, (B, A, A).
+        view: int64 (B,), another order of the codes for each number; by default 0, the order of the nodes.
 
     Returns:
         (B, A, (1 + 2 M) CODE_SIZE).
@@ -58,6 +60,9 @@ def node_codes(chances: Sequence[Tensor]) -> Tensor:
     place = torch.arange(1, like.shape[1] + 1, device=like.device, dtype=like.dtype)
     # Quadratic multiples of an irrational number are as good as random, and the same everywhere.
     waves = like.new_tensor([math.tau * (wave * wave * GOLDEN_RATIO % 1) for wave in range(1, CODE_SIZE + 1)])
-    codes = math.sqrt(2) * torch.cos(place[:, None] * waves)
+    codes = (math.sqrt(2) * torch.cos(place[:, None] * waves)).expand(len(like), -1, -1)
+    if view is not None:
+        order = (view[:, None] * place.double().square() * GOLDEN_RATIO % 1).argsort(dim=1, stable=True)
+        codes = codes.gather(1, order[..., None].expand_as(codes))
     around = [part for follows in chances for part in (follows @ codes, follows.transpose(1, 2) @ codes)]
-    return torch.cat([codes.expand(len(like), -1, -1), *around], dim=-1)
+    return torch.cat([codes, *around], dim=-1)

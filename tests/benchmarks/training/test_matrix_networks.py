@@ -1,0 +1,38 @@
+"""`benchmarks/training/matrix_networks.py` for a moment."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks.training import matrix_networks
+from benchmarks.training.matrix_networks import RANK, Args, factors
+
+
+@pytest.fixture
+def restore_threads():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)  # `main` trains on one
+
+
+@pytest.mark.usefixtures("restore_threads")
+def test_figures(tmp_path, capsys):
+    """Complete runs are kept; what is added has weights of its own."""
+    problems, networks = ("ATSP-5", "CVRP-5"), ("codes", "log+logits+svd")
+    args = Args(
+        problems, networks, seconds=0.2, batch_size=4, held_out=4, samples=2, folder=tmp_path, out=tmp_path / "a"
+    )
+    runs = matrix_networks.main(args)["runs"]
+    assert matrix_networks.main(args)["runs"] == runs == json.loads(args.out.read_text())["runs"]
+    weights = {(run["problem"], run["network"]): run["weights"] for run in runs}
+    assert weights["ATSP-5", "codes"] < weights["ATSP-5", "log+logits+svd"]
+    assert all(run["best"] <= run["greedy"] + 1 and run["steps"] > 0 for run in runs)
+    assert "| CVRP-5 | codes |" in capsys.readouterr().out
+
+
+def test_factors_are_those_of_the_matrix():
+    """Up to RANK nodes nothing is lost: the products of both kinds of factors are the matrix."""
+    chances = torch.rand(3, RANK, RANK, generator=torch.Generator().manual_seed(1))
+    left, right = factors(chances).split(RANK, dim=-1)
+    torch.testing.assert_close(left @ right.transpose(1, 2), chances, atol=1e-5, rtol=0)
