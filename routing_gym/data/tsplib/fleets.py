@@ -11,6 +11,7 @@ bin-packing problem, so such files become problems with PC, whose penalties are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ FLEET_SECTIONS = (
 )
 MAX_EXTENT = 10**12  # in 1 / unit, so that sums of lengths stay far within int64
 MAX_TIME = 2_000_000  # likewise, so that float32 tells them apart
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, A
 
 def limit(values: IntArray, unit: int) -> IntArray | None:
     """Return limits in 1 / unit; None where there is none."""
-    return None if (values == ANY).all() else np.where(values == ANY, ANY, values * unit)
+    return None if (values == ANY).all() else values * unit
 
 
 def scale_windows(document: Document, windows: IntArray, unit: int) -> IntArray:
@@ -160,25 +163,57 @@ def make(
 def check_served(
     document: Document, kinds: dict[Kind, tuple[int, ...]], stops: Stops, legs: IntArray, windows: IntArray | None
 ) -> None:
-    """Refuse a customer that no vehicle can serve alone, because of what it may serve, capacity or time."""
-    depots, keyword = len(kinds), "VEHICLES_ALLOWED_CLIENTS_SECTION"
+    """Refuse a customer, or pair, that no vehicle can serve alone: by what it may serve, by goods or by limits."""
+    keyword = "VEHICLES_ALLOWED_CLIENTS_SECTION"
     may = np.array([np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds])
-    refuse(document, keyword, stops, ~may.any(axis=0), "no vehicle may serve it; name it at one")
-    keyword = "PICKUP_AND_DELIVERY_SECTION" if stops.pickup is not None else "DEMAND_SECTION"
+    refuse(document, keyword, stops, may, "no vehicle may serve it; name it at one")
+    if stops.pickup is not None:
+        may = both(may, stops.pickup)
+        refuse(document, keyword, stops, may, "no vehicle may serve it and its pair; name both at one")
+    keyword = "DEMAND_SECTION" if stops.pickup is None else "PICKUP_AND_DELIVERY_SECTION"
     may &= stops.demand <= np.array([kind.capacity for kind in kinds])[:, None]
-    refuse(document, keyword, stops, ~may.any(axis=0), "its demand fits no vehicle that may serve it; divide it")
-    if windows is None:
-        return
-    (opens, closes, _), (ready, due, service) = windows[:depots].T[:, :, None], windows[depots:].T
-    arrival = opens + legs[:depots, depots:]
-    may &= (arrival <= due) & (np.maximum(arrival, ready) + service + legs[depots:, :depots].T <= closes)
+    refuse(document, keyword, stops, may, "its demand fits no vehicle that may serve it; divide it")
+    depots, unit = len(kinds), COUNTING[document.value("TYPE").text.split()[0]].unit
+    for depot, kind in enumerate(kinds):
+        if windows is None and kind.max_length == kind.max_duration == ANY:
+            continue
+        for place in np.flatnonzero(may[depot]):
+            second = -1 if stops.pickup is None else int(stops.pickup[place])
+            way = [depot, *([depots + second] if second >= 0 else []), depots + int(place), depot]
+            may[depot, place] = fits(kind, way, legs, windows, unit)
+    if stops.pickup is not None:
+        may = both(may, stops.pickup)
     keyword = "TIME_WINDOW_SECTION" if "TIME_WINDOW_SECTION" in document.sections else keyword
-    told = "no vehicle that may serve it reaches it in time and is back in time; let the windows close later"
-    refuse(document, keyword, stops, ~may.any(axis=0), told)
+    told = "no vehicle that may serve it reaches it in time and is back within the limits; widen these"
+    refuse(document, keyword, stops, may, told)
 
 
-def refuse(document: Document, keyword: str, stops: Stops, bad: Any, told: str) -> None:
-    """Refuse the first customer that is marked, with the line of its row in the section."""
+def both(may: BoolArray, pickup: IntArray) -> BoolArray:
+    """Return which customers vehicles may serve: bool (K, n), pickups like their deliveries and these like those."""
+    delivery = np.flatnonzero(pickup >= 0)
+    pair = may[:, delivery] & may[:, pickup[delivery]]
+    may = may.copy()
+    may[:, delivery] = may[:, pickup[delivery]] = pair
+    return may
+
+
+def fits(kind: Kind, way: list[int], legs: IntArray, windows: IntArray | None, unit: int) -> bool:
+    """Return whether a route keeps the time windows, and is short enough for a vehicle that never waits."""
+    lengths = [int(legs[a, b]) for a, b in pairwise(way)]
+    service = 0 if windows is None else int(windows[way, 2].sum())
+    if sum(lengths) > kind.max_length * unit or sum(lengths) + service > kind.max_duration * unit:
+        return False
+    time = 0 if windows is None else int(windows[way[0], 0])
+    for leg, node in zip(lengths, way[1:], strict=True):
+        if windows is not None and time + leg > windows[node, 1]:
+            return False
+        time = time + leg if windows is None else max(time + leg, int(windows[node, 0])) + int(windows[node, 2])
+    return True
+
+
+def refuse(document: Document, keyword: str, stops: Stops, may: BoolArray, told: str) -> None:
+    """Refuse the first customer that no kind of vehicle may serve (K, n), with the line of its row in the section."""
+    bad = np.logical_not(np.any(may, axis=0))
     if not bad.any():
         return
     node = int(stops.ids[bad.argmax()])

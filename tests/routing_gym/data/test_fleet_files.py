@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers import SHARED
+from helpers import DEPOTS_TEXT, FLEET_TEXT, PAIRS_TEXT, SHARED, SITES_TEXT
 from routing_gym import data
 from routing_gym.data.tsplib.fleet_rules import Counting, FleetRules
 from routing_gym.problem import InfeasibleTour
@@ -18,109 +18,6 @@ PUBLISHED = {
     "SDVRPTW-PR01": ("PCHFVRPTW", 1655420),
     "SDVRPTW-PR02": ("PCHFVRPTW", 2904130),
 }
-FLEET = """NAME : fleet
-TYPE : HFVRP
-DIMENSION : 4
-VEHICLES : 3
-EDGE_WEIGHT_TYPE : EUC_2D
-NODE_COORD_SECTION
-1 0 0
-2 3 4
-3 6 8
-4 0 5
-DEMAND_SECTION
-1 0
-2 5
-3 4
-4 3
-CAPACITY_SECTION
-1 5
-2 5
-3 9
-VEHICLES_FIXED_COST_SECTION
-1 100
-2 100
-3 200
-VEHICLES_UNIT_DISTANCE_COST_SECTION
-1 2
-2 2
-3 3
-DEPOT_SECTION
-1
-EOF
-"""
-DEPOTS = """TYPE : MDVRPTW
-DIMENSION : 4
-VEHICLES : 2
-CAPACITY : 9
-SERVICE_TIME : 2
-VEHICLES_MAX_DURATION : 10
-EDGE_WEIGHT_TYPE : EUC_2D
-NODE_COORD_SECTION
-1 0 0
-2 10 0
-3 0 3
-4 10 4
-DEMAND_SECTION
-1 0
-2 0
-3 1
-4 1
-TIME_WINDOW_SECTION
-1 0 30
-2 0 30
-3 5 9
-4 0 20
-VEHICLES_DEPOT_SECTION
-1 1
-2 2
-DEPOT_SECTION
-1
-2
--1
-EOF
-"""
-SITES = """TYPE : SDVRPTW
-DIMENSION : 3
-VEHICLES : 2
-CAPACITY : 9
-SERVICE_TIME : 0
-EDGE_WEIGHT_TYPE : EUC_2D
-NODE_COORD_SECTION
-1 0 0
-2 0 3
-3 4 0
-DEMAND_SECTION
-1 0
-2 1
-3 1
-TIME_WINDOW_SECTION
-1 0 30
-2 0 30
-3 0 30
-VEHICLES_ALLOWED_CLIENTS_SECTION
-1 2
-2 2 3
-EOF
-"""
-PAIRS = """TYPE : PDPTW
-DIMENSION : 3
-VEHICLES : 1
-CAPACITY : 9
-EDGE_WEIGHT_TYPE : EUC_2D
-NODE_COORD_SECTION
-0 0 0
-2 0 3
-3 4 0
-PICKUP_AND_DELIVERY_SECTION
-0 0 0 30 0 0 0
-2 -5 0 30 1 3 0
-3 5 0 30 1 0 2
-DEPOT_SECTION
-1
--1
-EOF
-"""
 
 
 def read(folder, text, solution=None):
@@ -169,7 +66,7 @@ def test_pairs_of_a_real_file():
 
 def test_a_fleet(tmp_path):
     """Vehicle 1: 100 + 2 x 10. Vehicle 3: 200 + 3 x (10 + sqrt(45) + 5) = 265.12. In hundreds 3.85."""
-    file = read(tmp_path, FLEET, "Route #1: 1\nRoute #2: \nRoute #3: 2 3\nCost: 3.85\n")
+    file = read(tmp_path, FLEET_TEXT, "Route #1: 1\nRoute #2: \nRoute #3: 2 3\nCost: 3.85\n")
     assert (file.problem.name, file.problem.num_depots, file.best_known) == ("PCHFVRP", 2, 3.85)
     assert file.best_tour.tolist() == [2, 0, 1, 3, 4, 1]
     assert file.ids.tolist() == [1, 1, 2, 3, 4]
@@ -182,32 +79,33 @@ def test_a_fleet(tmp_path):
 
 def test_penalties_exceed_any_tour(tmp_path):
     """Each customer alone in the dearest vehicle: 3 x 200 + 3 x 2 x (5 + 10 + 5) = 720."""
-    assert read(tmp_path, FLEET).instance.penalty[0, 2:].min() * 8 > 720  # 8 is the scale
+    assert read(tmp_path, FLEET_TEXT).instance.penalty[0, 2:].min() * 8 > 720  # 8 is the scale
 
 
 def test_enough_vehicles_of_each_kind_are_no_limit(tmp_path):
     """Nine of one kind, for three customers: without PC, and no number."""
     section = "\n".join(f"{vehicle} 9" for vehicle in range(1, 10))
-    text = FLEET[: FLEET.index("CAPACITY_SECTION")].replace("VEHICLES : 3", "VEHICLES : 9")
+    text = FLEET_TEXT[: FLEET_TEXT.index("CAPACITY_SECTION")].replace("VEHICLES : 3", "VEHICLES : 9")
     text = f"{text}CAPACITY_SECTION\n{section}\nVEHICLES_UNIT_DISTANCE_COST : 2\n"
     file = read(tmp_path, text)
     assert (file.problem.name, file.instance.num_vehicles) == ("HFVRP", None)
 
 
 def test_depots(tmp_path):
-    """6 + 8, in thousandths. The first vehicle leaves at 2, serves at 5 and is back at 10: 8 of at most 10."""
-    file = read(tmp_path, DEPOTS, "Route #1: 2\nRoute #2: 3\nCost: 14000\n")
+    """6 + 8, in thousandths. The first vehicle leaves at 2, serves at 5 and is back at 10: 8 of at most 10.
+
+    If it served both, without waiting: 3 + 2 + 10.05 + 2 + 10.77.
+    """
+    file = read(tmp_path, DEPOTS_TEXT, "Route #1: 2\nRoute #2: 3\nCost: 14000\n")
     assert (file.problem.name, file.best_known) == ("PCHFMDVRPTW", 14000)
     assert file.best_tour.tolist() == [2, 0, 1, 3, 1]
-    (tmp_path / "file.sol").unlink()
-    file = read(tmp_path, DEPOTS.replace("DURATION : 10", "DURATION : 8"))
-    with pytest.raises(InfeasibleTour, match="step 3: duration 10.0 of the route exceeds 8.0; serve some customers"):
-        file.cost([2, 0, 1, 3, 1])
+    with pytest.raises(InfeasibleTour, match="step 0: duration 27.82 of the route exceeds 10.0; serve some customers"):
+        file.cost([2, 3, 0])
 
 
 def test_the_largest_distance_is_a_limit_of_the_problem(tmp_path):
     """Customer 3 is 20 away and back: as much as the limit; the way over customer 4 is longer."""
-    text = FLEET.replace("DEPOT_SECTION", "VEHICLES_MAX_DISTANCE_SECTION\n1 20\n2 20\n3 20\nDEPOT_SECTION")
+    text = FLEET_TEXT.replace("DEPOT_SECTION", "VEHICLES_MAX_DISTANCE_SECTION\n1 20\n2 20\n3 20\nDEPOT_SECTION")
     file = read(tmp_path, text)
     assert file.problem.name == "PCHFVRPL"
     assert file.cost([2, 0, 4, 0, 1, 3, 1]) == 5.0  # 120 + 120 + 260
@@ -217,7 +115,7 @@ def test_the_largest_distance_is_a_limit_of_the_problem(tmp_path):
 
 def test_sites(tmp_path):
     """Node 1 of the file is the depot; the first vehicle serves customer 2 of the file only."""
-    file = read(tmp_path, SITES, "Route #1: 1\nRoute #2: 2\nCost 14000\n")
+    file = read(tmp_path, SITES_TEXT, "Route #1: 1\nRoute #2: 2\nCost 14000\n")
     assert (file.problem.name, file.best_known) == ("PCHFVRPTW", 14000)
     assert file.instance.eligible[0, :, 2:].tolist() == [[True, False], [True, True]]
     with pytest.raises(InfeasibleTour, match="vehicles of depot node 0 may not serve node 3"):
@@ -226,7 +124,7 @@ def test_sites(tmp_path):
 
 def test_pairs(tmp_path):
     """From the depot to customer 2, the pickup, then 1: 4 + 5 + 3."""
-    file = read(tmp_path, PAIRS, "Route #1: 2 1\nCost 12000\n")
+    file = read(tmp_path, PAIRS_TEXT, "Route #1: 2 1\nCost 12000\n")
     assert (file.problem.name, file.best_known, file.instance.pickup.tolist()) == ("PDVRPTW", 12000, [[0, 2, 0]])
     file.problem.validate(file.instance)
 
@@ -258,7 +156,7 @@ def test_least_duration_of_routes():
 
 def test_such_files_are_read_only(tmp_path):
     with pytest.raises(ValueError, match="files with several vehicles, depots or pairs are read only; copy the file"):
-        data.write_instance(tmp_path / "copy", read(tmp_path, PAIRS))
+        data.write_instance(tmp_path / "copy", read(tmp_path, PAIRS_TEXT))
 
 
 # --- bad files
@@ -267,39 +165,101 @@ def test_such_files_are_read_only(tmp_path):
 @pytest.mark.parametrize(
     ("text", "part", "replacement", "message"),
     [
-        (FLEET, "3 9\n", "", ":18: CAPACITY_SECTION: found 2 vehicles, expected VEHICLES 3; vehicle 3 is missing"),
-        (FLEET, "3 9\n", "3 9\n4 9\n", ":20: CAPACITY_SECTION: found vehicle 4, expected 1 to VEHICLES 3"),
+        (FLEET_TEXT, "3 9\n", "", ":18: CAPACITY_SECTION: found 2 vehicles, expected VEHICLES 3; vehicle 3 is missing"),
+        (FLEET_TEXT, "3 9\n", "3 9\n4 9\n", ":20: CAPACITY_SECTION: found vehicle 4, expected 1 to VEHICLES 3"),
         (
-            FLEET,
+            FLEET_TEXT,
             "2 5\n3 9\n",
             "2 2\n3 9\n",
             ":18: CAPACITY_SECTION: no customer fits vehicle 2: its capacity is 2, the",
         ),
-        (FLEET, "2 5\n3 4", "2 11\n3 4", ":13: DEMAND_SECTION: node 2: its demand fits no vehicle that may serve it"),
-        (FLEET, "1 0\n2 5", "1 1\n2 5", ":12: DEMAND_SECTION: found demand 1 at the depot, node 1; expected 0"),
         (
-            FLEET,
+            FLEET_TEXT,
+            "2 5\n3 4",
+            "2 11\n3 4",
+            ":13: DEMAND_SECTION: node 2: its demand fits no vehicle that may serve it",
+        ),
+        (FLEET_TEXT, "1 0\n2 5", "1 1\n2 5", ":12: DEMAND_SECTION: found demand 1 at the depot, node 1; expected 0"),
+        (
+            FLEET_TEXT,
             "VEHICLES : 3\n",
             "VEHICLES : 3\nVEHICLES_FIXED_COST : 1\n",
             ":21: VEHICLES_FIXED_COST_SECTION: found ",
         ),
-        (FLEET, "DEPOT_SECTION\n1\n", "DEPOT_SECTION\n5\n", ":29: found depot 5, expected a node from 1 to 4"),
-        (DEPOTS, "2 2\nDEPOT", "2 1\nDEPOT", ":28: DEPOT_SECTION: no vehicle starts at depot 2; name it in the VEHIC"),
-        (DEPOTS, "2 2\nDEPOT", "2 3\nDEPOT", ":25: VEHICLES_DEPOT_SECTION: vehicle 2 starts at node 3, which is no "),
-        (DEPOTS, "3 5 9", "3 1 2", ":21: TIME_WINDOW_SECTION: node 3: no vehicle that may serve it reaches it in time"),
-        (DEPOTS, "1 0 30", "1 0 2001", ":18: TIME_WINDOW_SECTION: time 2001 exceeds 2000; choose a larger unit"),
-        (SITES, "2 2 3\n", "2 2\n", ":19: VEHICLES_ALLOWED_CLIENTS_SECTION: node 3: no vehicle may serve it; name it"),
-        (SITES, "2 2 3\n", "2 1 3\n", ":21: VEHICLES_ALLOWED_CLIENTS_SECTION: found 1, which is no customer; leave it"),
-        (SITES, "2 2 3\n", "2\n", ":21: VEHICLES_ALLOWED_CLIENTS_SECTION: found '2', expected 'vehicle client ...'"),
-        (PAIRS, "30 1 0 2", "30 1 0 0", ":12: .* node 2 has its pickup at node 3, whose delivery is 0; expected 2"),
+        (FLEET_TEXT, "DEPOT_SECTION\n1\n", "DEPOT_SECTION\n5\n", ":29: found depot 5, expected a node from 1 to 4"),
         (
-            PAIRS,
+            DEPOTS_TEXT,
+            "2 2\nDEPOT",
+            "2 1\nDEPOT",
+            ":28: DEPOT_SECTION: no vehicle starts at depot 2; name it in the VEHIC",
+        ),
+        (
+            DEPOTS_TEXT,
+            "2 2\nDEPOT",
+            "2 3\nDEPOT",
+            ":25: VEHICLES_DEPOT_SECTION: vehicle 2 starts at node 3, which is no ",
+        ),
+        (
+            DEPOTS_TEXT,
+            "3 5 9",
+            "3 1 2",
+            ":21: TIME_WINDOW_SECTION: node 3: no vehicle that may serve it reaches it in time",
+        ),
+        (DEPOTS_TEXT, "1 0 30", "1 0 2001", ":18: TIME_WINDOW_SECTION: time 2001 exceeds 2000; choose a larger unit"),
+        (
+            DEPOTS_TEXT,
+            "DURATION : 10",
+            "DURATION : 7",
+            ":21: TIME_WINDOW_SECTION: node 3: no vehicle that may serve it",
+        ),
+        (
+            PAIRS_TEXT,
+            "0 0 0 30 0 0 0",
+            "0 0 0 13 0 0 0",
+            ":12: PICKUP_AND_DELIVERY_SECTION: node 2: no vehicle that may",
+        ),
+        (
+            SITES_TEXT,
+            "2 2 3\n",
+            "2 2\n",
+            ":19: VEHICLES_ALLOWED_CLIENTS_SECTION: node 3: no vehicle may serve it; name it",
+        ),
+        (
+            SITES_TEXT,
+            "2 2 3\n",
+            "2 1 3\n",
+            ":21: VEHICLES_ALLOWED_CLIENTS_SECTION: found 1, which is no customer; leave it",
+        ),
+        (
+            SITES_TEXT,
+            "2 2 3\n",
+            "2\n",
+            ":21: VEHICLES_ALLOWED_CLIENTS_SECTION: found '2', expected 'vehicle client ...'",
+        ),
+        (
+            PAIRS_TEXT,
+            "30 1 0 2",
+            "30 1 0 0",
+            ":12: .* node 2 has its pickup at node 3, whose delivery is 0; expected 2",
+        ),
+        (
+            PAIRS_TEXT,
             "2 -5 0 30 1 3 0",
             "2 5 0 30 1 0 0",
             ":12: .* node 2 is a pickup without its delivery; give the number",
         ),
-        (PAIRS, "2 -5", "2 -4", ":12: .* node 2 has demand -4, and its pickup, node 3, 5; expected the same amount"),
-        (PAIRS, "CAPACITY : 9", "CAPACITY : 4", ":4: CAPACITY: no customer fits vehicle 1: its capacity is 4, the lea"),
+        (
+            PAIRS_TEXT,
+            "2 -5",
+            "2 -4",
+            ":12: .* node 2 has demand -4, and its pickup, node 3, 5; expected the same amount",
+        ),
+        (
+            PAIRS_TEXT,
+            "CAPACITY : 9",
+            "CAPACITY : 4",
+            ":4: CAPACITY: no customer fits vehicle 1: its capacity is 4, the lea",
+        ),
     ],
 )
 def test_bad_files(text, part, replacement, message, tmp_path):
@@ -320,4 +280,4 @@ def test_bad_files(text, part, replacement, message, tmp_path):
 )
 def test_bad_solutions(solution, message, tmp_path):
     with pytest.raises(data.InvalidFile, match=message):
-        read(tmp_path, FLEET, solution)
+        read(tmp_path, FLEET_TEXT, solution)

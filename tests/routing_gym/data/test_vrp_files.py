@@ -7,7 +7,7 @@ import pytest
 
 import am_reinforce
 import solve as solve_script
-from helpers import SHARED, SOLOMON_TEXT, TINY, VRPB_TEXT, VRPTW_TEXT
+from helpers import EXPLICIT_TEXT, SHARED, SOLOMON_TEXT, TINY, VRPB_TEXT, VRPTW_TEXT
 from routing_gym import data
 from routing_gym.problem import InfeasibleTour
 from routing_gym.solvers import PyVRP
@@ -109,36 +109,6 @@ def test_backhauls_by_hand(tmp_path):
         file.cost([1, 0, 2, 0])
     with pytest.raises(InfeasibleTour, match="row 0, step 1: node 1, a linehaul, comes after node 2, a backhaul"):
         file.cost([2, 1, 0])
-
-
-EXPLICIT_TEXT = """TYPE : VRPTW
-DIMENSION : 3
-VEHICLES : 2
-CAPACITY : 9
-SERVICE_TIME : 2
-EDGE_WEIGHT_TYPE : EXPLICIT
-EDGE_WEIGHT_FORMAT : FULL_MATRIX
-EDGE_WEIGHT_SECTION
-0 7 4
-3 0 2
-5 6 0
-NODE_COORD_SECTION
-1 0 0
-2 1 0
-3 0 1
-DEMAND_SECTION
-1 1
-2 4
-3 0
-TIME_WINDOW_SECTION
-1 10 20
-2 0 8
-3 0 30
-DEPOT_SECTION
-3
--1
-EOF
-"""
 
 
 def test_explicit_durations_by_hand(tmp_path):
