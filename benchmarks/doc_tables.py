@@ -21,6 +21,7 @@ from benchmarks.pointer.pointer_tables import PAPER as PAPER_POINTER
 from benchmarks.pointer.pointer_tables import PAPER_LABELS
 from benchmarks.quality import quality_tables
 from benchmarks.quality.quality_tables import PAPER, gap_by_size, markdown, tables, two_digits, value_cell
+from benchmarks.training import learning_tables
 from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
@@ -225,6 +226,11 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "jax-peers": (speed_tables.jax_peers, ("env_peers_jax",)),
     "train-throughput": (speed_tables.train_throughput, ("train_throughput",)),
     "time-to-quality": (speed_tables.time_to_quality, ("time_to_quality",)),
+    **{
+        f"learning-{stage.replace(' ', '-')}": (partial(learning_tables.arms, stage), ("learning",))
+        for stage in ("transfer", "from scratch", "longer", "fine-tuning")
+    },
+    "learning-averages": (learning_tables.averages, ("learning",)),
     "gap-by-size": (gap_by_size, ("gap_by_size",)),
     "large-instances": (speed_tables.large_instances, ("large_instances",)),
     "integrations": (speed_tables.integrations, ("integrations",)),

@@ -1,6 +1,6 @@
-"""What learns most in equal processor time: losses, averages of weights, schedules, networks and tours per instance.
+"""What learns most in equal processor time: losses, averages of weights, networks, tours and batches.
 
-    OMP_NUM_THREADS=1 python benchmarks/training/learning.py      # one core, an hour
+    python benchmarks/training/learning.py      # one core, two hours
 
 Four stages. "transfer" begins CVRP-50 with the published weights for CVRP-20; "from scratch" begins TSP-20 with random
 weights, and "longer" does so for four times as long; "fine-tuning" goes on with the published weights for CVRP-50. In
@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.table import Table
 from scipy import stats
 from torch import Tensor
 
 from am_reinforce import Args as TrainingArgs
 from am_reinforce import ReinforceTrainer
 from benchmarks.output import Figures, finish
+from benchmarks.training import learning_tables
 from routing_agents.policies.attention.decoding import Decoding, solve
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.protocol import PolicyNetwork
@@ -147,7 +147,7 @@ class Args:
 def training_args(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> TrainingArgs:
     """Return the arguments of am_reinforce.py for a run."""
     base = TrainingArgs(epochs=1, steps_per_epoch=steps, held_out=args.held_out, processes=1, threads=1, seed=seed)
-    return replace(base, **STAGES[stage][0], **arm.changes)
+    return replace(base, **{**STAGES[stage][0], **arm.changes})
 
 
 def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 5) -> dict[str, float]:
@@ -246,11 +246,11 @@ def kept(args: Args) -> list[Figures]:
     return sorted(found, key=lambda one: (order[one["stage"], one["arm"]], one["seed"]))
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return a mean, and half the width of its 95 % interval by Student's distribution; NaN for a single value."""
+def interval(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return a mean, and half the width of its 95 % interval by Student's distribution; None for a single value."""
     x = np.asarray(values, dtype=float)
     if len(x) < 2:
-        return float(x.mean()), math.nan
+        return float(x.mean()), None
     return float(x.mean()), float(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x)))
 
 
@@ -285,29 +285,6 @@ def summary(runs: list[Figures], references: dict[str, dict[str, float]]) -> lis
     return rows
 
 
-def table(rows: list[Figures], title: str) -> Table:
-    """Show gaps, and differences with their intervals."""
-    shown = Table(title=title)
-    for heading in ("stage", "arm", "weights", "seeds", "steps", "greedy", "less", "best of 128", "less", "entropy"):
-        shown.add_column(heading)
-    for row in rows:
-        gaps = [
-            f"{row[key][0]:{sign}.3f} ± {row[key][1]:.3f}"
-            for kind in ("greedy", "best")
-            for key, sign in ((kind, ""), (f"{kind} less", "+"))
-        ]
-        shown.add_row(
-            row["stage"],
-            row["arm"],
-            row["weights"],
-            str(row["seeds"]),
-            str(row["steps"]),
-            *gaps,
-            f"{row['entropy']:.2f}",
-        )
-    return shown
-
-
 def main(args: Args) -> Figures:
     """Measure, print a table after each seed, and write the figures."""
     keep_freed_memory()
@@ -329,7 +306,12 @@ def main(args: Args) -> Figures:
         times = {stage: seconds_per_step(args, stage) for stage in stages}
         rows = summary(runs, references)
         figures = {"references": references, "seconds_per_step": times, "table": rows, "runs": runs}
-        figures = finish(args, figures, table(rows, "Gaps in per cent, and differences, with 95 % intervals"))
+        figures = finish(
+            args,
+            figures,
+            *(f"{stage}\n{learning_tables.arms(stage, figures)}" for stage in stages),
+            learning_tables.averages(figures),
+        )
     return figures
 
 
