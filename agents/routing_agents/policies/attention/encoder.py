@@ -110,10 +110,10 @@ class EncoderLayer(nn.Module):
         attended = merge_heads(attend(query, key, value, shift))
         with products(x, self.in_bfloat16):
             attended = self.project_out(attended)
-        x = self.attention_norm(x + attended)
+        x = self.attention_norm(attended.to(x.dtype).add_(x))
         with products(x, self.in_bfloat16):
-            transformed = self.contract(F.relu(self.expand(x)))
-        return self.feed_forward_norm(x + transformed)
+            transformed = self.contract(F.relu(self.expand(x), inplace=True))
+        return self.feed_forward_norm(transformed.to(x.dtype).add_(x))
 
 
 class Encoder(nn.Module):
