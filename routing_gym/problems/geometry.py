@@ -33,7 +33,8 @@ def node_spaces(problem: AnyProblem) -> dict[str, spaces.Space[Any]]:
 def leg_length(instance: Any, origin: Array, destination: Array) -> Array:
     """Length of the way from `origin` to `destination`, both int64 (B,): float32 (B,)."""
     if instance.distances is not None:
-        return gather(gather(instance.distances, origin), destination)
+        num_rows, num_nodes, _ = instance.distances.shape
+        return gather(instance.distances.reshape(num_rows, num_nodes**2), origin * num_nodes + destination)
     return euclidean(gather(instance.coords, origin), gather(instance.coords, destination))
 
 

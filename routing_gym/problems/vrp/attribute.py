@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,9 @@ from gymnasium import spaces
 
 from routing_gym.arrays import Array
 from routing_gym.problems.checks import IntArray
-from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 from routing_gym.problems.vrp.ways import Onward
 from routing_gym.traits import Column
-
-if TYPE_CHECKING:
-    from routing_gym.problems.vrp.family import VRP
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -73,42 +70,42 @@ class Attribute:
     uniforms_per_customer: ClassVar[int] = 0  # random numbers that `draw` needs
     uniforms_per_depot: ClassVar[int] = 0
 
-    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Convert random numbers to its fields, given an instance with the fields of the attributes before."""
         return {}
 
-    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+    def validate(self, problem: Family, instance: VRPInstance) -> None:
         """Check the types and values of its fields.
 
         Raises:
             InvalidInstance: With field, row, value and remedy.
         """
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         """Return its fields of the state at the start."""
         return {}
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         """Mark the customers that it allows next: bool (B, A); what it says of depots does not matter.
 
         `onward` holds the limits on the ways to each node.
         """
         return True
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         """Update its fields in `new`, which holds the new node (the action) and the fields of the attributes before."""
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         """Return the reason, as part of a sentence, why it forbids a customer; None if it does not."""
         return None
 
-    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         return {}
 
-    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+    def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         return {}
 
-    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
         """Describe its observations; by default numbers from 0 on."""
         most = float(np.finfo(np.float32).max)
         nodes: dict[str, spaces.Space[Any]] = {
@@ -116,7 +113,7 @@ class Attribute:
         }
         return nodes | {key: spaces.Box(0.0, most, (1,), np.float32) for key in self.scalars}
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         """Check complete tours, independently of masks.
 
         Raises:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from routing_gym.arrays import Array
 from routing_gym.problems.cvrp import CVRPInstance, CVRPState
+
+Family: TypeAlias = Any  # the problem: `family.VRP`, which is made of attributes and imports them
 
 
 @dataclass(frozen=True)

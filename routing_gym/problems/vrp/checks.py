@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from routing_gym.arrays import Array, batch_size, to_numpy
@@ -11,14 +9,11 @@ from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import TOLERANCE, IntArray, check_returns, leg_lengths
 from routing_gym.problems.geometry import lengths_from
 from routing_gym.problems.vrp.attribute import BoolArray, Walk
-from routing_gym.problems.vrp.batches import VRPInstance
+from routing_gym.problems.vrp.batches import Family, VRPInstance
 from routing_gym.problems.vrp.ways import durations_from, lengths_home
 
-if TYPE_CHECKING:
-    from routing_gym.problems.vrp.family import VRP
 
-
-def check_each_alone(problem: VRP, instance: VRPInstance) -> None:
+def check_each_alone(problem: Family, instance: VRPInstance) -> None:
     """Check that a vehicle can serve each customer alone, unless customers may be left out.
 
     Raises:
@@ -47,7 +42,7 @@ def check_each_alone(problem: VRP, instance: VRPInstance) -> None:
         )
 
 
-def check_limits_alone(problem: VRP, instance: VRPInstance) -> None:
+def check_limits_alone(problem: Family, instance: VRPInstance) -> None:
     """Check that a vehicle can serve each customer alone from one depot, with a margin to what masks allow.
 
     Raises:
@@ -81,7 +76,7 @@ def check_limits_alone(problem: VRP, instance: VRPInstance) -> None:
             refuse(home > due[:, :1] + margin, "due_time", say, home, due[:, :1])
 
 
-def make_walk(problem: VRP, instance: VRPInstance, tours: IntArray) -> Walk:
+def make_walk(problem: Family, instance: VRPInstance, tours: IntArray) -> Walk:
     """Follow complete tours; see `Walk`.
 
     Raises:
@@ -107,7 +102,7 @@ def make_walk(problem: VRP, instance: VRPInstance, tours: IntArray) -> Walk:
     return Walk(tours, before, start, at_depot, ~at_depot & ~away, legs, travels)
 
 
-def check_ended(problem: VRP, walk: Walk, visited: BoolArray) -> BoolArray:
+def check_ended(problem: Family, walk: Walk, visited: BoolArray) -> BoolArray:
     """Check that nothing follows the end of a tour, and that it has one if customers are left out.
 
     Returns:

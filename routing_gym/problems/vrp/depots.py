@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -14,12 +14,9 @@ from routing_gym.problems.checks import check_depot_values, check_field
 from routing_gym.problems.cvrp import MAX_CAPACITY, share
 from routing_gym.problems.geometry import MAX_FLOAT, expected_length
 from routing_gym.problems.vrp.attribute import Attribute, Walk
-from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 from routing_gym.problems.vrp.ways import Onward
 from routing_gym.traits import Column
-
-if TYPE_CHECKING:
-    from routing_gym.problems.vrp.family import VRP
 
 DEPOT = Column("depot", "1 for depots, which are the first rows", "flag", at_depot=True, field=None)
 NUM_DEPOTS = 3  # of generated instances with MD or HF
@@ -36,26 +33,26 @@ class Depots(Attribute):
     letters = "MD"
     columns: ClassVar[tuple[Column, ...]] = (DEPOT,)
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.capacity)
         zero = xp.zeros_like(instance.capacity)
         return {"start": zero, "chosen": zero > 0}
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         xp, node = array_namespace(leg), new["node"]
         new["start"] = xp.where(problem.is_customer(node), old.start, node)
         new["chosen"] = ~problem.is_customer(node) & ~problem.is_customer(old.node) & (node != old.node)
 
-    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.capacity)
         nodes = xp.arange(problem.num_actions, device=device(instance.capacity))
         is_depot = xp.astype(nodes < problem.num_depots, xp.float32)
         return {"is_depot": xp.zeros_like(instance.coords[:, :, 0]) + is_depot}
 
-    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+    def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         return {"start_depot": state.start}
 
-    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
         return {
             "is_depot": spaces.Box(0.0, 1.0, (problem.num_actions,), np.float32),
             "start_depot": spaces.Discrete(problem.num_actions),
@@ -98,7 +95,7 @@ class Fleet(Depots):
     lengths = ("fixed_cost",)
     uniforms_per_depot = 2
 
-    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Draw vehicles whose costs grow with their capacity, of which the largest holds that of CVRP."""
         xp, first = array_namespace(uniforms), problem.num_depots
         shares = xp.linspace(SMALLEST, 1.0, first, device=device(uniforms)) if first > 1 else xp.ones(1)
@@ -116,7 +113,7 @@ class Fleet(Depots):
             "cost_per_length": rows(CHEAPEST + (1 - CHEAPEST) * kinds[:, 1], xp.float32),
         }
 
-    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+    def validate(self, problem: Family, instance: VRPInstance) -> None:
         first = problem.num_depots
         check_field(instance, "vehicle_capacity", (problem.num_actions,), np.int64, 0, MAX_CAPACITY)
         check_field(instance, "fixed_cost", (problem.num_actions,), np.float32, 0, MAX_FLOAT)
@@ -136,11 +133,11 @@ class Fleet(Depots):
             row = int(np.argmin(instance.num_vehicles[:, :first].any(axis=1)))
             raise InvalidInstance(f"num_vehicles: row {row} has no vehicle at any depot; give at least one")
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         zeros = array_namespace(instance.demand).zeros_like(instance.demand[:, : problem.num_depots])
         return super().initial(problem, instance) | {"num_routes": zeros}
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         allowed: Array = True
         if instance.num_vehicles is not None:  # a route that has begun has its vehicle
             left = gather(state.num_routes, state.start) < gather(instance.num_vehicles, state.start)
@@ -149,7 +146,7 @@ class Fleet(Depots):
             allowed = allowed & gather(instance.eligible, state.start)
         return allowed
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         super().step(problem, instance, old, new, leg)
         xp = array_namespace(leg)
         begins = problem.is_customer(new["node"]) & ~problem.is_customer(old.node)
@@ -157,7 +154,7 @@ class Fleet(Depots):
         started = begins[:, None] & (depots == old.start[:, None])
         new["num_routes"] = old.num_routes + xp.astype(started, old.num_routes.dtype)
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         start = int(state.start[row])
         if instance.eligible is not None and not bool(instance.eligible[row, start, node]):
             return f"vehicles of depot node {start} may not serve customer {node}; {problem.go_home(state, row)}"
@@ -168,15 +165,15 @@ class Fleet(Depots):
             return None
         return f"all {number} vehicles of depot node {start} have driven; choose another depot node"
 
-    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         capacity = share(instance.vehicle_capacity, instance.capacity[:, None])
         costs = {"fixed_cost": instance.fixed_cost, "cost_per_length": instance.cost_per_length}
         return super().observe_static(problem, instance) | {"vehicle_capacity": capacity} | costs
 
-    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
         return Attribute.observation_spaces(self, problem) | super().observation_spaces(problem)
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         first, every = problem.num_depots, np.arange(len(walk.tours))
         if instance.eligible is not None:
             eligible = to_numpy(instance.eligible)[every[:, None], walk.start, walk.tours]
@@ -208,24 +205,24 @@ class Penalties(Attribute):
     fields = per_node = lengths = ("penalty",)
     uniforms_per_customer = 1
 
-    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Draw penalties with twice PCTSP's range, since a customer far from the depot may need a route of its own."""
         xp, scale = array_namespace(uniforms), 6 * expected_length(problem.num_nodes) / problem.num_nodes
         return {"penalty": problem.with_depots(xp.astype(uniforms * scale, xp.float32))}
 
-    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+    def validate(self, problem: Family, instance: VRPInstance) -> None:
         check_field(instance, "penalty", (problem.num_actions,), np.float32, 0, MAX_FLOAT)
         check_depot_values(instance, "penalty", num_depots=problem.num_depots)
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.penalty)
         total = xp.sum(xp.astype(instance.penalty, double(xp)), axis=1)
         return {"unpaid": total, "ended": total < 0}
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         waits = ~problem.is_customer(old.node) & (new["node"] == old.node)
         new["unpaid"] = old.unpaid - gather(instance.penalty, new["node"])
         new["ended"] = old.ended | (waits & (old.num_served < problem.num_nodes))
 
-    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         return {"penalty": instance.penalty}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from array_api_compat import array_namespace, device
 
@@ -12,12 +10,9 @@ from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE, check_depot_values, check_field
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from
 from routing_gym.problems.vrp.attribute import Attribute, FloatArray, Walk
-from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 from routing_gym.problems.vrp.ways import NEVER, Onward, durations_from, lengths_home, slack, travel_time, ways_to
 from routing_gym.traits import Column
-
-if TYPE_CHECKING:
-    from routing_gym.problems.vrp.family import VRP
 
 MAX_LENGTH = 3.0  # of generated instances
 CLOSING, SERVICE, NARROWEST, WIDEST = 3.0, 0.2, 0.1, 1.0  # likewise; the last two to both sides
@@ -36,28 +31,28 @@ class LengthLimit(Attribute):
     fields = ("max_length",)
     scalars = lengths = ("remaining_length",)
 
-    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         xp = array_namespace(instance.coords)
         return {"max_length": xp.zeros_like(instance.coords[:, 0, 0]) + problem.max_length}
 
-    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+    def validate(self, problem: Family, instance: VRPInstance) -> None:
         check_field(instance, "max_length", (), np.float32, 0, MAX_FLOAT)
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.max_length)
         limit = xp.astype(instance.max_length, double(xp))[:, None, None]
         home = xp.astype(lengths_home(problem, instance), double(xp))
         return {"longest": limit + slack(limit) - home, "length": xp.zeros_like(limit[:, 0, 0])}
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         length = state.length[:, None] + lengths_from(instance, state.node)
         return length <= onward.longest
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         xp = array_namespace(leg)
         new["length"] = xp.where(problem.is_customer(new["node"]), old.length + leg, xp.zeros_like(old.length))
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         length = float(state.length[row]) + float(lengths_from(instance, state.node)[row, node])
         longest: Array = problem.onward(instance, state).longest
         if length <= float(longest[row, node]):
@@ -67,12 +62,12 @@ class LengthLimit(Attribute):
         limit = float(instance.max_length[row])
         return f"the way to customer {node}{way} is longer than the limit {limit:.4g}; {problem.go_home(state, row)}"
 
-    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+    def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         xp = array_namespace(state.node)
         left = xp.astype(instance.max_length - state.length, xp.float32)
         return {"remaining_length": xp.clip(left, 0.0, None)[:, None]}
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         limit = to_numpy(instance.max_length).astype(np.float64)[:, None]
         refuse(problem, walk, "length", walk.running(walk.legs), np.broadcast_to(limit, walk.legs.shape))
 
@@ -108,7 +103,7 @@ class TimeWindows(Attribute):
     lengths = (*per_node, *scalars)
     uniforms_per_customer = 2
 
-    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Draw service times, and time windows in which the customer can be served alone, from the first depot."""
         xp, first, n = array_namespace(uniforms), problem.num_depots, problem.num_nodes
         closing = CLOSING_OF_PAIRS if problem.pairs else CLOSING
@@ -120,7 +115,9 @@ class TimeWindows(Attribute):
         centre = out + (closing - service - out - back) * uniforms[:, :n]
         return self.windows(problem, closing, centre, service, uniforms[:, n:])
 
-    def windows(self, problem: VRP, closing: float, centre: Array, service: Array, widths: Array) -> dict[str, Array]:
+    def windows(
+        self, problem: Family, closing: float, centre: Array, service: Array, widths: Array
+    ) -> dict[str, Array]:
         """Return fields with windows around the times `centre` at which each customer can be served: (B, n)."""
         xp = array_namespace(centre)
         half_width = NARROWEST + (WIDEST - NARROWEST) * widths
@@ -131,7 +128,7 @@ class TimeWindows(Attribute):
             "service_time": problem.with_depots(xp.astype(service, xp.float32)),
         }
 
-    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+    def validate(self, problem: Family, instance: VRPInstance) -> None:
         for field in self.per_node:
             check_field(instance, field, (problem.num_actions,), np.float32, 0, MAX_FLOAT)
         check_depot_values(instance, "service_time", num_depots=problem.num_depots)
@@ -139,7 +136,7 @@ class TimeWindows(Attribute):
             shape = (problem.num_actions, problem.num_actions)
             check_field(instance, "durations", shape, np.float32, 0, MAX_FLOAT)
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.due_time)
         wide = [xp.astype(getattr(instance, field), double(xp))[:, None, :] for field in self.per_node]
         opens, latest, service = wide
@@ -152,18 +149,18 @@ class TimeWindows(Attribute):
             latest = xp.where(opens <= leaves + slack(leaves), xp.minimum(latest, leaves), never)
         return {"latest": latest + slack(latest), "time": xp.astype(instance.ready_time[:, 0], double(xp))}
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         arrival = state.time[:, None] + durations_from(instance, state.node)
         return arrival <= onward.latest
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         xp, node = array_namespace(leg), new["node"]
         travels = leg if instance.durations is None else travel_time(instance, old.node, node)
         opens, service = (xp.astype(gather(x, node), double(xp)) for x in (instance.ready_time, instance.service_time))
         served = xp.maximum(old.time + travels, opens)
         new["time"] = xp.where(problem.is_customer(node), served, opens) + service
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         arrival = float(state.time[row]) + float(durations_from(instance, state.node)[row, node])
         limits: Array = problem.onward(instance, state).latest
         latest = float(limits[row, node])
@@ -173,14 +170,14 @@ class TimeWindows(Attribute):
             f"customer {node} would be reached at {arrival:.4g}, later than {latest:.4g}; {problem.go_home(state, row)}"
         )
 
-    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         return {field: getattr(instance, field) for field in self.per_node}
 
-    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+    def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         xp = array_namespace(state.node)
         return {"current_time": xp.astype(state.time, xp.float32)[:, None]}
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         given = (
             to_numpy(x).astype(np.float64) for x in (instance.ready_time, instance.due_time, instance.service_time)
         )
@@ -196,7 +193,7 @@ class TimeWindows(Attribute):
 
 
 def pairs_in_turn(
-    problem: VRP, instance: VRPInstance, closing: float, out: Array, back: Array, uniforms: Array
+    problem: Family, instance: VRPInstance, closing: float, out: Array, back: Array, uniforms: Array
 ) -> tuple[Array, Array, Array]:
     """Return times at which generated pairs can be served one by one, the durations of service, and uniforms (B, n)."""
     xp, first, n, pairs = array_namespace(out), problem.num_depots, problem.num_nodes, problem.num_nodes // 2
@@ -214,7 +211,7 @@ def pairs_in_turn(
     return xp.concat([picks, delivers, alone], axis=1), service, uniforms[:, n:]
 
 
-def refuse(problem: VRP, walk: Walk, what: str, values: FloatArray, limits: FloatArray) -> None:
+def refuse(problem: Family, walk: Walk, what: str, values: FloatArray, limits: FloatArray) -> None:
     """Refuse tours with a value above its limit; nobody waits for the end of an open route.
 
     Raises:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
@@ -13,14 +14,9 @@ from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import check_depot_values, check_field
 from routing_gym.problems.cvrp import share
 from routing_gym.problems.vrp.attribute import Attribute, Walk
-from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 from routing_gym.problems.vrp.ways import Onward, delivery_order
 from routing_gym.traits import Column
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from routing_gym.problems.vrp.family import VRP
 
 BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag")
 
@@ -28,22 +24,22 @@ BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is de
 class Deliveries(Attribute):
     """All demand is delivered: as in CVRP, `load` is what the route has delivered so far."""
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         return instance.demand <= (problem.capacity_of(instance, state) - state.load)[:, None]
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         xp = array_namespace(leg)
         load = old.load + gather(instance.demand, new["node"])
         new["load"] = xp.where(problem.is_customer(new["node"]), load, xp.zeros_like(load))
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         free = int(problem.capacity_of(instance, state)[row] - state.load[row])
         demand = int(instance.demand[row, node])
         if demand <= free:
             return None
         return f"demand {demand} exceeds the free capacity {free}; {problem.go_home(state, row)}"
 
-    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+    def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         free = problem.capacity_of(instance, state) - self.used(state)
         return {"free_capacity": share(free, instance.capacity)[:, None]}
 
@@ -55,7 +51,7 @@ class Deliveries(Attribute):
         """Return what the vehicle of a route delivers and collects, of one row."""
         return {"load": int(to_numpy(instance.demand)[0][nodes].sum())}
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         check_loads(problem, instance, walk, walk.running(walk.of(instance.demand)))
 
 
@@ -72,29 +68,29 @@ class Backhauls(Deliveries):
     fields = ("backhaul",)
     per_node = ("backhaul",)
 
-    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """The last fifth of the customers are backhauls."""
         xp = array_namespace(instance.demand)
         nodes = xp.arange(problem.num_actions, device=device(instance.demand))
         last_fifth = nodes >= problem.num_actions - max(1, problem.num_nodes // 5)
         return {"backhaul": (instance.demand > 0) & last_fifth}
 
-    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+    def validate(self, problem: Family, instance: VRPInstance) -> None:
         check_field(instance, "backhaul", (problem.num_actions,), np.bool_, 0, 1)
         check_depot_values(instance, "backhaul", num_depots=problem.num_depots)
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         xp, fits = array_namespace(state.node), super().allows(problem, instance, state, onward)
         collecting = gather(instance.backhaul, state.node)[:, None]  # else the vehicle is empty for what it collects
         within = instance.demand <= problem.capacity_of(instance, state)[:, None] if problem.fleet else True
         return xp.where(collecting, fits & instance.backhaul, fits | (instance.backhaul & within))
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         super().step(problem, instance, old, new, leg)
         turns = gather(instance.backhaul, new["node"]) & ~gather(instance.backhaul, old.node)
         new["load"] = array_namespace(leg).where(turns, new["load"] - old.load, new["load"])
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         before, after = bool(instance.backhaul[row, state.node[row]]), bool(instance.backhaul[row, node])
         if before and not after:
             return (
@@ -105,11 +101,11 @@ class Backhauls(Deliveries):
             return None if demand <= free else f"demand {demand} exceeds the capacity {free} of the vehicle"
         return super().why_illegal(problem, instance, state, row, node)
 
-    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.demand)
         return {"backhaul": xp.astype(instance.backhaul, xp.float32)}
 
-    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
         return super().observation_spaces(problem) | {
             "backhaul": spaces.Box(0.0, 1.0, (problem.num_actions,), np.float32)
         }
@@ -118,7 +114,7 @@ class Backhauls(Deliveries):
         demand, backhaul = to_numpy(instance.demand)[0][nodes], to_numpy(instance.backhaul)[0][nodes]
         return {"delivery": int(demand[~backhaul].sum()), "pickup": int(demand[backhaul].sum())}
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         kind, demand = walk.of(instance.backhaul), walk.of(instance.demand)
         late = walk.of(instance.backhaul, walk.before) & ~kind & ~walk.at_depot
         if late.any():
@@ -140,15 +136,15 @@ class MixedBackhauls(Backhauls):
     letters = "MB"
     scalars = ("mixed_backhauls", "free_for_pickups")
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         return {"peak": array_namespace(instance.capacity).zeros_like(instance.capacity)}
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         xp, capacity = array_namespace(state.node), problem.capacity_of(instance, state)
         free = xp.where(instance.backhaul, (capacity - state.load)[:, None], (capacity - state.peak)[:, None])
         return instance.demand <= free
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         xp, node = array_namespace(leg), new["node"]
         demand, collects = gather(instance.demand, node), gather(instance.backhaul, node)
         zero, away = xp.zeros_like(demand), problem.is_customer(node)
@@ -156,7 +152,7 @@ class MixedBackhauls(Backhauls):
         peak = xp.where(collects, xp.maximum(old.peak, load), old.peak + demand)
         new |= {"load": xp.where(away, load, zero), "peak": xp.where(away, peak, zero)}
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         used = state.load if bool(instance.backhaul[row, node]) else state.peak
         free = int(problem.capacity_of(instance, state)[row] - used[row])
         demand = int(instance.demand[row, node])
@@ -167,7 +163,7 @@ class MixedBackhauls(Backhauls):
     def used(self, state: VRPState) -> Array:
         return state.peak
 
-    def observe_dynamic(self, problem: VRP, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
+    def observe_dynamic(self, problem: Family, instance: VRPInstance, state: VRPState) -> dict[str, Array]:
         seen = super().observe_dynamic(problem, instance, state)
         free = problem.capacity_of(instance, state) - state.load
         xp = array_namespace(free)
@@ -176,11 +172,11 @@ class MixedBackhauls(Backhauls):
             "free_for_pickups": share(free, instance.capacity)[:, None],
         }
 
-    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
         scalar = spaces.Box(0.0, 1.0, (1,), np.float32)
         return super().observation_spaces(problem) | dict.fromkeys(self.scalars, scalar)
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         """Add up deliveries backwards from the end of each route, and pickups forwards."""
         kind, demand = walk.of(instance.backhaul), walk.of(instance.demand)
         on_board = walk.running(demand * kind)
@@ -212,7 +208,7 @@ class Pairs(Deliveries):
     columns = (Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node"),)
     fields = ("pickup",)
 
-    def draw(self, problem: VRP, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
+    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Of n customers the first n / 2 are pickups, and customer i + n / 2 is the delivery of customer i."""
         xp, where = array_namespace(instance.demand), device(instance.demand)
         first, pairs = problem.num_depots, problem.num_nodes // 2
@@ -222,7 +218,7 @@ class Pairs(Deliveries):
         demand = xp.where(delivers[None, :], instance.demand[:, pickup], instance.demand)
         return {"pickup": xp.zeros_like(instance.demand) + pickup, "demand": demand}
 
-    def validate(self, problem: VRP, instance: VRPInstance) -> None:
+    def validate(self, problem: Family, instance: VRPInstance) -> None:
         check_field(instance, "pickup", (problem.num_actions,), np.int64, 0, problem.num_actions - 1)
         check_depot_values(instance, "pickup", num_depots=problem.num_depots)
         pickup, demand, delivers = instance.pickup, instance.demand, instance.pickup > 0
@@ -243,14 +239,14 @@ class Pairs(Deliveries):
                 found = f"pickup: row {row}, node {node} has its pickup at node {pickup[row, node]}"
                 raise InvalidInstance(f"{found}, {say}")
 
-    def initial(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         order = {"order": delivery_order(problem, instance)} if problem.limited else {}
         return {"due": array_namespace(instance.pickup).zeros_like(instance.pickup) > 0, **order}
 
-    def allows(self, problem: VRP, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         return ((instance.pickup == 0) & super().allows(problem, instance, state, onward)) | state.due
 
-    def step(self, problem: VRP, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         xp, node = array_namespace(leg), new["node"]
         demand, away = gather(instance.demand, node), problem.is_customer(node)
         change = xp.where(gather(instance.pickup, node) > 0, -demand, demand)
@@ -258,23 +254,23 @@ class Pairs(Deliveries):
         picked = (instance.pickup == node[:, None]) & away[:, None]
         new["due"] = scatter(old.due | picked, node, xp.zeros_like(away))
 
-    def why_illegal(self, problem: VRP, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
+    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         source = int(instance.pickup[row, node])
         if source == 0:
             return super().why_illegal(problem, instance, state, row, node)
         return None if bool(state.due[row, node]) else f"customer {node} comes after its pickup, customer {source}"
 
-    def observe_static(self, problem: VRP, instance: VRPInstance) -> dict[str, Array]:
+    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         return {"pickup": instance.pickup}
 
-    def observation_spaces(self, problem: VRP) -> dict[str, spaces.Space[Any]]:
+    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
         return {"pickup": spaces.Box(0, problem.num_actions - 1, (problem.num_actions,), np.int64)}
 
     def amounts(self, instance: VRPInstance, nodes: list[int]) -> dict[str, int]:
         picks = to_numpy(instance.pickup)[0][nodes] == 0
         return {"pickup": int(to_numpy(instance.demand)[0][nodes][picks].sum())}
 
-    def check(self, problem: VRP, instance: VRPInstance, walk: Walk) -> None:
+    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         source, demand = walk.of(instance.pickup), walk.of(instance.demand)
         check_loads(problem, instance, walk, walk.running(np.where(source > 0, -demand, demand)))
         every, on_board = np.arange(len(walk.tours)), np.zeros(instance.pickup.shape, dtype=bool)
@@ -296,7 +292,7 @@ class Pairs(Deliveries):
             on_board[every, node] = ~depot & (wanted == 0) & deliveries[every, node]
 
 
-def check_loads(problem: VRP, instance: VRPInstance, walk: Walk, load: npt.NDArray[np.int64]) -> None:
+def check_loads(problem: Family, instance: VRPInstance, walk: Walk, load: npt.NDArray[np.int64]) -> None:
     """Check that no vehicle carries more than its capacity.
 
     Raises:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from array_api_compat import array_namespace, device
 
 from routing_gym.arrays import Array, double, euclidean, gather, is_narrow
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import leg_length, lengths_from
-from routing_gym.problems.vrp.batches import VRPInstance, VRPState
-
-if TYPE_CHECKING:
-    from routing_gym.problems.vrp.family import VRP
+from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 
 NEVER = -1e30  # before all times; minus infinity has no slack
 
@@ -31,7 +28,7 @@ def durations_from(instance: VRPInstance, origin: Array) -> Array:
     return lengths_from(instance, origin) if instance.durations is None else gather(instance.durations, origin)
 
 
-def lengths_home(problem: VRP, instance: VRPInstance, times: bool = False, closed: bool = False) -> Array:
+def lengths_home(problem: Family, instance: VRPInstance, times: bool = False, closed: bool = False) -> Array:
     """Lengths (or durations) of the ways from every node to every depot: float32 (B, D, A); 0 on open routes.
 
     Args:
@@ -62,14 +59,14 @@ class Onward(NamedTuple):
     latest: Array | None  # time of the arrival
 
 
-def directly_home(problem: VRP, state: VRPState) -> Onward:
+def directly_home(problem: Family, state: VRPState) -> Onward:
     """Return the limits of a vehicle that may return after any customer."""
     if problem.num_depots == 1:
         return Onward(*(None if x is None else x[:, 0] for x in (state.longest, state.latest)))
     return Onward(*(None if x is None else gather(x, state.start) for x in (state.longest, state.latest)))
 
 
-def delivery_order(problem: VRP, instance: VRPInstance) -> Array:
+def delivery_order(problem: Family, instance: VRPInstance) -> Array:
     """Sort the deliveries by `due_time`, or without time windows the farthest from the first depot first.
 
     Returns:
@@ -82,7 +79,7 @@ def delivery_order(problem: VRP, instance: VRPInstance) -> Array:
     return xp.astype(order[:, : problem.num_nodes // 2], instance.pickup.dtype)
 
 
-def by_deliveries(problem: VRP, instance: VRPInstance, state: VRPState) -> Onward:
+def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> Onward:
     """Return the limits of a vehicle that has to deliver what is on board before it returns, in `delivery_order`.
 
     For every node that may be next, the deliveries after it are those on board, and that of the node itself if it is

@@ -6,7 +6,7 @@ import pytest
 
 from problem_names import ONE_OF_EACH
 from routing_gym import CVRP, TSP, TSPInstance, data, make_problem
-from routing_gym.arrays import euclidean, to_backend
+from routing_gym.arrays import euclidean, to_backend, use_jax
 from routing_gym.problem import instance_fields
 from routing_gym.problems.matrices import (
     NO_STREET,
@@ -20,7 +20,7 @@ from routing_gym.problems.matrices import (
 )
 from routing_gym.testing import check_problem, check_vector_env
 
-ON_STREETS = [name for name in ONE_OF_EACH if name not in ("ATSP", "OVRPBLTW")]
+ON_STREETS = [name for name in ONE_OF_EACH if name != "ATSP"] + ["VRPTW"]
 
 
 @pytest.mark.parametrize("name", ON_STREETS)
@@ -125,8 +125,8 @@ def test_roads_are_like_roads():
 
 def test_jax_draws_the_same_roads():
     """Of the same numbers: the durations, up to rounding; of ways that take as long either may be chosen."""
-    jax = pytest.importorskip("jax")
-    problem = CVRP(12, matrices=True)
+    pytest.importorskip("jax")
+    jax, problem = use_jax(), CVRP(12, matrices=True)
     uniforms = np.random.default_rng(5).random((6, problem.num_uniforms), dtype=np.float32)
     drawn, ours = jax.jit(problem.from_uniforms)(uniforms), problem.from_uniforms(uniforms)
     assert np.mean(np.abs(np.asarray(drawn.distances) - ours.distances) < 1e-4) > 0.99
