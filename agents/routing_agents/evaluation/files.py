@@ -71,7 +71,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all files are solved with.
+    """Settings with which all files are solved.
 
     Attributes:
         seed: For sampling and search.

@@ -101,25 +101,29 @@ class Document:
                 raise InvalidFile(self.path, line, f"{keyword}: found {number} after the closing -1")
         return numbers[:end]
 
-    def rows_by_node(self, keyword: str, dimension: int, columns: str) -> list[tuple[list[str], int]]:
+    def rows_by_node(
+        self, keyword: str, dimension: int, columns: str, *, each: str = "node", total: str = "DIMENSION"
+    ) -> list[tuple[list[str], int]]:
         """Return the texts after the node number, and the line, for nodes 1 to `dimension` in this order.
 
         Args:
             keyword: The section.
             dimension: Number of nodes.
-            columns: What follows the node number, as "x y".
+            columns: What follows the node number, as "x y"; "client ..." for one or more.
+            each: What is numbered, where it is not nodes.
+            total: The keyword that says how many there are.
         """
-        section = self.section(keyword)
+        section, names = self.section(keyword), columns.split()
         rows: dict[int, tuple[list[str], int]] = {}
         for text, line in section.rows:
             row = text.split()
-            if len(row) != 1 + len(columns.split()):
-                raise InvalidFile(self.path, line, f"{keyword}: found {found(text)}, expected 'node {columns}'")
-            node = self.parse_integer(row[0], line, 1, "node")
+            if len(row) < 2 if names[-1] == "..." else len(row) != 1 + len(names):
+                raise InvalidFile(self.path, line, f"{keyword}: found {found(text)}, expected '{each} {columns}'")
+            node = self.parse_integer(row[0], line, 1, each)
             if node > dimension:
-                raise InvalidFile(self.path, line, f"{keyword}: found node {node}, expected 1 to DIMENSION {dimension}")
+                raise InvalidFile(self.path, line, f"{keyword}: found {each} {node}, expected 1 to {total} {dimension}")
             if node in rows:
-                raise InvalidFile(self.path, line, f"{keyword}: node {node} is already given in line {rows[node][1]}")
+                raise InvalidFile(self.path, line, f"{keyword}: {each} {node} is already given in line {rows[node][1]}")
             rows[node] = row[1:], line
         if len(rows) < dimension:
             missing = next(node for node in range(1, dimension + 1) if node not in rows)
@@ -127,7 +131,7 @@ class Document:
             raise InvalidFile(
                 self.path,
                 last,
-                f"{keyword}: found {len(rows)} nodes, expected DIMENSION {dimension}; node {missing} is missing",
+                f"{keyword}: found {len(rows)} {each}s, expected {total} {dimension}; {each} {missing} is missing",
             )
         return [rows[node] for node in range(1, dimension + 1)]
 

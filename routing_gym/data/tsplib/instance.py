@@ -12,13 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import Array, to_numpy
-from routing_gym.data.tsplib.metrics import FloatArray, IntArray, file_distances, file_legs
+from routing_gym.data.tsplib.fleet_rules import FleetRules
+from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_distances, file_legs
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import MAX_FLOAT
 from routing_gym.problems.op import OPInstance
-
-TENTHS = 10  # in which VRPTW files count
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +25,14 @@ class RouteRules:
     """Limits of a file on routes, in its own integers; node 0 is the depot.
 
     Attributes:
-        windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in tenths.
+        windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in parts of the file's unit.
+        unit: VRPTW: how many parts are counted.
         num_vehicles: VRPTW: the most routes.
         backhaul: VRPB: bool (A,). No route may start with a backhaul, as `VRP` lets it.
     """
 
     windows: IntArray | None = None
+    unit: int = TENTHS
     num_vehicles: int | None = None
     backhaul: npt.NDArray[np.bool_] | None = None
 
@@ -61,14 +62,14 @@ class RouteRules:
                 ready, due, service = self.windows[node]
                 time = time + leg
                 if time > due:
-                    found = f"arrival time {time / TENTHS} at node {node} exceeds {due / TENTHS}"
+                    found = f"arrival time {time / self.unit} at node {node} exceeds {due / self.unit}"
                     raise InfeasibleTour(0, step, f"{found}; return to the depot (0) earlier")
                 time = max(time, ready) + service if node else ready
 
 
 @dataclass(frozen=True, eq=False)
 class FileInstance:
-    """One instance from a file. Node 0 is the depot; the other nodes keep the file's order.
+    """One instance from a file. Depots come first, one for each kind of vehicle; other nodes keep the file's order.
 
     Attributes:
         name: NAME, or the file's name where the file gives none.
@@ -76,17 +77,18 @@ class FileInstance:
         comments: Its COMMENT lines.
         metric: Its EDGE_WEIGHT_TYPE.
         ids: int64 (A,), the file's number, from 1, of each node.
-        coords: float64 (A, 2), as in the file; None where it has distances instead.
-        matrix: int64 (A, A), the file's own distances; None where it has coordinates.
-        scale: Length in the file's units of 1 in the instance; the longest, where there are no coordinates.
+        coords: float64 (A, 2), as in the file; None where it has distances only.
+        matrix: int64 (A, A), the file's own distances; None where they are those of coordinates.
+        scale: Length in the file's units of 1 in the instance; the longest, where distances are in the file.
         problem: The rules.
         instance: One row: coordinates moved and scaled into the unit square, distances over the scale; none where
             `read_instance` was asked to leave them out.
         cost_limit: OP: the longest tour allowed, in the file's metric.
         scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the
             instance leaves out.
-        unit: VRPTW: 10, for distances and times are counted in tenths of the file's unit.
-        rules: VRPTW, VRPB: what the file asks of routes.
+        unit: How many parts of the file's unit are counted: VRPTW with coordinates 10, HFVRP 1,000,000, other fleets
+            1,000.
+        rules: VRPTW, VRPB, fleets: what the file asks of routes.
         best_known: The best cost that lies beside the file; None where nothing does.
         best_tour: Actions that cost `best_known`; None where only the number is known.
     """
@@ -104,16 +106,23 @@ class FileInstance:
     cost_limit: int | None = None
     scores: IntArray | None = None
     unit: int = 1
-    rules: RouteRules | None = None
+    rules: RouteRules | FleetRules | None = None
     best_known: float | None = None
     best_tour: IntArray | None = None
 
+    @property
+    def decimals(self) -> int:
+        """Decimals of costs."""
+        if isinstance(self.rules, FleetRules):
+            return self.rules.decimals
+        return 1 if self.unit == TENTHS else 0
+
     def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
         """Return the lengths of ways between nodes, in the file's metric: int64, as the two broadcast."""
-        if self.coords is None:
-            assert self.matrix is not None
+        if self.matrix is not None:
             return np.asarray(self.matrix[origin, destination])
-        return file_legs(self.coords, self.metric, origin, destination, self.unit == TENTHS)
+        assert self.coords is not None
+        return file_legs(self.coords, self.metric, origin, destination, self.unit)
 
     def scaled_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
         """Return the same over the scale, as in the instance: float64."""
@@ -122,10 +131,10 @@ class FileInstance:
     @cached_property
     def distances(self) -> IntArray:
         """All `legs`: int64 (A, A). Computed when first asked for: 10,000 nodes take 800 MB."""
-        if self.coords is None:
-            assert self.matrix is not None
+        if self.matrix is not None:
             return self.matrix
-        return file_distances(self.coords, self.metric, self.unit == TENTHS)
+        assert self.coords is not None
+        return file_distances(self.coords, self.metric, self.unit)
 
     def length(self, actions: Array) -> int:
         """Return the length of a closed tour of actions (T,), as `legs` count; feasibility is not checked."""
@@ -141,14 +150,16 @@ class FileInstance:
             actions: Integers (T,), as the environment takes them.
 
         Returns:
-            The length, an integer but for VRPTW; where the problem maximises (OP), the sum of the scores, the depot's
-            included.
+            The length, an integer but for VRPTW; of fleets, what is published: the cost in thousandths of the file's
+            unit, of HFVRP in hundreds; where the problem maximises (OP), the sum of the scores, the depot's included.
 
         Raises:
             InfeasibleTour: With step, value, bound and remedy.
             ValueError: `actions` has the wrong shape or type.
         """
         tour = to_numpy(actions)
+        if isinstance(self.rules, FleetRules):
+            return self.rules.cost(self.problem, self.instance, self.legs, tour)
         if self.rules is not None:
             self.rules.check(self.problem, self.instance, self.legs, tour)
             return self.length(tour) if self.unit == 1 else self.length(tour) / self.unit
@@ -171,6 +182,11 @@ class FileInstance:
 def unit_scale(coords: FloatArray) -> float:
     """Return the larger side of the box around coordinates (A, 2); 1 where all lie in one place."""
     return float((coords.max(axis=0) - coords.min(axis=0)).max()) or 1.0
+
+
+def matrix_scale(matrix: IntArray) -> float:
+    """Return the largest distance; 1 where all are 0."""
+    return float(matrix.max()) or 1.0
 
 
 def scale_coords(coords: FloatArray, scale: float) -> Array:

@@ -7,6 +7,7 @@ Reinelt (1995), "TSPLIB 95", section 2. All distances are integers. The document
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,11 @@ IntArray = npt.NDArray[np.int64]
 GEO_PI = 3.141592  # TSPLIB's; the published optima were computed with it
 GEO_EARTH_RADIUS = 6378.388  # km
 GREATEST = {"GEO": (90.0, 360.0)}  # coordinates of metrics that have a bound: degrees of latitude and longitude
+TENTHS = 10  # in which VRPTW files count
 BLOCK_ROWS = 128  # of the matrix computed at a time, so that temporaries stay small
 
 
-def file_legs(
-    coords: FloatArray, metric: str, origin: IntArray, destination: IntArray, in_tenths: bool = False
-) -> IntArray:
+def file_legs(coords: FloatArray, metric: str, origin: IntArray, destination: IntArray, unit: int = 1) -> IntArray:
     """Compute the distances of some pairs of nodes.
 
     Args:
@@ -31,7 +31,7 @@ def file_legs(
         metric: "EUC_2D", "CEIL_2D", "ATT" or "GEO".
         origin: int64, nodes.
         destination: int64, nodes; broadcasts with `origin`.
-        in_tenths: EUC_2D as in VRPTW files: `tenths`.
+        unit: EUC_2D: how many parts of the file's unit are counted; 10 as in VRPTW files, cut; others rounded.
 
     Returns:
         int64, 0 from a node to itself.
@@ -39,21 +39,19 @@ def file_legs(
     Raises:
         KeyError: The metric is unknown.
     """
-    function = tenths if in_tenths else METRICS[metric]
+    function = METRICS[metric] if unit == 1 else partial(parts, unit=unit)
     points = geographic(coords) if metric == "GEO" else coords
     lengths = function(points[origin], points[destination]).astype(np.int64)
     return np.where(origin == destination, 0, lengths)  # GEO would make it 1
 
 
-def file_distances(
-    coords: FloatArray, metric: str, in_tenths: bool = False, scale: float | None = None
-) -> npt.NDArray[Any]:
+def file_distances(coords: FloatArray, metric: str, unit: int = 1, scale: float | None = None) -> npt.NDArray[Any]:
     """Compute the distances of all pairs of nodes, as `file_legs`: int64 (A, A), or with a scale float32, over it."""
     every = np.arange(len(coords))
     distances = np.empty((len(coords), len(coords)), dtype=np.int64 if scale is None else np.float32)
     for start in range(0, len(coords), BLOCK_ROWS):
         rows = every[start : start + BLOCK_ROWS]
-        legs = file_legs(coords, metric, rows[:, None], every, in_tenths)
+        legs = file_legs(coords, metric, rows[:, None], every, unit)
         distances[rows] = legs if scale is None else legs / scale
     return distances
 
@@ -74,9 +72,13 @@ def ceil_2d(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.ceil(np.sqrt(squared_length(a, b)))
 
 
-def tenths(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Ten times the Euclidean length, cut to an integer, as the 12th DIMACS challenge counts lengths of VRPTW."""
-    return np.asarray(np.floor(10 * np.sqrt(squared_length(a, b))))
+def parts(a: FloatArray, b: FloatArray, unit: int) -> FloatArray:
+    """Euclidean length in parts of the unit.
+
+    Tenths are cut, as the 12th DIMACS challenge counts lengths of VRPTW; all others are rounded to the nearest.
+    """
+    lengths = unit * np.sqrt(squared_length(a, b))
+    return np.asarray(np.floor(lengths if unit == TENTHS else lengths + 0.5))
 
 
 def att(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -14,9 +14,12 @@ import numpy as np
 
 from routing_gym.arrays import Array
 from routing_gym.data.tsplib.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse_lines
+from routing_gym.data.tsplib.fleet_rules import FleetRules
+from routing_gym.data.tsplib.fleet_stops import number_depot
+from routing_gym.data.tsplib.fleets import COUNTING, FLEET_SECTIONS, FLEET_VALUES, read_fleet
 from routing_gym.data.tsplib.instance import (
-    TENTHS,
     FileInstance,
+    matrix_scale,
     orienteering_instance,
     scale_coords,
     scale_distances,
@@ -29,7 +32,7 @@ from routing_gym.data.tsplib.matrix import (
     read_fixed_edges,
     read_matrix,
 )
-from routing_gym.data.tsplib.metrics import GREATEST, METRICS, FloatArray, IntArray, file_distances, planar
+from routing_gym.data.tsplib.metrics import GREATEST, METRICS, TENTHS, FloatArray, IntArray, file_distances, planar
 from routing_gym.data.tsplib.solutions import find_best_known
 from routing_gym.data.tsplib.vehicle_routing import (
     backhaul_instance,
@@ -62,10 +65,10 @@ FILE_TYPES = {
     "OP": FileType(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
     "VRPTW": FileType(
         ("CAPACITY", "VEHICLES", "SERVICE_TIME"),
-        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION"),
+        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION", "EDGE_WEIGHT_SECTION"),
     ),
     "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
-}
+} | {kind: FileType(FLEET_VALUES, FLEET_SECTIONS) for kind in COUNTING}
 LENGTHS_ONLY_COST = ("TSP", "CVRP")  # and allow or forbid nothing
 ROUTE_FILES: dict[str, Any] = {"VRPTW": window_instance, "VRPB": backhaul_instance}
 SAME_TYPE = {"CVRPTW": "VRPTW"}
@@ -82,7 +85,7 @@ COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
 EXPLICIT = "EXPLICIT"  # distances in the file, and no coordinates
 SUPPORTED = (
     f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}, or EXPLICIT for "
-    "TSP and ATSP"
+    "TSP, ATSP and VRPTW"
 )
 GRAMMAR = Grammar(
     values=tuple({*COMMON_VALUES, *(value for kind in FILE_TYPES.values() for value in kind.values)}),
@@ -97,12 +100,12 @@ GRAMMAR = Grammar(
 
 
 def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_nodes: int | None = None) -> FileInstance:
-    """Read a TSP, ATSP, CVRP, VRPTW, VRPB or OP instance, and the best known solution that lies beside it.
+    """Read an instance, and the best known solution that lies beside it.
 
-    VRPTW in VRPLIB's form or in Solomon's. A file of distances instead of coordinates becomes an ATSP instance, of
-    TYPE TSP too; one with fixed edges TSPFE. A solution is looked for under the same name, with `.opt.tour` or `.tour`
-    (TSP, ATSP), or `.sol` (all others) instead of the ending, and (TSP, ATSP) as a line ``name : cost`` of a file
-    `solutions` in the same folder.
+    VRPTW in VRPLIB's form or in Solomon's; several vehicles, depots and pairs in PyVRP's, see `fleets`. A TSP or ATSP
+    file of distances instead of coordinates becomes an ATSP instance; one with fixed edges TSPFE. A solution is looked
+    for under the same name, with `.opt.tour` or `.tour` (TSP, ATSP), or `.sol` (all others) instead of the ending, and
+    (TSP, ATSP) as a line ``name : cost`` of a file `solutions` in the same folder.
 
     Args:
         path: The file; its contents, not its ending, say what it is.
@@ -124,29 +127,38 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     kind = check_kind(document)
     metric = check_metric(document, kind)
     dimension = check_dimension(document, max_nodes)
+    name = document.values["NAME"].text if "NAME" in document.values else path.name
+    if kind in COUNTING:
+        number_depot(document)
+        fields = read_fleet(document, kind, read_coords(document, dimension, metric))
+        fleet = FileInstance(name, path, tuple(document.comments), metric, matrix=None, **fields)
+        return with_best_known(fleet)
     ids = np.arange(1, dimension + 1)
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, kind, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
     coords = places = matrix = distances = None
-    unit = TENTHS if kind == "VRPTW" else 1
+    unit = TENTHS if kind == "VRPTW" and metric != EXPLICIT else 1
     if metric == EXPLICIT:
-        check_display(document, dimension)
-        matrix = read_matrix(document, dimension, symmetric=kind == "TSP")
-        scale = float(matrix.max()) or 1.0
+        matrix = read_matrix(document, dimension, symmetric=kind == "TSP")[np.ix_(ids - 1, ids - 1)]
+        scale = matrix_scale(matrix)
         distances = scale_distances(matrix, scale)
+        if FILE_TYPES[kind].has_depot:
+            places = coords = read_coords(document, dimension, metric)[ids - 1]
+        else:
+            check_display(document, dimension)
     else:
         coords = read_coords(document, dimension, metric)[ids - 1]
         places = planar(coords, metric)
         scale = unit_scale(places)
         only_cost = kind in LENGTHS_ONLY_COST and metric != "GEO"
         if max_matrix_nodes is None or dimension <= max_matrix_nodes or not only_cost:
-            distances = file_distances(coords, metric, unit == TENTHS, scale * unit)[None]
-    name = document.values["NAME"].text if "NAME" in document.values else path.name
+            distances = file_distances(coords, metric, unit, scale * unit)[None]
     cost_limit = scores = rules = None
     if kind in ROUTE_FILES:
-        goods = read_demand(document, ids)
-        problem, instance, rules = ROUTE_FILES[kind](document, ids, places, distances, *goods)
+        demand, capacity = read_demand(document, ids)
+        make = ROUTE_FILES[kind]
+        problem, instance, rules = make(document, ids, places, distances, demand, capacity, matrix)
     else:
         problem, instance, cost_limit, scores = make_instance(document, kind, ids, places, distances, scale)
     file_instance = FileInstance(
@@ -165,8 +177,13 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         unit=unit,
         rules=rules,
     )
-    best_known, best_tour = find_best_known(file_instance)
-    return replace(file_instance, best_known=best_known, best_tour=best_tour)
+    return with_best_known(file_instance)
+
+
+def with_best_known(instance: FileInstance) -> FileInstance:
+    """Add the solution that lies beside the file."""
+    best_known, best_tour = find_best_known(instance)
+    return replace(instance, best_known=best_known, best_tour=best_tour)
 
 
 def make_instance(
@@ -216,6 +233,8 @@ def check_kind(document: Document) -> str:
 def check_metric(document: Document, kind: str) -> str:
     """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with its companions."""
     metric, line = document.value("EDGE_WEIGHT_TYPE")
+    if metric == EXPLICIT and kind == "VRPTW":
+        return metric
     if metric == EXPLICIT and not FILE_TYPES[kind].has_depot:
         for keyword in ("NODE_COORD_SECTION", "FIXED_EDGES_SECTION"):
             if keyword in document.sections:
@@ -227,8 +246,8 @@ def check_metric(document: Document, kind: str) -> str:
         raise InvalidFile(document.path, line, f"EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE {metric}")
     if metric not in METRICS or kind == "ATSP":
         raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {SUPPORTED}")
-    if kind == "VRPTW" and metric != "EUC_2D":
-        told = "VRPTW counts tenths of Euclidean lengths: expected EUC_2D"
+    if (kind == "VRPTW" or kind in COUNTING) and metric != "EUC_2D":
+        told = f"{kind} counts {'tenths' if kind == 'VRPTW' else 'parts'} of Euclidean lengths: expected EUC_2D"
         raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {told}")
     for keyword, expected in (("EDGE_WEIGHT_FORMAT", "FUNCTION"), ("NODE_COORD_TYPE", "TWOD_COORDS")):
         text, line = document.values.get(keyword, Value(expected, 0))
@@ -314,8 +333,11 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
     The file is there complete or not at all.
 
     Raises:
+        ValueError: It has several vehicles or depots, or pairs; such files are read only.
         OSError: It cannot be written.
     """
+    if isinstance(instance.rules, FleetRules):
+        raise ValueError(f"{instance.path}: files with several vehicles, depots or pairs are read only; copy the file")
     by_id = np.argsort(instance.ids)
     kind = "TSP" if instance.problem.name == "TSPFE" else instance.problem.name
     lines = [f"NAME : {instance.name}", *(f"COMMENT : {comment}" for comment in instance.comments)]
@@ -326,9 +348,9 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
         lines.append(f"VEHICLES : {instance.rules.num_vehicles}")
     elif kind == "OP":
         lines.append(f"COST_LIMIT : {instance.cost_limit}")
-    if instance.coords is None:
-        lines += matrix_lines(instance.distances)
-    else:
+    if instance.matrix is not None:
+        lines += matrix_lines(instance.matrix[np.ix_(by_id, by_id)])
+    if instance.coords is not None:
         coords = enumerate(instance.coords[by_id].tolist(), start=1)
         lines += ["NODE_COORD_SECTION", *(f"{i} {shortest(x)} {shortest(y)}" for i, (x, y) in coords)]
     if instance.problem.name == "TSPFE":

@@ -13,6 +13,7 @@ import numpy as np
 
 from routing_gym.arrays import Array, to_numpy
 from routing_gym.data.tsplib.document import INTEGER, Document, Grammar, max_file_bytes, parse
+from routing_gym.data.tsplib.fleet_rules import FleetRules
 from routing_gym.data.tsplib.instance import FileInstance
 from routing_gym.data.tsplib.metrics import METRICS, IntArray
 from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
@@ -96,9 +97,9 @@ def read_sequence(path: Path, instance: FileInstance) -> FileTour:
 
 def read_routes(path: Path, instance: FileInstance) -> FileTour:
     """Read CVRPLIB's .sol: one route a line, nodes numbered from 0 (the file's number less one), then the cost."""
-    nodes: list[tuple[int, int]] = []
+    routes: list[list[tuple[int, int]]] = []
     stated: tuple[float, int] | None = None
-    depot = int(instance.ids[0])
+    depots = {int(instance.ids[node]) for node in range(instance.problem.num_depots)}
     lines = read_lines(path, max_file_bytes(len(instance.ids)))
     for number, line in enumerate(lines, start=1):
         text = line.strip()
@@ -106,21 +107,31 @@ def read_routes(path: Path, instance: FileInstance) -> FileTour:
         if text and stated is not None:
             raise InvalidFile(path, number, f"found {found(text)} after the cost; expected nothing")
         if route is not None:
-            trip = [(parse_integer(path, number, node) + 1, number) for node in route[1].split()]
-            if (depot, number) in trip:
-                raise InvalidFile(path, number, f"found the depot, {depot - 1}, within a route; leave it out")
-            nodes += [*trip, (depot, number)] if trip else []
+            routes.append([(parse_integer(path, number, node) + 1, number) for node in route[1].split()])
+            if inside := depots & {node for node, _ in routes[-1]}:
+                raise InvalidFile(path, number, f"found the depot, {min(inside) - 1}, within a route; leave it out")
+            if isinstance(instance.rules, FleetRules) and routes[-1] and len(routes) > instance.rules.num_vehicles:
+                told = f"route {len(routes)} has no vehicle, VEHICLES are {instance.rules.num_vehicles}"
+                raise InvalidFile(path, number, f"{told}; list the routes in the order of the vehicles")
         elif cost is not None:
-            stated = parse_cost(path, number, cost[1], instance.unit), number
+            stated = parse_cost(path, number, cost[1], instance.decimals), number
         elif text:
             raise InvalidFile(path, number, f"found {found(text)}, expected 'Route #1: 2 1 ...' or 'Cost 784'")
-    actions = to_actions(path, instance, nodes)
+    customers = [to_actions(path, instance, route).tolist() for route in routes]
+    actions = np.array(join(instance, customers), dtype=np.int64)
     value = rescore(path, len(lines), instance, actions)
     if stated is None:
         raise InvalidFile(path, len(lines), f"the file ends without its cost; expected 'Cost {value}'")
     if stated[0] != value:
         raise InvalidFile(path, stated[1], f"found cost {stated[0]}, but the routes cost {value} on {instance.path}")
     return FileTour(actions, value)
+
+
+def join(instance: FileInstance, routes: list[list[int]]) -> list[int]:
+    """Return the actions of routes, some of which may be empty."""
+    if isinstance(instance.rules, FleetRules):
+        return instance.rules.actions(routes)
+    return [node for route in routes if route for node in (*route, 0)]
 
 
 def check_head(document: Document, instance: FileInstance, kind: str) -> None:
@@ -138,8 +149,8 @@ def parse_integer(path: Path, line: int, text: str) -> int:
     return int(text)
 
 
-def parse_cost(path: Path, line: int, text: str, unit: int) -> float:
-    """Return the cost of routes: an integer that may be written as 784.0; of VRPTW (unit 10) in tenths, as 827.3.
+def parse_cost(path: Path, line: int, text: str, decimals: int) -> float:
+    """Return the cost of routes: an integer that may be written as 784.0; with `decimals` 1 as 827.3.
 
     Raises:
         UnsupportedFile: Another decimal: of distances that are not rounded, which the instance does not say.
@@ -147,9 +158,9 @@ def parse_cost(path: Path, line: int, text: str, unit: int) -> float:
     decimal = DECIMAL.fullmatch(text)
     if decimal is None:
         return parse_integer(path, line, text)
-    if unit == 10 and len(decimal[2]) == 1:
-        return int(decimal[1] + decimal[2]) / unit
-    if unit == 10 and decimal[2].strip("0"):
+    if decimals and len(decimal[2]) <= decimals:
+        return float(text)
+    if decimals == 1 and decimal[2].strip("0"):
         told = "only lengths cut to tenths, as DIMACS counts, are supported: move this file away to solve in these"
         raise UnsupportedFile(path, line, f"cost {text} is of exact lengths; {told}")
     if decimal[2].strip("0"):
@@ -165,9 +176,12 @@ def parse_cost(path: Path, line: int, text: str, unit: int) -> float:
 def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]]) -> IntArray:
     """Convert the file's numbers, each with its line, to actions: int64 (T,)."""
     for node, line in nodes:
-        if not 1 <= node <= len(instance.ids):
-            raise InvalidFile(path, line, f"found node {node}, expected 1 to {len(instance.ids)} as in {instance.path}")
-    return np.argsort(instance.ids)[[node - 1 for node, _ in nodes]].astype(np.int64)
+        if not 1 <= node <= instance.ids.max():
+            most = instance.ids.max()
+            raise InvalidFile(path, line, f"found node {node}, expected 1 to {most} as in {instance.path}")
+    places = np.argsort(instance.ids, kind="stable")  # depots have several, of the same number
+    numbers = np.array([node for node, _ in nodes], dtype=np.int64)
+    return places[np.searchsorted(instance.ids, numbers, sorter=places)].astype(np.int64)
 
 
 def rescore(path: Path, line: int, instance: FileInstance, actions: IntArray) -> float:
@@ -255,6 +269,10 @@ def tour_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]
 def route_lines(instance: FileInstance, tour: IntArray, cost: float) -> list[str]:
     """Format a tour as CVRPLIB's .sol."""
     lines = []
+    if isinstance(instance.rules, FleetRules):
+        for number, customers in enumerate(instance.rules.by_vehicle(instance.problem, tour), start=1):
+            lines.append(f"Route #{number}: {' '.join(map(str, instance.ids[customers] - 1))}".rstrip())
+        return [*lines, f"Cost {cost}"]
     for number, route in enumerate(instance.problem.routes(instance.instance, tour), start=1):
         nodes = (instance.ids[node] - 1 for node in route.nodes if node)
         lines.append(f"Route #{number}: {' '.join(map(str, nodes))}")

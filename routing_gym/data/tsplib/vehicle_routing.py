@@ -2,7 +2,8 @@
 
 Solomon (1987), Gehring and Homberger (1999): lengths and times are counted in tenths of the file's unit, lengths cut
 to whole ones, as in the 12th DIMACS challenge (2021), whose best known solutions CVRPLIB has; their cost is the length
-alone. VRPB as in Queiroga et al. (2020), in PyVRP's form, with lengths rounded.
+alone. EXPLICIT distances, which are durations, too, are counted in the file's unit. VRPB as in Queiroga et al. (2020),
+in PyVRP's form, with lengths rounded.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 
 from routing_gym.arrays import Array
 from routing_gym.data.tsplib.document import Document, Section, Value
-from routing_gym.data.tsplib.instance import TENTHS, FileInstance, RouteRules, scale_coords, unit_scale
-from routing_gym.data.tsplib.metrics import FloatArray, IntArray, file_legs
+from routing_gym.data.tsplib.instance import FileInstance, RouteRules, matrix_scale, scale_coords, unit_scale
+from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_legs
 from routing_gym.files import InvalidFile, UnsupportedFile, found
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
@@ -24,20 +25,37 @@ SOLOMON_COLUMNS = ("number", "x", "y", "demand", "ready time", "due date", "serv
 
 
 def window_instance(
-    document: Document, ids: IntArray, coords: FloatArray, distances: Array, demand: IntArray, capacity: int
+    document: Document,
+    ids: IntArray,
+    coords: FloatArray,
+    distances: Array,
+    demand: IntArray,
+    capacity: int,
+    matrix: IntArray | None,
 ) -> tuple[VRP, VRPInstance, RouteRules]:
     """Make the problem, its one-row instance and the rules of a VRPTW file; its `distances` are over the scale.
 
-    Half a tenth is added to the ends of windows, so that float32 masks forbid no tour that keeps them in integers.
+    Half a part of the unit is added to the ends of windows, so that float32 masks forbid no tour that keeps them in
+    integers.
+
+    Args:
+        document: The file.
+        ids: int64 (A,), the file's numbers of the nodes.
+        coords: float64 (A, 2).
+        distances: float32 (1, A, A).
+        demand: int64 (A,).
+        capacity: Of each vehicle.
+        matrix: int64 (A, A), the file's own distances, which are durations, too; None for those of coordinates.
     """
-    windows = TENTHS * read_windows(document, ids)
-    metric = document.value("EDGE_WEIGHT_TYPE").text
-    check_reach(document, ids, windows, file_legs(coords, metric, np.array(0), np.arange(len(ids)), in_tenths=True))
-    scale = unit_scale(coords)
-    times = (windows + np.array([0.0, 0.5, 0.0])) / (TENTHS * scale)
+    unit, every = TENTHS if matrix is None else 1, np.arange(len(ids))
+    windows = unit * read_windows(document, ids)
+    out = file_legs(coords, "EUC_2D", np.array(0), every, TENTHS) if matrix is None else matrix[0]
+    check_reach(document, ids, windows, out, out if matrix is None else matrix[:, 0], unit)
+    scale = unit_scale(coords) if matrix is None else matrix_scale(matrix)
+    times = (windows + np.array([0.0, 0.5, 0.0])) / (unit * scale)
     ready, due, service = times.astype(np.float32).T[:, None]
     instance = VRPInstance(
-        scale_coords(coords, scale),
+        scale_coords(coords, unit_scale(coords)),
         demand[None],
         np.array([capacity]),
         distances,
@@ -45,14 +63,20 @@ def window_instance(
         due_time=due,
         service_time=service,
     )
-    rules = RouteRules(windows=windows, num_vehicles=document.integer("VEHICLES", 1))
+    rules = RouteRules(windows=windows, unit=unit, num_vehicles=document.integer("VEHICLES", 1))
     return VRP(len(ids) - 1, own_capacity(capacity), time_windows=True), instance, rules
 
 
 def backhaul_instance(
-    document: Document, ids: IntArray, coords: FloatArray, distances: Array, demand: IntArray, capacity: int
+    document: Document,
+    ids: IntArray,
+    coords: FloatArray,
+    distances: Array,
+    demand: IntArray,
+    capacity: int,
+    matrix: None = None,
 ) -> tuple[VRP, VRPInstance, RouteRules]:
-    """Make the same of a VRPB file, whose BACKHAUL_SECTION says what is fetched."""
+    """Make the same of a VRPB file, whose BACKHAUL_SECTION says what is fetched; it has no `matrix`."""
     rows = document.rows_by_node("BACKHAUL_SECTION", len(ids), "amount")
     amounts = []
     for texts, line in rows:
@@ -83,9 +107,15 @@ def own_capacity(capacity: int) -> int | None:
     return capacity if capacity >= MAX_DEMAND else None
 
 
-def read_windows(document: Document, ids: IntArray) -> IntArray:
-    """Return ready time, due time and service time in the order of `ids`: int64 (A, 3), in the file's unit."""
-    windows = []
+def read_windows(document: Document, ids: IntArray, depots: list[int] | None = None) -> IntArray:
+    """Return ready time, due time and service time in the order of `ids`: int64 (A, 3), in the file's unit.
+
+    Args:
+        document: The file.
+        ids: The file's numbers.
+        depots: Those of depots; by default the first of `ids`.
+    """
+    windows, depots = [], depots or [int(ids[0])]
     for texts, line in document.rows_by_node("TIME_WINDOW_SECTION", len(ids), "opens closes"):
         opens, closes = (document.parse_integer(text, line, 0, "time") for text in texts)
         if closes < opens:
@@ -98,12 +128,14 @@ def read_windows(document: Document, ids: IntArray) -> IntArray:
             raise InvalidFile(document.path, line, "found SERVICE_TIME too; expected one of them")
         rows = document.rows_by_node("SERVICE_TIME_SECTION", len(ids), "time")
         service = [document.parse_integer(texts[0], line, 0, "service time") for texts, line in rows]
-        if service[ids[0] - 1] != 0:
-            line = rows[ids[0] - 1][1]
-            raise InvalidFile(document.path, line, f"found service time {service[ids[0] - 1]} at the depot; expected 0")
+        for depot in depots:
+            if service[depot - 1] != 0:
+                told = f"found service time {service[depot - 1]} at the depot; expected 0"
+                raise InvalidFile(document.path, rows[depot - 1][1], told)
     else:
         service = [document.integer("SERVICE_TIME", 0)] * len(ids)
-        service[ids[0] - 1] = 0
+        for depot in depots:
+            service[depot - 1] = 0
     check_time(document, max(service), document.section("TIME_WINDOW_SECTION").line)
     return np.column_stack([np.array(windows, dtype=np.int64), np.array(service, dtype=np.int64)])[ids - 1]
 
@@ -114,15 +146,15 @@ def check_time(document: Document, time: int, line: int) -> None:
         raise UnsupportedFile(document.path, line, f"time {time} exceeds {MAX_TIME}; choose a larger unit")
 
 
-def check_reach(document: Document, ids: IntArray, windows: IntArray, legs: IntArray) -> None:
-    """Check that a vehicle can serve each customer alone; `legs` (A,) are from the depot, in tenths.
+def check_reach(document: Document, ids: IntArray, windows: IntArray, out: IntArray, back: IntArray, unit: int) -> None:
+    """Check that a vehicle can serve each customer alone; `out` and `back` (A,) are from and to the depot.
 
     Raises:
         InvalidFile: With the line of the window that forbids it.
     """
     (start, end, _), (ready, due, service) = windows[0], windows.T
-    arrival = start + legs
-    home = np.maximum(arrival, ready) + service + legs
+    arrival = start + out
+    home = np.maximum(arrival, ready) + service + back
     for late, times, limit in ((arrival > due, arrival, due), (home > end, home, np.full_like(due, end))):
         if late.any():
             node = int(late.argmax())
@@ -132,7 +164,7 @@ def check_reach(document: Document, ids: IntArray, windows: IntArray, legs: IntA
                 document.path,
                 line,
                 f"this customer cannot be served: a vehicle that goes there at once {what} at "
-                f"{times[node] / TENTHS}, after {limit[node] / TENTHS}",
+                f"{times[node] / unit}, after {limit[node] / unit}",
             )
 
 
@@ -191,13 +223,13 @@ def route_file_lines(instance: FileInstance, by_id: IntArray) -> list[str]:
         by_id: int64 (A,), the nodes in the order of the file's numbers.
     """
     rules, demand = instance.rules, instance.instance.demand[0]
-    assert rules is not None
+    assert isinstance(rules, RouteRules)
     sections = {"DEMAND_SECTION": demand}
     if rules.backhaul is not None:
         sections = {"DEMAND_SECTION": demand * ~rules.backhaul, "BACKHAUL_SECTION": demand * rules.backhaul}
     lines = []
     if rules.windows is not None:
-        windows = rules.windows // TENTHS
+        windows = rules.windows // rules.unit
         sections |= {"TIME_WINDOW_SECTION": windows[:, :2], "SERVICE_TIME_SECTION": windows[:, 2]}
     for keyword, values in sections.items():
         rows = np.column_stack([np.arange(1, len(by_id) + 1), values[by_id]])

@@ -137,7 +137,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
 
     @property
     def rules(self) -> tuple[Attribute, ...]:
-        """What the attributes add, in the order in which it is applied."""
+        """The rules of the attributes, in the order in which they are applied."""
         return rules_of(self)
 
     # Each preset has traits of its own, so they are properties here.

@@ -82,8 +82,10 @@ class Backhauls(Deliveries):
     def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
         xp, fits = array_namespace(state.node), super().allows(problem, instance, state, onward)
         collecting = gather(instance.backhaul, state.node)[:, None]  # else the vehicle is empty for what it collects
-        within = instance.demand <= problem.capacity_of(instance, state)[:, None] if problem.fleet else True
-        return xp.where(collecting, fits & instance.backhaul, fits | (instance.backhaul & within))
+        backhaul = instance.backhaul
+        if problem.fleet:  # whose vehicles may be too small for a customer
+            backhaul = backhaul & (instance.demand <= problem.capacity_of(instance, state)[:, None])
+        return xp.where(collecting, fits & backhaul, fits | backhaul)
 
     def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
         super().step(problem, instance, old, new, leg)
@@ -209,7 +211,7 @@ class Pairs(Deliveries):
     fields = ("pickup",)
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
-        """Of n customers the first n / 2 are pickups, and customer i + n / 2 is the delivery of customer i."""
+        """Make the first n / 2 of n customers pickups, and customer i + n / 2 the delivery of customer i."""
         xp, where = array_namespace(instance.demand), device(instance.demand)
         first, pairs = problem.num_depots, problem.num_nodes // 2
         nodes = xp.arange(problem.num_actions, dtype=integer(xp), device=where)

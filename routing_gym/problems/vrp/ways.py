@@ -106,14 +106,16 @@ def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> On
         node = state.order[:, step]
         source = gather(instance.pickup, node)[:, None]
         comes = (gather(state.due, node)[:, None] & (nodes != node[:, None])) | ((nodes == source) & (source > 0))
-        legs, travels = (
-            xp.take_along_axis(ways(instance, node), following, axis=1) for ways in (lengths_from, durations_from)
-        )
+        travels = legs = xp.take_along_axis(lengths_from(instance, node), following, axis=1)
+        if instance.durations is not None:
+            travels = xp.take_along_axis(durations_from(instance, node), following, axis=1)
         earlier = chain(partial(value_at, node), legs, travels)
         limits = Onward(*(None if a is None else xp.where(comes, a, b) for a, b in zip(earlier, limits, strict=True)))
         following = xp.where(comes, node[:, None], following)
-    legs = ways_to(instance, following)
-    return chain(lambda x: x, legs, ways_to(instance, following, instance.durations))
+    travels = legs = ways_to(instance, following)
+    if instance.durations is not None:
+        travels = ways_to(instance, following, instance.durations)
+    return chain(lambda x: x, legs, travels)
 
 
 def value_at(node: Array, x: Array) -> Array:

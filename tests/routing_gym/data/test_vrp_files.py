@@ -7,9 +7,10 @@ import pytest
 
 import am_reinforce
 import solve as solve_script
-from helpers import SHARED, SOLOMON_TEXT, TINY, VRPB_TEXT, VRPTW_TEXT
+from helpers import EXPLICIT_TEXT, SHARED, SOLOMON_TEXT, TINY, VRPB_TEXT, VRPTW_TEXT
 from routing_gym import data
 from routing_gym.problem import InfeasibleTour
+from routing_gym.solvers import PyVRP
 
 PUBLISHED = {
     "vrptw/C101.txt": 827.3,
@@ -110,6 +111,40 @@ def test_backhauls_by_hand(tmp_path):
         file.cost([2, 1, 0])
 
 
+def test_explicit_durations_by_hand(tmp_path):
+    """The depot is the file's node 3. Out 5 to node 1, wait until 10, service 2, 7 on to 2: too late at 8.
+
+    The other way 6 to node 2, service until 8, 3 on to node 1 at 11, and 4 back: 13; each alone 5 + 4 + 6 + 2 = 17.
+    """
+    file = read(tmp_path, EXPLICIT_TEXT)
+    problem, instance = file.problem, file.instance
+    problem.validate(instance)
+    assert (problem.name, file.unit, file.ids.tolist()) == ("VRPTW", 1, [3, 1, 2])
+    assert file.distances.tolist() == [[0, 5, 6], [4, 0, 7], [2, 3, 0]]
+    assert (file.cost([2, 1, 0]), file.cost([1, 0, 2, 0])) == (13, 17)
+    assert problem.objective(instance, np.array([[2, 1, 0]]))[0] * file.scale == pytest.approx(13)
+    with pytest.raises(InfeasibleTour, match="step 1: arrival time 19.0 at node 2 exceeds 8.0"):
+        file.cost([1, 2, 0])
+    state, _ = problem.step(instance, problem.initial(instance), np.array([1]))
+    assert problem.action_mask(instance, state)[0].tolist() == [True, False, False]
+    data.write_instance(tmp_path / "copy", file)
+    again = data.read_instance(tmp_path / "copy")
+    assert (again.cost([2, 1, 0]), again.rules.windows.tolist()) == (13, file.rules.windows.tolist())
+    np.testing.assert_array_equal(again.instance.distances, instance.distances)
+
+
+def test_real_durations_are_solved(tmp_path):
+    """A tour of a classical solver keeps time windows to the second, and costs its whole seconds."""
+    path = SHARED / "ortec" / "ORTEC-VRPTW-ASYM-852a6910-d1-n202-k20.txt"
+    if not path.exists():
+        pytest.skip(f"{path} is missing")
+    file = data.read_instance(path)
+    solution = PyVRP(time_limit=1).solve(file.problem, file.instance)
+    cost = file.cost(solution.actions[0])
+    assert cost == int(cost) == pytest.approx(solution.cost[0] * file.scale, abs=0.1)
+    assert data.write_tour(tmp_path / "tour.sol", file, solution.actions[0]) == cost
+
+
 # --- bad files
 
 SECTION = "SERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n"
@@ -137,6 +172,15 @@ SECTION = "SERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n"
             "DEPOT_S",
             SECTION.replace("1 0", "1 3") + "DEPOT_S",
             ":20: found service time 3 at the depot; expected 0",
+        ),
+        (EXPLICIT_TEXT, "1 10 20", "1 0 4", ":21: this customer cannot be served: .* reaches it at 5.0, after 4.0"),
+        (EXPLICIT_TEXT, "3 0 30", "3 0 15", ":21: this customer cannot be served: .* is back at 16.0, after 15.0"),
+        (EXPLICIT_TEXT, "3 0 2\n", "3 0\n", ":11: EDGE_WEIGHT_SECTION: found 8 numbers, expected 9: FULL_MATRIX with"),
+        (
+            EXPLICIT_TEXT,
+            EXPLICIT_TEXT[EXPLICIT_TEXT.index("NODE_C") : EXPLICIT_TEXT.index("DEMAND")],
+            "",
+            "without NODE",
         ),
         (VRPTW_TEXT, "VEHICLES : 2\n", "", ":22: the file ends without VEHICLES"),
         (VRPTW_TEXT, "TYPE : VRPTW", "TYPE : CVRP", ":4: VEHICLES has no place in a file of TYPE CVRP, but of VRPT"),

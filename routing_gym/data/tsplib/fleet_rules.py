@@ -1,0 +1,156 @@
+"""Vehicles of a file, in its own numbers: the check and the cost of a tour, and its routes by vehicle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from routing_gym.data.tsplib.metrics import IntArray
+from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problems.geometry import MAX_FLOAT
+
+Legs = Callable[[IntArray, IntArray], IntArray]
+
+
+class Counting(NamedTuple):
+    """In what a file's published costs are counted.
+
+    Attributes:
+        unit: Lengths and times are rounded to 1 / `unit` of the file's.
+        cost_unit: The cost that counts 1, in those.
+        decimals: Of the cost.
+    """
+
+    unit: int
+    cost_unit: int
+    decimals: int
+
+
+@dataclass(frozen=True, eq=False)
+class FleetRules:
+    """Vehicles of a file with D depot nodes, one for each kind of vehicle, in the file's own integers.
+
+    Attributes:
+        counting: Of lengths, times and costs.
+        vehicles: Of each depot node, the file's vehicles, from 0; each drives one route.
+        fixed_cost: int64 (D,), in the file's unit.
+        cost_per_length: int64 (D,).
+        windows: int64 (A, 3), ready time, due time and service time of each node, in 1 / `unit`; None without.
+        max_duration: int64 (D,), of a route from departure to return, waiting and service included; None without.
+        max_length: int64 (D,), of a route; None without.
+    """
+
+    counting: Counting
+    vehicles: tuple[tuple[int, ...], ...]
+    fixed_cost: IntArray
+    cost_per_length: IntArray
+    windows: IntArray | None = None
+    max_duration: IntArray | None = None
+    max_length: IntArray | None = None
+
+    @property
+    def decimals(self) -> int:
+        """Decimals of the cost."""
+        return self.counting.decimals
+
+    @property
+    def num_vehicles(self) -> int:
+        """Number of all vehicles of the file."""
+        return sum(map(len, self.vehicles))
+
+    def cost(self, problem: AnyProblem, instance: Any, legs: Legs, tour: IntArray) -> float:
+        """Check a complete tour (T,) and return its cost in the file's numbers; `legs` as `FileInstance.legs`.
+
+        Raises:
+            InfeasibleTour: With step, value, bound and remedy.
+        """
+        limits = [key for key in ("due_time", "max_length") if getattr(instance, key) is not None]
+        loose = {key: np.full_like(getattr(instance, key), MAX_FLOAT) for key in limits}  # checked below, in integers
+        problem.objective(replace(instance, **loose), tour[None])
+        self.check_complete(problem, tour)
+        total = 0
+        driven = [0] * problem.num_depots
+        for nodes in problem.split(tour.tolist()):
+            start, way = nodes[0], np.array(nodes)
+            step = int(np.flatnonzero(tour == nodes[1])[0])
+            driven[start] += 1
+            if driven[start] > len(self.vehicles[start]):
+                found = f"route {driven[start]} of depot node {start} is one too many of {len(self.vehicles[start])}"
+                raise InfeasibleTour(0, step, f"{found}; serve more customers on each, or use other vehicles")
+            lengths = legs(way[:-1], way[1:]).tolist()
+            self.check_limits(start, nodes, lengths, step)
+            total += int(self.fixed_cost[start]) * self.counting.unit + int(self.cost_per_length[start]) * sum(lengths)
+        if self.counting.cost_unit == 1:
+            return total
+        return round(total / self.counting.cost_unit, self.decimals)
+
+    def check_complete(self, problem: AnyProblem, tour: IntArray) -> None:
+        """Refuse to leave customers out, which problems with penalties allow."""
+        visited = np.zeros(problem.num_actions, dtype=bool)
+        visited[tour] = True
+        left_out = ~visited
+        left_out[: problem.num_depots] = False
+        if left_out.any():
+            found = f"node {int(left_out.argmax())} is left out, which the file forbids"
+            raise InfeasibleTour(0, len(tour), f"{found}; serve it with another vehicle")
+
+    def check_limits(self, start: int, nodes: list[int], lengths: list[int], step: int) -> None:
+        """Check the times, the duration and the length of one route."""
+        unit = self.counting.unit
+        if self.max_length is not None and sum(lengths) > self.max_length[start]:
+            found = f"length {sum(lengths) / unit} of the route exceeds {int(self.max_length[start]) / unit}"
+            raise InfeasibleTour(0, step, f"{found}; serve some customers on another route")
+        if self.windows is None:
+            if self.max_duration is not None and sum(lengths) > self.max_duration[start]:
+                self.refuse_duration(start, sum(lengths), step)
+            return
+        time = int(self.windows[start, 0])
+        for place, (leg, node) in enumerate(zip(lengths, nodes[1:], strict=True)):
+            ready, due, service = self.windows[node].tolist()
+            if time + leg > due:
+                found = f"arrival time {(time + leg) / unit} at node {node} exceeds {due / unit}"
+                raise InfeasibleTour(0, step + place, f"{found}; return to the depot ({start}) earlier")
+            time = max(time + leg, ready) + service
+        if self.max_duration is not None and (duration := self.duration(nodes, lengths)) > self.max_duration[start]:
+            self.refuse_duration(start, duration, step)
+
+    def refuse_duration(self, start: int, duration: int, step: int) -> None:
+        assert self.max_duration is not None
+        unit = self.counting.unit
+        found = f"duration {duration / unit} of the route exceeds {int(self.max_duration[start]) / unit}"
+        raise InfeasibleTour(0, step, f"{found}; serve some customers on another route")
+
+    def duration(self, nodes: list[int], lengths: list[int]) -> int:
+        """Return the least time between departure and return of a route that keeps its time windows.
+
+        Vidal et al. (2013), "A hybrid genetic algorithm with adaptive diversity management for a large class of vehicle
+        routing problems with time-windows", equations 4 to 8, without time warp.
+        """
+        assert self.windows is not None
+        duration, latest = 0, int(self.windows[nodes[0], 1])  # the last departure with this duration
+        for leg, node in zip(lengths, nodes[1:], strict=True):
+            ready, due, service = self.windows[node].tolist()
+            waits = max(0, ready - (latest + duration + leg))
+            latest = min(latest, due - duration - leg)
+            duration += leg + waits + service
+        return duration
+
+    def actions(self, routes: list[list[int]]) -> list[int]:
+        """Return the actions of routes (customers, perhaps none) listed in the order of the file's vehicles."""
+        kind_of = {vehicle: depot for depot, vehicles in enumerate(self.vehicles) for vehicle in vehicles}
+        actions, current = [], 0
+        for vehicle, customers in enumerate(routes):
+            if customers:
+                start = kind_of[vehicle]
+                actions += [*([start] if start != current else []), *customers, start]
+                current = start
+        return actions
+
+    def by_vehicle(self, problem: AnyProblem, tour: IntArray) -> list[list[int]]:
+        """Return the customers of each vehicle of the file, up to the last that drives."""
+        left = [iter(vehicles) for vehicles in self.vehicles]
+        routes = {next(left[nodes[0]]): nodes[1:-1] for nodes in problem.split(tour.tolist())}
+        return [routes.get(vehicle, []) for vehicle in range(1 + max(routes, default=-1))]

@@ -1,0 +1,141 @@
+"""Depots and customers of files in PyVRP's dialect of VRPLIB: demands, times, and pairs of pickup and delivery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from routing_gym.data.tsplib.document import INTEGER, Document, Value
+from routing_gym.data.tsplib.metrics import IntArray
+from routing_gym.data.tsplib.vehicle_routing import read_windows
+from routing_gym.files import InvalidFile, found
+
+KEYWORD = "PICKUP_AND_DELIVERY_SECTION"
+COLUMNS = "demand ready due service pickup delivery"
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Customers in the file's order: numbers (n,), goods, times in the file's unit and pairs."""
+
+    ids: IntArray
+    demand: IntArray
+    windows: IntArray | None  # (dimension, 3), of all nodes
+    pickup: IntArray | None  # (n,), place from 0 of the pickup of each delivery; -1 for none
+
+
+def number_depot(document: Document) -> None:
+    """Give the first row of each section the number 1 where it has 0, as in PyVRP's files after Li and Lim."""
+    for section in document.sections.values():
+        if section.rows and (cells := section.rows[0].text.split())[0] == "0":
+            section.rows[0] = Value(" ".join(["1", *cells[1:]]), section.rows[0].line)
+
+
+def read_depots(document: Document, dimension: int) -> list[tuple[int, int]]:
+    """Return the numbers of the depots, each with its line; node 1 where there is no section, as PyVRP reads it."""
+    if "DEPOT_SECTION" not in document.sections:
+        return [(1, document.last_line)]
+    depots = document.integers("DEPOT_SECTION", closed=False)
+    if not depots:
+        raise InvalidFile(
+            document.path, document.section("DEPOT_SECTION").line, "found no depot, expected at least one"
+        )
+    lines: dict[int, int] = {}
+    for depot, line in depots:
+        if not 1 <= depot <= dimension:
+            raise InvalidFile(document.path, line, f"found depot {depot}, expected a node from 1 to {dimension}")
+        if depot in lines:
+            raise InvalidFile(document.path, line, f"depot {depot} is already given in line {lines[depot]}")
+        lines[depot] = line
+    if len(depots) == dimension:
+        raise InvalidFile(document.path, depots[-1][1], f"all {dimension} nodes are depots; expected customers, too")
+    return depots
+
+
+def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
+    """Return what the sections of nodes say."""
+    ids = np.setdiff1d(np.arange(1, dimension + 1), depots)
+    if "PICKUP_AND_DELIVERY_SECTION" in document.sections:
+        amounts, times, source = read_pairs(document, dimension, depots)
+        place = np.searchsorted(ids, source[ids - 1])
+        return Stops(ids, amounts[ids - 1], times, np.where(source[ids - 1] > 0, place, -1))
+    rows = document.rows_by_node("DEMAND_SECTION", dimension, "demand")
+    demand = np.array([document.parse_integer(texts[0], line, 0, "demand") for texts, line in rows])
+    for depot in depots:
+        if demand[depot - 1]:
+            told = f"found demand {demand[depot - 1]} at the depot, node {depot}; expected 0"
+            raise InvalidFile(document.path, rows[depot - 1][1], f"DEMAND_SECTION: {told}")
+    windows: IntArray | None = None
+    if "TIME_WINDOW_SECTION" in document.sections:
+        windows = read_windows(document, np.arange(1, dimension + 1), depots)
+    return Stops(ids, demand[ids - 1], windows, None)
+
+
+def read_pairs(document: Document, dimension: int, depots: list[int]) -> tuple[IntArray, IntArray, IntArray]:
+    """Return demands (dimension,), windows with service times (dimension, 3) and, for deliveries, the pickup's number.
+
+    The demand of a delivery is that of its pickup, not negative; the number is 0 for all other nodes.
+
+    Raises:
+        InvalidFile: A pickup without its delivery, two that do not name each other, or another fault, with its line.
+    """
+    rows = document.rows_by_node(KEYWORD, dimension, COLUMNS)
+    table = np.zeros((dimension, 6), dtype=np.int64)
+    for node, (texts, line) in enumerate(rows):
+        table[node, 0] = parse_amount(document, texts[0], line)
+        table[node, 1:] = [document.parse_integer(text, line, 0, KEYWORD) for text in texts[1:]]
+        if table[node, 2] < table[node, 1]:
+            told = f"the window closes at {table[node, 2]}, before it opens at {table[node, 1]}"
+            raise InvalidFile(document.path, line, f"{KEYWORD}: {told}")
+    for node in range(1, dimension + 1):
+        if wrong := fault(table, node, node in depots):
+            raise InvalidFile(document.path, rows[node - 1][1], f"{KEYWORD}: {wrong}")
+    if "TIME_WINDOW_SECTION" in document.sections:
+        check_windows(document, table)
+    return np.abs(table[:, 0]), table[:, 1:4], table[:, 4]
+
+
+def parse_amount(document: Document, text: str, line: int) -> int:
+    """Return a demand, which is negative at deliveries."""
+    if not INTEGER.fullmatch(text):
+        raise InvalidFile(document.path, line, f"{KEYWORD}: found {found(text)}, expected an integer as demand")
+    return int(text)
+
+
+def fault(table: IntArray, node: int, is_depot: bool) -> str | None:
+    """Return what is wrong with a node's row; None if nothing is."""
+    demand, _, _, service, pickup, delivery = table[node - 1].tolist()
+    if is_depot:
+        return (
+            f"the depot, node {node}, has goods or service; expected 0"
+            if demand or service or pickup or delivery
+            else None
+        )
+    if pickup and delivery:
+        return f"node {node} has a pickup ({pickup}) and a delivery ({delivery}); set one of them to 0"
+    if not pickup and not delivery:
+        kind = "a pickup without its delivery" if demand >= 0 else "a delivery without its pickup"
+        return f"node {node} is {kind}; give the number of the other node"
+    other, column, kind = (pickup, 5, "pickup") if pickup else (delivery, 4, "delivery")
+    if not 1 <= other <= len(table) or other == node:
+        return f"node {node} has its {kind} at {other}, expected another node from 1 to {len(table)}"
+    if table[other - 1, column] != node:
+        back = "delivery" if pickup else "pickup"
+        return (
+            f"node {node} has its {kind} at node {other}, whose {back} is {table[other - 1, column]}; expected {node}"
+        )
+    if table[other - 1, 0] != -demand or (demand > 0 if pickup else demand < 0):
+        told = "expected the same amount, not negative at the pickup and negative at the delivery"
+        return f"node {node} has demand {demand}, and its {kind}, node {other}, {table[other - 1, 0]}; {told}"
+    return None
+
+
+def check_windows(document: Document, table: IntArray) -> None:
+    """Refuse windows in a section of their own that differ."""
+    for node, (texts, line) in enumerate(document.rows_by_node("TIME_WINDOW_SECTION", len(table), "opens closes")):
+        window = [document.parse_integer(text, line, 0, "time") for text in texts]
+        if window != table[node, 1:3].tolist():
+            told = f"node {node + 1} is open from {window[0]} to {window[1]}, and in the {KEYWORD} from"
+            told = f"{told} {table[node, 1]} to {table[node, 2]}; expected the same"
+            raise InvalidFile(document.path, line, f"TIME_WINDOW_SECTION: {told}")

@@ -1,0 +1,223 @@
+"""Files with several vehicles, depots, or pairs of pickup and delivery, in PyVRP's dialect of VRPLIB.
+
+HFVRP (Pessoa et al. 2018), MDVRPTW (Vidal et al. 2013), SDVRPTW (Cordeau and Laporte 2001), PDPTW (Li and Lim 2001).
+What a file holds decides which attributes the problem has. Its TYPE decides how lengths are counted, as the published
+costs are: in thousandths, rounded; of HFVRP in millionths, with costs in hundreds to two decimals.
+
+Vehicles that are alike are one depot node. Whether a limited number of vehicles of several kinds suffices is a
+bin-packing problem, so such files become problems with PC, whose penalties are larger than the cost of any tour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routing_gym.data.tsplib.document import Document
+from routing_gym.data.tsplib.fleet_rules import Counting, FleetRules
+from routing_gym.data.tsplib.fleet_stops import Stops, read_depots, read_stops
+from routing_gym.data.tsplib.fleet_vehicles import ANY, Kind, check_depots, group, read_vehicles
+from routing_gym.data.tsplib.instance import scale_coords, scale_distances, unit_scale
+from routing_gym.data.tsplib.metrics import FloatArray, IntArray, file_distances
+from routing_gym.data.tsplib.vehicle_routing import own_capacity
+from routing_gym.files import InvalidFile, UnsupportedFile
+from routing_gym.problems import VRP, VRPInstance
+from routing_gym.problems.checks import TOLERANCE
+
+EXACT = Counting(unit=10**6, cost_unit=10**8, decimals=2)
+THOUSANDTHS = Counting(unit=1000, cost_unit=1, decimals=0)
+COUNTING = {"HFVRP": EXACT, "MDVRPTW": THOUSANDTHS, "SDVRPTW": THOUSANDTHS, "PDPTW": THOUSANDTHS}
+FLEET_VALUES = (
+    "CAPACITY",
+    "VEHICLES",
+    "SERVICE_TIME",
+    "VEHICLES_FIXED_COST",
+    "VEHICLES_UNIT_DISTANCE_COST",
+    "VEHICLES_MAX_DURATION",
+    "VEHICLES_MAX_DISTANCE",
+)
+FLEET_SECTIONS = (
+    *("DEPOT_SECTION", "DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "PICKUP_AND_DELIVERY_SECTION"),
+    *("CAPACITY_SECTION", "VEHICLES_DEPOT_SECTION", "VEHICLES_ALLOWED_CLIENTS_SECTION"),
+    *("VEHICLES_FIXED_COST_SECTION", "VEHICLES_UNIT_DISTANCE_COST_SECTION"),
+    *("VEHICLES_MAX_DURATION_SECTION", "VEHICLES_MAX_DISTANCE_SECTION"),
+)
+MAX_EXTENT = 10**12  # in 1 / unit, so that sums of lengths stay far within int64
+MAX_TIME = 2_000_000  # likewise, so that float32 tells them apart
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, Any]:
+    """Return the fields of a `FileInstance` of TYPE `kind`; `coords` are those of nodes 1 to DIMENSION.
+
+    Raises:
+        InvalidFile: A section contradicts others, or some customer or vehicle is of no use.
+        UnsupportedFile: Numbers are too large, or limits on length differ.
+    """
+    counting = COUNTING[kind]
+    depots = read_depots(document, len(coords))
+    stops = read_stops(document, [depot for depot, _ in depots], len(coords))
+    kinds = group(read_vehicles(document, depots, stops))
+    check_depots(document, depots, kinds)
+    ids = np.concatenate([[one.depot for one in kinds], stops.ids]).astype(np.int64)
+    scale = unit_scale(coords)
+    if scale * counting.unit > MAX_EXTENT:
+        line = document.section("NODE_COORD_SECTION").line
+        most = MAX_EXTENT // counting.unit
+        raise UnsupportedFile(document.path, line, f"the nodes lie {scale:g} apart; at most {most} is supported")
+    legs = file_distances(coords[ids - 1], "EUC_2D", counting.unit)
+    windows = None if stops.windows is None else scale_windows(document, stops.windows[ids - 1], counting.unit)
+    check_served(document, kinds, stops, legs, windows)
+    problem, instance = make(kinds, stops, coords[ids - 1], legs, windows, scale, counting)
+    durations, lengths = (np.array([getattr(one, key) for one in kinds]) for key in ("max_duration", "max_length"))
+    rules = FleetRules(
+        counting=counting,
+        vehicles=tuple(kinds.values()),
+        fixed_cost=np.array([one.fixed_cost for one in kinds]),
+        cost_per_length=np.array([one.cost_per_length for one in kinds]),
+        windows=windows,
+        max_duration=limit(durations, counting.unit),
+        max_length=limit(lengths, counting.unit),
+    )
+    found = {"ids": ids, "coords": coords[ids - 1], "scale": scale, "unit": counting.unit, "rules": rules}
+    return found | {"problem": problem, "instance": instance}
+
+
+def limit(values: IntArray, unit: int) -> IntArray | None:
+    """Return limits in 1 / unit; None where there is none."""
+    return None if (values == ANY).all() else values * unit
+
+
+def scale_windows(document: Document, windows: IntArray, unit: int) -> IntArray:
+    """Return times in 1 / unit, after checking that float32 tells them apart."""
+    if (most := int(windows.max())) * unit > MAX_TIME:
+        line = document.section("TIME_WINDOW_SECTION").line if "TIME_WINDOW_SECTION" in document.sections else None
+        told = f"time {most} exceeds {MAX_TIME // unit}; choose a larger unit"
+        raise UnsupportedFile(document.path, line, f"TIME_WINDOW_SECTION: {told}")
+    return windows * unit
+
+
+def make(
+    kinds: dict[Kind, tuple[int, ...]],
+    stops: Stops,
+    coords: FloatArray,
+    legs: IntArray,
+    windows: IntArray | None,
+    scale: float,
+    counting: Counting,
+) -> tuple[VRP, VRPInstance]:
+    """Make the problem and its one-row instance: D depot nodes, then n customers."""
+    depots, n, unit = len(kinds), len(stops.ids), counting.unit * scale
+    zeros = np.zeros(n)
+    several = len({kind.depot for kind in kinds}) > 1
+    numbers = [min(len(some), n) for some in kinds.values()]
+    alike = len({kind._replace(depot=0) for kind in kinds}) == 1
+    first = next(iter(kinds))
+    plain = alike and (first.fixed_cost, first.cost_per_length, first.allowed) == (0, 1, None)
+    fleet = not plain or (several and min(numbers) < n)
+    limited = fleet and min(numbers) < n
+    capacity = max(kind.capacity for kind in kinds)
+    fields: dict[str, npt.NDArray[Any]] = {}
+    settings: dict[str, Any] = {"several_depots": several, "fleet": fleet, "penalties": limited}
+    settings |= {"pairs": stops.pickup is not None, "time_windows": windows is not None}
+
+    def rows(values: Sequence[float], dtype: type) -> npt.NDArray[Any]:
+        return np.concatenate([values, zeros]).astype(dtype)[None]
+
+    if fleet:
+        fields["vehicle_capacity"] = rows([kind.capacity for kind in kinds], np.int64)
+        fields["fixed_cost"] = rows([kind.fixed_cost / scale for kind in kinds], np.float32)
+        fields["cost_per_length"] = rows([kind.cost_per_length for kind in kinds], np.float32)
+        if any(kind.allowed is not None for kind in kinds):
+            eligible = [np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds]
+            fields["eligible"] = np.pad(eligible, ((0, 0), (depots, 0)))[None]
+    if limited:
+        fields["num_vehicles"] = rows(numbers, np.int64)
+        per_route = [2 * legs.max() / unit * kind.cost_per_length + kind.fixed_cost / scale for kind in kinds]
+        fields["penalty"] = np.concatenate([np.zeros(depots), zeros + n * max(per_route) + 1]).astype(np.float32)[None]
+    if stops.pickup is not None:
+        pickup = np.where(stops.pickup < 0, 0, depots + stops.pickup)
+        fields["pickup"] = np.concatenate([np.zeros(depots, dtype=np.int64), pickup])[None]
+    if windows is not None:
+        # masks allow TOLERANCE / 2 more; half a unit keeps rounding apart from the next integer
+        ends = (windows[:, 1] + 0.5) / unit - TOLERANCE / 2
+        times = np.stack([windows[:, 0] / unit, np.maximum(ends, 0.0), windows[:, 2] / unit])
+        for key, values in zip(("ready_time", "due_time", "service_time"), times, strict=True):
+            fields[key] = values.astype(np.float32)[None]
+    if first.max_length != ANY:
+        fields["max_length"] = np.array(
+            [(first.max_length * counting.unit + 0.5) / unit - TOLERANCE / 2], dtype=np.float32
+        )
+        settings["max_length"] = max(4.5, float(fields["max_length"][0]))  # generated instances need some length
+    demand = np.concatenate([np.zeros(depots, dtype=np.int64), stops.demand])[None]
+    distances = scale_distances(legs, unit)
+    instance = VRPInstance(scale_coords(coords, scale), demand, np.array([capacity]), distances, **fields)
+    return VRP(n, own_capacity(capacity), num_depots=depots, **settings), instance
+
+
+def check_served(
+    document: Document, kinds: dict[Kind, tuple[int, ...]], stops: Stops, legs: IntArray, windows: IntArray | None
+) -> None:
+    """Refuse a customer, or pair, that no vehicle can serve alone: by what it may serve, by goods or by limits."""
+    keyword = "VEHICLES_ALLOWED_CLIENTS_SECTION"
+    may = np.array([np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds])
+    refuse(document, keyword, stops, may, "no vehicle may serve it; name it at one")
+    if stops.pickup is not None:
+        may = both(may, stops.pickup)
+        refuse(document, keyword, stops, may, "no vehicle may serve it and its pair; name both at one")
+    keyword = "DEMAND_SECTION" if stops.pickup is None else "PICKUP_AND_DELIVERY_SECTION"
+    may &= stops.demand <= np.array([kind.capacity for kind in kinds])[:, None]
+    refuse(document, keyword, stops, may, "its demand fits no vehicle that may serve it; divide it")
+    depots, unit = len(kinds), COUNTING[document.value("TYPE").text.split()[0]].unit
+    for depot, kind in enumerate(kinds):
+        if windows is None and kind.max_length == kind.max_duration == ANY:
+            continue
+        for place in np.flatnonzero(may[depot]):
+            second = -1 if stops.pickup is None else int(stops.pickup[place])
+            way = [depot, *([depots + second] if second >= 0 else []), depots + int(place), depot]
+            may[depot, place] = fits(kind, way, legs, windows, unit)
+    if stops.pickup is not None:
+        may = both(may, stops.pickup)
+    keyword = "TIME_WINDOW_SECTION" if "TIME_WINDOW_SECTION" in document.sections else keyword
+    told = "no vehicle that may serve it reaches it in time and is back within the limits; widen these"
+    refuse(document, keyword, stops, may, told)
+
+
+def both(may: BoolArray, pickup: IntArray) -> BoolArray:
+    """Return which customers vehicles may serve: bool (K, n), pickups like their deliveries and these like those."""
+    delivery = np.flatnonzero(pickup >= 0)
+    pair = may[:, delivery] & may[:, pickup[delivery]]
+    may = may.copy()
+    may[:, delivery] = may[:, pickup[delivery]] = pair
+    return may
+
+
+def fits(kind: Kind, way: list[int], legs: IntArray, windows: IntArray | None, unit: int) -> bool:
+    """Return whether a route keeps the time windows, and is short enough for a vehicle that never waits."""
+    lengths = [int(legs[a, b]) for a, b in pairwise(way)]
+    service = 0 if windows is None else int(windows[way, 2].sum())
+    if sum(lengths) > kind.max_length * unit or sum(lengths) + service > kind.max_duration * unit:
+        return False
+    time = 0 if windows is None else int(windows[way[0], 0])
+    for leg, node in zip(lengths, way[1:], strict=True):
+        if windows is not None and time + leg > windows[node, 1]:
+            return False
+        time = time + leg if windows is None else max(time + leg, int(windows[node, 0])) + int(windows[node, 2])
+    return True
+
+
+def refuse(document: Document, keyword: str, stops: Stops, may: BoolArray, told: str) -> None:
+    """Refuse the first customer that no kind of vehicle may serve (K, n), with the line of its row in the section."""
+    bad = np.logical_not(np.any(may, axis=0))
+    if not bad.any():
+        return
+    node = int(stops.ids[bad.argmax()])
+    section = document.section(keyword)
+    own = [line for text, line in section.rows if text.split()[0] == str(node)]
+    line = own[0] if own and keyword != "VEHICLES_ALLOWED_CLIENTS_SECTION" else section.line
+    raise InvalidFile(document.path, line, f"{keyword}: node {node}: {told}")
