@@ -131,6 +131,8 @@ def main(page: str) -> None:
         short = {
             key: value for key, value in SHORT.items() if key in {field.name for field in dataclasses.fields(args)}
         }
+        if getattr(args, "executor", "") is None:  # which the number of workers is for
+            short.pop("workers", None)
         module.main(dataclasses.replace(args, **short))
 
 

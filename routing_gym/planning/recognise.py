@@ -126,6 +126,11 @@ def check_problem_name(problem: str, given: Given) -> None:
     """
     if problem not in PROBLEMS:
         raise InvalidInput(unknown_problem(problem))
+    if problem not in dict(kinds()):
+        raise InvalidInput(
+            f"no plans are made for {problem}, whose vehicles, depots or customers depend on each other; make an "
+            "instance by routing_gym.data.from_columns, and solve it by PyVRP or a trained policy"
+        )
     rules = make_problem(problem, PROBLEMS[problem].min_nodes)
     if missing := lacking(rules, given):
         raise InvalidInput(f"{problem} needs {', '.join(missing)}; give them, or name another problem")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from array_api_compat import array_namespace
 
 import import_original
 from helpers import SHARED
@@ -34,21 +35,30 @@ EXACT_MEANS = {"cvrp_20": 6.414, "sdvrp_20": 6.378}  # with integer capacities, 
 needs_shared = pytest.mark.skipif(not REFERENCE.exists(), reason=f"{REFERENCE} is not there")
 
 
+def as_float(x):
+    xp = array_namespace(x)
+    return xp.astype(x, xp.float32)
+
+
+def zeros(x):
+    return array_namespace(x).zeros_like(x)
+
+
 @dataclass(frozen=True)
 class OriginalCVRP(CVRP):
     """CVRP with the original code's float32 capacity rule: loads are sums of shares, compared with 1."""
 
     def initial(self, instance):
         state = super().initial(instance)
-        return replace(state, load=state.load.float())
+        return replace(state, load=as_float(state.load))
 
     def action_mask(self, instance, state):
         fits = share(instance.demand, instance.capacity[:, None]) + state.load[:, None] <= 1
         may_return = (state.node != 0) | (state.num_served == self.num_nodes)
-        return scatter(fits & ~state.served, torch.zeros_like(state.node), may_return)
+        return scatter(fits & ~state.served, zeros(state.node), may_return)
 
     def step(self, instance, state, action):
-        new_state, cost = super().step(instance, replace(state, load=torch.zeros_like(action)), action)
+        new_state, cost = super().step(instance, replace(state, load=zeros(action)), action)
         taken = gather(share(instance.demand, instance.capacity[:, None]), action)
         return replace(new_state, load=(state.load + taken) * (action != 0)), cost
 
@@ -63,16 +73,16 @@ class OriginalSDVRP(SDVRP):
     def initial(self, instance):
         state = super().initial(instance)
         remaining = share(instance.demand, instance.capacity[:, None])
-        return replace(state, load=state.load.float(), remaining_demand=remaining, undelivered=(remaining > 0).sum(1))
+        return replace(state, load=as_float(state.load), remaining_demand=remaining, undelivered=(remaining > 0).sum(1))
 
     def action_mask(self, instance, state):
-        return super().action_mask(SimpleNamespace(capacity=torch.ones_like(instance.capacity)), state)
+        return super().action_mask(SimpleNamespace(capacity=1 + 0 * (instance.capacity)), state)
 
     def step(self, instance, state, action):
         needed = gather(state.remaining_demand, action)
-        delivered = torch.minimum(needed, 1 - state.load)
+        delivered = array_namespace(needed).minimum(needed, 1 - state.load)
         remaining = scatter(state.remaining_demand, action, needed - delivered)
-        whole = replace(state, load=torch.zeros_like(action), remaining_demand=torch.zeros_like(instance.demand))
+        whole = replace(state, load=zeros(action), remaining_demand=zeros(instance.demand))
         new_state, cost = super().step(instance, whole, action)
         load = (state.load + delivered) * (action != 0)
         return replace(new_state, load=load, remaining_demand=remaining, undelivered=(remaining > 0).sum(1)), cost

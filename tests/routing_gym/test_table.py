@@ -125,7 +125,7 @@ def test_every_problem_is_made_of_its_columns(name):
     """What is generated, written as a table in units 50 times larger, comes back; a tour costs 50 times as much."""
     problem = make_problem(name, 6)
     instance = problem.generate(np.random.default_rng(3), 1)
-    table = {"required_prize": 1.0}
+    table = {"required_prize": 1.0, "depot": np.arange(problem.num_actions) < problem.num_depots}
     for column in problem.columns:
         value = getattr(instance, column.target, None) if column.target else None
         if value is None:

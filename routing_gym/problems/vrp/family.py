@@ -346,6 +346,8 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         }
         for rule in self.rules:
             rule.step(self, instance, state, new, leg)
+        if self.num_depots > 1:
+            self.end_at_first_depot(instance, new)
         cost = xp.where(serves, leg, zero) if self.open_routes else leg
         if self.fleet:
             fixed = xp.where(serves & ~away, gather(instance.fixed_cost, state.start), zero)
@@ -354,6 +356,17 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
             ends = new["ended"] & ~state.ended
             cost = cost + xp.where(ends, xp.astype(state.unpaid, leg.dtype), zero)
         return VRPState(**new), cost
+
+    def end_at_first_depot(self, instance: VRPInstance, new: dict[str, Array]) -> None:
+        """Put finished vehicles to node 0, where actions beyond the end of a tour, which are 0, change nothing."""
+        xp, node = array_namespace(new["node"]), new["node"]
+        complete = new["num_served"] == self.num_nodes
+        ended = ~self.is_customer(node) & (complete | new["ended"] if self.penalties else complete)
+        for field in ("node", "start"):
+            new[field] = xp.where(ended, xp.zeros_like(node), new[field])
+        if self.time_windows:
+            opens = xp.astype(instance.ready_time[:, 0], new["time"].dtype)
+            new["time"] = xp.where(ended, opens, new["time"])
 
     def done(self, instance: VRPInstance, state: VRPState) -> Array:
         complete = state.num_served == self.num_nodes

@@ -6,6 +6,7 @@ import pytest
 import routing_agents
 from routing_gym.data import from_columns
 from routing_gym.planning import read_task
+from routing_gym.planning.recognise import kinds
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.traits import Column
 
@@ -47,7 +48,10 @@ def actions_of(plan, has_depot: bool) -> np.ndarray:
     return np.array([node for route in plan.routes for node in (*(visit.row for visit in route.stops), 0)] or [0])
 
 
-@pytest.mark.parametrize("problem", LISTED)
+PLANNED = [name for name, _ in kinds() if name in LISTED]
+
+
+@pytest.mark.parametrize("problem", PLANNED)
 def test_every_problem_is_solved_from_its_columns(problem):
     """The cost of the plan is that of the problem's own rules, which check the tour too."""
     columns, numbers, matrix = table_of(problem)
@@ -62,9 +66,14 @@ def test_every_problem_is_solved_from_its_columns(problem):
     assert plan.cost == best(plan.costs.values())
 
 
-@pytest.mark.parametrize("problem", [name for name in LISTED if name != "SDVRP"])
+@pytest.mark.parametrize("problem", [name for name in PLANNED if name not in ("SDVRP", "VRPMB")])
 def test_columns_tell_the_problem(problem):
-    """But for SDVRP, which has the columns of CVRP."""
+    """But for SDVRP, which has the columns of CVRP, and mixed backhauls, those of backhauls."""
     columns, numbers, matrix = table_of(problem)
     vehicles = {"open": make_problem(problem, NUM_NODES).open_routes}
     assert read_task(columns or None, vehicles=vehicles, distances=matrix, **numbers).problem == problem
+
+
+def test_problems_that_no_plan_is_made_for():
+    with pytest.raises(ValueError, match="no plans are made for MDVRP, .*from_columns"):
+        read_task({"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, problem="MDVRP", vehicles={"capacity": 2})

@@ -86,10 +86,10 @@ def test_torch_says_when_memory_is_too_little(monkeypatch):
 @on_linux
 @pytest.mark.parametrize("case", [Case("TSP", 2000), Case("TSP", 300, decoding=Decoding(300, force_starts=True))])
 def test_memory_grows_with_the_nodes_not_with_their_square(case):
-    """At most 60 MB. The scores of all pairs of 2,000 nodes would take 8 heads x 4 bytes x A^2 = 128 MB; logits of
+    """At most 70 MB. The scores of all pairs of 2,000 nodes would take 8 heads x 4 bytes x A^2 = 128 MB; logits of
     300 tours and nodes, kept at each of 300 steps, 4 x 300^3 bytes = 108 MB."""
     row = large_instances.measure_apart(case)
-    assert row["peak_bytes"] - row["before_bytes"] < 60 * 10**6
+    assert row["peak_bytes"] - row["before_bytes"] < 70 * 10**6
 
 
 @on_linux

@@ -56,10 +56,11 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     if not isinstance(found, dict) or {**found, **options} != wanted:
         raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     weights, expected = group(tensors, "model"), model.state_dict()
-    had, has = inputs_of(features_of(rebuild(header)[1]), model), inputs_of(model.features, model)
-    for name in has.keys() & weights.keys() & expected.keys():
-        if set(had[name]) < set(has[name]):
-            weights[name] = with_inputs(weights[name], had[name], has[name])
+    if isinstance(model, AttentionModel):  # others read the same of every problem
+        had, has = inputs_of(features_of(rebuild(header)[1]), model), inputs_of(model.features, model)
+        for name in has.keys() & weights.keys() & expected.keys():
+            if set(had[name]) < set(has[name]):
+                weights[name] = with_inputs(weights[name], had[name], has[name])
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
     new = [name for name in expected if name not in kept]
     unused = [name for name in weights if name not in expected]
