@@ -8,7 +8,8 @@ import pytest
 from routing_gym import InfeasibleTour, make_problem
 from routing_gym.arrays import converter, select, to_backend, to_numpy
 from routing_gym.problems.vrp import PRESETS
-from tests.routing_gym.problems.vrp_judge import Judge, spoil
+from routing_gym.solvers import PyVRP
+from tests.routing_gym.problems.vrp_judge import Judge, best, spoil
 
 SINGLE = ["OVRP", "VRPB", "VRPMB", "PDVRP", "VRPL", "VRPTW", "MDVRP", "HFVRP", "PCVRP"]
 COMBINED = sorted(np.random.default_rng(0).choice(sorted(set(PRESETS) - set(SINGLE)), 50, replace=False).tolist())
@@ -77,3 +78,15 @@ def check_random_tours(problem, one, judge, tour, rng):
             assert expected is None, other
         else:
             assert expected == pytest.approx(found, abs=1e-5), other
+
+
+@pytest.mark.parametrize("name", ["VRPMB", "PDVRP", "MDVRP", "HFVRP", "PCVRP", "PDMDVRPTW", "PCHFMDOVRPMBLTW"])
+def test_pyvrp_solves_five_customers(name):
+    """Never below the best of all tours, which would break a rule; and at most 1 % above it, since it is a heuristic."""
+    pytest.importorskip("pyvrp")
+    problem, rng = make_problem(name, 5), np.random.default_rng(1)
+    instance = spoil(problem, problem.generate(rng, 2), rng)
+    solution = PyVRP(60.0, iterations=10_000).solve(problem, instance, num_workers=0)
+    least = np.array([best(Judge(problem.attributes, instance, row, problem.num_depots)) for row in range(2)])
+    assert (solution.cost >= least - 1e-5).all()
+    assert (solution.cost <= 1.01 * least).all()

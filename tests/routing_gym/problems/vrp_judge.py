@@ -5,7 +5,7 @@ if the route can still be completed: by returning at once or, with pairs, after 
 """
 
 import math
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise, permutations
 
 import numpy as np
 
@@ -174,6 +174,32 @@ class Judge:
                 if sum(depot == first for first, _ in routes) > self.given["num_vehicles"][depot]:
                     return None
         return sum(costs) + sum(self.given["penalty"][node] for node in left)
+
+
+def best(judge):
+    """Return the least cost: every set of customers as one route in every order, every partition into such sets."""
+    nodes, numbers, penalties = list(judge.customers), judge.given.get("num_vehicles"), judge.given.get("penalty")
+    cheapest = {}
+    for size in range(1, len(nodes) + 1):
+        for chosen in combinations(nodes, size):
+            for depot in range(judge.depots):
+                costs = [judge.cost(depot, list(order)) for order in permutations(chosen)]
+                if legal := [cost for cost in costs if cost is not None]:
+                    cheapest[frozenset(chosen), depot] = min(legal)
+
+    def rest(left, driven):
+        """Return the least cost of the customers left, after routes from some depots."""
+        if not left:
+            return 0.0
+        first = min(left)
+        found = [penalties[first] + rest(left - {first}, driven)] if penalties else []
+        for (together, depot), cost in cheapest.items():
+            free = numbers is None or driven.count(depot) < numbers[depot]
+            if first in together <= left and free:
+                found.append(cost + rest(left - together, (*driven, depot)))
+        return min(found, default=math.inf)
+
+    return rest(frozenset(nodes), ())
 
 
 def spoil(problem, instance, rng):
