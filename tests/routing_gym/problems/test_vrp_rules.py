@@ -82,7 +82,7 @@ def check_random_tours(problem, one, judge, tour, rng):
 
 @pytest.mark.parametrize("name", ["VRPMB", "PDVRP", "MDVRP", "HFVRP", "PCVRP", "PDMDVRPTW", "PCHFMDOVRPMBLTW"])
 def test_pyvrp_solves_five_customers(name):
-    """Never below the best of all tours, which would break a rule; and at most 1 % above it, since it is a heuristic."""
+    """Never below the best of all tours, which would break a rule; at most 1 % above it: it is a heuristic."""
     pytest.importorskip("pyvrp")
     problem, rng = make_problem(name, 5), np.random.default_rng(1)
     instance = spoil(problem, problem.generate(rng, 2), rng)
