@@ -95,14 +95,16 @@ def test_a_killed_worker_costs_nothing(cluster, tmp_path):
 
 
 DRIVER = """
+import signal
 import sys
 from shuffling import Shuffle, batch
 from routing_gym.solvers.runtime import cache
 from routing_gym.solvers.runtime.on_ray import OnRay
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 cache.SAVE_INTERVAL = cache.SAVE_SHARE = 0
 folder, address = sys.argv[1:]
-solver = Shuffle(pause=0.15, time_limit=2.0)
+solver = Shuffle(pause=0.05, time_limit=2.0)
 found = solver.solve(*batch(*[0] * 40), executor=OnRay(1, address), cache=folder)
 print("failed", found.failed.sum())
 """
@@ -122,7 +124,7 @@ def test_a_stopped_driver_is_continued_by_the_next_run(cluster, tmp_path):
         known.append(rows_in(tmp_path))
         wait_for(lambda: ray.available_resources().get("CPU") == 2)
     assert 0 < known[1] < known[2] < 40
-    solver = Shuffle(pause=0.15, time_limit=2.0)
+    solver = Shuffle(pause=0.05, time_limit=2.0)
     found = solver.solve(problem, instance, executor=OnRay(1, cluster.address), cache=tmp_path)
     same(found, solver.solve(problem, instance, executor=Inline()))
 
