@@ -82,7 +82,7 @@ SIZES = (10, 20, 50, 100, 200, 500, 1000)  # numbers of nodes that have an id of
 
 
 def _register() -> None:
-    """Fill the registry at once: `gymnasium.register` compares each id with all others, 2,000 in five seconds."""
+    """Fill the registry at once: `gymnasium.register` compares each id with all others, which takes seconds."""
     ids = [(name, size) for name in PROBLEMS for size in (None, *SIZES)]
     specs = [
         _EnvSpec(

@@ -141,13 +141,14 @@ def uniform_coords(uniforms: Array, num_points: int) -> Array:
     return points.astype(np.float32)  # NumPy and JAX alike; for one instance, the wrappers take longer than the work
 
 
-def with_depot(customers: Array, num_depots: int = 1) -> Array:
-    """Prepend the depots' value 0 to the customers' values (B, n): (B, D + n)."""
+def with_depot(customers: Array, num_depots: int = 1, value: float = 0) -> Array:
+    """Prepend the depots' value to the customers' values (B, n): (B, D + n)."""
     if not isinstance(customers, np.ndarray):
         xp = array_namespace(customers)
-        return xp.concat([xp.zeros_like(customers[:, :1])] * num_depots + [customers], axis=1)
+        return xp.concat([xp.full_like(customers[:, :1], value)] * num_depots + [customers], axis=1)
     num_rows, num_customers = customers.shape
-    values = np.zeros((num_rows, num_depots + num_customers), dtype=customers.dtype)  # 10 times as fast as np.pad
+    shape = num_rows, num_depots + num_customers
+    values = np.full(shape, value, dtype=customers.dtype)  # 10 times as fast as np.pad
     values[:, num_depots:] = customers
     return values
 

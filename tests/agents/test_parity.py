@@ -76,7 +76,9 @@ class OriginalSDVRP(SDVRP):
         return replace(state, load=as_float(state.load), remaining_demand=remaining, undelivered=(remaining > 0).sum(1))
 
     def action_mask(self, instance, state):
-        return super().action_mask(SimpleNamespace(capacity=1 + 0 * (instance.capacity)), state)
+        return super().action_mask(
+            SimpleNamespace(capacity=array_namespace(instance.capacity).ones_like(instance.capacity)), state
+        )
 
     def step(self, instance, state, action):
         needed = gather(state.remaining_demand, action)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from routing_agents import checkpoint
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
-FASTEST = 10  # steps: the average of a run's beginning forgets its random weights within so many
+WARM_UP = 10  # larger values forget the weights of the beginning sooner
 
 
 class WeightAverage(Generic[NetworkT]):
@@ -37,7 +37,7 @@ class WeightAverage(Generic[NetworkT]):
     @torch.no_grad()
     def update(self, model: NetworkT, step: int) -> None:
         """Move the average towards the weights of a network after `step` steps."""
-        kept = min(self.decay, (1 + step) / (FASTEST + step))
+        kept = min(self.decay, (1 + step) / (WARM_UP + step))
         for average, weight in zip(self.model.parameters(), model.parameters(), strict=True):
             average.lerp_(weight, 1 - kept)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # cost (B, K), log p (B, K), baseline -> scalar
-SCALE = 0.05  # of differences of log-likelihood, alpha of Pan et al.; with 20 steps the mean over the steps
+SCALE = 0.05  # of differences of log-likelihoods: alpha of Pan et al.; their mean over the steps of TSP-20
 
 
 def reinforce(cost: Tensor, log_p: Tensor, baseline: Tensor) -> Tensor:

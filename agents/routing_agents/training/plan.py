@@ -8,6 +8,7 @@ is read from the folders.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import signal
 import subprocess
@@ -300,4 +301,6 @@ def write_progress(entries: list[Entry], folder: Path) -> None:
         axes.set(title=entry.name, ylabel="gap [%]" if has_gap else f"greedy {name}")
         axes.grid(alpha=0.3)
     panels[-1].set_xlabel("hours of training")
-    figure.savefig(folder / "progress.png", dpi=100)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=100)
+    write_atomically(folder / "progress.png", picture.getvalue())

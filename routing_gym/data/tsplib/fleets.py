@@ -27,6 +27,7 @@ from routing_gym.data.tsplib.vehicle_routing import own_capacity
 from routing_gym.files import InvalidFile, UnsupportedFile
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.checks import TOLERANCE
+from routing_gym.problems.vrp.limits import MAX_LENGTH_OF_PAIRS
 
 EXACT = Counting(unit=10**6, cost_unit=10**8, decimals=2)
 THOUSANDTHS = Counting(unit=1000, cost_unit=1, decimals=0)
@@ -72,7 +73,7 @@ def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, A
         raise UnsupportedFile(document.path, line, f"the nodes lie {scale:g} apart; at most {most} is supported")
     legs = file_distances(coords[ids - 1], "EUC_2D", counting.unit)
     windows = None if stops.windows is None else scale_windows(document, stops.windows[ids - 1], counting.unit)
-    check_served(document, kinds, stops, legs, windows)
+    check_served(document, kinds, stops, legs, windows, counting.unit)
     problem, instance = make(kinds, stops, coords[ids - 1], legs, windows, scale, counting)
     durations, lengths = (np.array([getattr(one, key) for one in kinds]) for key in ("max_duration", "max_length"))
     rules = FleetRules(
@@ -153,7 +154,7 @@ def make(
         fields["max_length"] = np.array(
             [(first.max_length * counting.unit + 0.5) / unit - TOLERANCE / 2], dtype=np.float32
         )
-        settings["max_length"] = max(4.5, float(fields["max_length"][0]))  # generated instances need some length
+        settings["max_length"] = max(MAX_LENGTH_OF_PAIRS, float(fields["max_length"][0]))  # enough for generated ones
     demand = np.concatenate([np.zeros(depots, dtype=np.int64), stops.demand])[None]
     distances = scale_distances(legs, unit)
     instance = VRPInstance(scale_coords(coords, scale), demand, np.array([capacity]), distances, **fields)
@@ -161,7 +162,12 @@ def make(
 
 
 def check_served(
-    document: Document, kinds: dict[Kind, tuple[int, ...]], stops: Stops, legs: IntArray, windows: IntArray | None
+    document: Document,
+    kinds: dict[Kind, tuple[int, ...]],
+    stops: Stops,
+    legs: IntArray,
+    windows: IntArray | None,
+    unit: int,
 ) -> None:
     """Refuse a customer, or pair, that no vehicle can serve alone: by what it may serve, by goods or by limits."""
     keyword = "VEHICLES_ALLOWED_CLIENTS_SECTION"
@@ -173,7 +179,7 @@ def check_served(
     keyword = "DEMAND_SECTION" if stops.pickup is None else "PICKUP_AND_DELIVERY_SECTION"
     may &= stops.demand <= np.array([kind.capacity for kind in kinds])[:, None]
     refuse(document, keyword, stops, may, "its demand fits no vehicle that may serve it; divide it")
-    depots, unit = len(kinds), COUNTING[document.value("TYPE").text.split()[0]].unit
+    depots = len(kinds)
     for depot, kind in enumerate(kinds):
         if windows is None and kind.max_length == kind.max_duration == ANY:
             continue

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from routing_gym.arrays import Array
+from routing_gym.arrays import Array, to_numpy
 from routing_gym.problems.checks import IntArray
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import Onward
+from routing_gym.problems.vrp.ways import Ways
 from routing_gym.traits import Column
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+
+
+class Move(NamedTuple):
+    """One action in every row."""
+
+    xp: Any  # array-API namespace
+    node: Array  # int64 (B,), the action
+    leg: Array  # float32 (B,), length of the way there
+    away: Array  # bool (B,), whether the vehicle comes from a customer
+    serves: Array  # bool (B,), whether the node is a customer
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ class Walk:
 
     def of(self, values: Array, nodes: IntArray | None = None) -> npt.NDArray[Any]:
         """Return values (B, A) of the nodes visited, or of other nodes (B, T)."""
-        return np.take_along_axis(np.asarray(values), self.tours if nodes is None else nodes, axis=1)
+        return np.take_along_axis(to_numpy(values), self.tours if nodes is None else nodes, axis=1)
 
 
 class Attribute:
@@ -85,15 +95,15 @@ class Attribute:
         """Return its fields of the state at the start."""
         return {}
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
         """Mark the customers that it allows next: bool (B, A); what it says of depots does not matter.
 
-        `onward` holds the limits on the ways to each node.
+        `ways` is None on problems without a limit on lengths or times.
         """
         return True
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        """Update its fields in `new`, which holds the new node (the action) and the fields of the attributes before."""
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        """Update its fields in `new`, those of the next state; the attributes before have updated theirs."""
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         """Return the reason, as part of a sentence, why it forbids a customer; None if it does not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 from routing_gym.problems.vrp.attribute import Attribute
@@ -27,6 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "PC": {"penalties": True},
 }
 PREFIXES, SUFFIXES = ("PC", "PD", "HF", "MD", "O"), ("B", "MB", "L", "TW")
+GOODS = {"B", "MB", "PD"}  # which exclude each other
 
 
 def preset_name(attributes: frozenset[str]) -> str:
@@ -35,28 +36,19 @@ def preset_name(attributes: frozenset[str]) -> str:
     return "".join(parts)
 
 
-def combinations() -> list[frozenset[str]]:
-    """Return all sets of attributes that make sense: goods are B, MB or PD; the original attributes come first."""
-    goods, more = ((), ("MB",), ("PD",)), (("HF",), ("MD",), ("PC",))
-    extras = [sum(chosen, kind) for kind in goods for chosen in product(*(((), one) for one in more))]
-    originals = [sum(chosen, ()) for chosen in product(*(((), (one,)) for one in ("O", "B", "L", "TW")))]
-    return [
-        frozenset(extra + original)
-        for extra in extras
-        for original in originals
-        if not ("B" in original and {"MB", "PD"} & {*extra}) and extra + original
-    ]
-
-
-COMBINATIONS = {preset_name(attributes): attributes for attributes in combinations()}
-
-
 def settings_of(attributes: frozenset[str]) -> dict[str, Any]:
     """Return the arguments of `VRP` for a set of attributes."""
     settings = {key: value for one in SETTINGS if one in attributes for key, value in SETTINGS[one].items()}
     return settings | ({"max_length": MAX_LENGTH_OF_PAIRS} if {"PD", "L"} <= attributes else {})
 
 
+# All sets of attributes that make sense, those of O, B, L and TW first.
+LETTERS = ("MB", "PD", "HF", "MD", "PC", "O", "B", "L", "TW")
+COMBINATIONS = {
+    preset_name(attributes): attributes
+    for chosen in product((False, True), repeat=len(LETTERS))
+    if (attributes := frozenset(compress(LETTERS, chosen))) and len(attributes & GOODS) < 2
+}
 PRESETS = {name: settings_of(attributes) for name, attributes in COMBINATIONS.items()}
 ORIGINAL = [name for name, attributes in COMBINATIONS.items() if attributes <= {"O", "B", "L", "TW"}]
 LISTED = [

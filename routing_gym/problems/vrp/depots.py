@@ -12,10 +12,10 @@ from routing_gym.arrays import Array, double, gather, integer, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import check_depot_values, check_field
 from routing_gym.problems.cvrp import MAX_CAPACITY, share
-from routing_gym.problems.geometry import MAX_FLOAT, expected_length
-from routing_gym.problems.vrp.attribute import Attribute, Walk
+from routing_gym.problems.geometry import MAX_FLOAT, expected_length, with_depot
+from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import Onward
+from routing_gym.problems.vrp.ways import Ways
 from routing_gym.traits import Column
 
 DEPOT = Column("depot", "1 for depots, which are the first rows", "flag", at_depot=True, field=None)
@@ -38,10 +38,9 @@ class Depots(Attribute):
         zero = xp.zeros_like(instance.capacity)
         return {"start": zero, "chosen": zero > 0}
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        xp, node = array_namespace(leg), new["node"]
-        new["start"] = xp.where(problem.is_customer(node), old.start, node)
-        new["chosen"] = ~problem.is_customer(node) & ~problem.is_customer(old.node) & (node != old.node)
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        new["start"] = move.xp.where(move.serves, old.start, move.node)
+        new["chosen"] = ~move.serves & ~move.away & (move.node != old.node)
 
     def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         xp = array_namespace(instance.capacity)
@@ -53,7 +52,7 @@ class Depots(Attribute):
         return {"start_depot": state.start}
 
     def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
-        return {
+        return super().observation_spaces(problem) | {
             "is_depot": spaces.Box(0.0, 1.0, (problem.num_actions,), np.float32),
             "start_depot": spaces.Discrete(problem.num_actions),
         }
@@ -98,7 +97,11 @@ class Fleet(Depots):
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Draw vehicles whose costs grow with their capacity, of which the largest holds that of CVRP."""
         xp, first = array_namespace(uniforms), problem.num_depots
-        shares = xp.linspace(SMALLEST, 1.0, first, device=device(uniforms)) if first > 1 else xp.ones(1)
+        shares = (
+            xp.linspace(SMALLEST, 1.0, first, device=device(uniforms))
+            if first > 1
+            else xp.ones(1, device=device(uniforms))
+        )
         capacity = xp.astype(xp.ceil(shares * problem.capacity), integer(xp))
         kinds = xp.sort(uniforms[:, : 2 * first].reshape(-1, 2, first), axis=2)
         at_customers = xp.zeros_like(instance.coords[:, first:, 0])
@@ -137,7 +140,7 @@ class Fleet(Depots):
         zeros = array_namespace(instance.demand).zeros_like(instance.demand[:, : problem.num_depots])
         return super().initial(problem, instance) | {"num_routes": zeros}
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
         allowed: Array = True
         if instance.num_vehicles is not None:  # a route that has begun has its vehicle
             left = gather(state.num_routes, state.start) < gather(instance.num_vehicles, state.start)
@@ -146,13 +149,11 @@ class Fleet(Depots):
             allowed = allowed & gather(instance.eligible, state.start)
         return allowed
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        super().step(problem, instance, old, new, leg)
-        xp = array_namespace(leg)
-        begins = problem.is_customer(new["node"]) & ~problem.is_customer(old.node)
-        depots = xp.arange(problem.num_depots, device=device(leg))
-        started = begins[:, None] & (depots == old.start[:, None])
-        new["num_routes"] = old.num_routes + xp.astype(started, old.num_routes.dtype)
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        super().step(problem, instance, old, new, move)
+        depots = move.xp.arange(problem.num_depots, device=device(move.node))
+        started = (move.serves & ~move.away)[:, None] & (depots == old.start[:, None])
+        new["num_routes"] = old.num_routes + move.xp.astype(started, old.num_routes.dtype)
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         start = int(state.start[row])
@@ -169,9 +170,6 @@ class Fleet(Depots):
         capacity = share(instance.vehicle_capacity, instance.capacity[:, None])
         costs = {"fixed_cost": instance.fixed_cost, "cost_per_length": instance.cost_per_length}
         return super().observe_static(problem, instance) | {"vehicle_capacity": capacity} | costs
-
-    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
-        return Attribute.observation_spaces(self, problem) | super().observation_spaces(problem)
 
     def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
         first, every = problem.num_depots, np.arange(len(walk.tours))
@@ -208,7 +206,7 @@ class Penalties(Attribute):
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Draw penalties with twice PCTSP's range, since a customer far from the depot may need a route of its own."""
         xp, scale = array_namespace(uniforms), 6 * expected_length(problem.num_nodes) / problem.num_nodes
-        return {"penalty": problem.with_depots(xp.astype(uniforms * scale, xp.float32))}
+        return {"penalty": with_depot(xp.astype(uniforms * scale, xp.float32), problem.num_depots)}
 
     def validate(self, problem: Family, instance: VRPInstance) -> None:
         check_field(instance, "penalty", (problem.num_actions,), np.float32, 0, MAX_FLOAT)
@@ -219,9 +217,9 @@ class Penalties(Attribute):
         total = xp.sum(xp.astype(instance.penalty, double(xp)), axis=1)
         return {"unpaid": total, "ended": total < 0}
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        waits = ~problem.is_customer(old.node) & (new["node"] == old.node)
-        new["unpaid"] = old.unpaid - gather(instance.penalty, new["node"])
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        waits = ~move.away & (move.node == old.node)
+        new["unpaid"] = old.unpaid - gather(instance.penalty, move.node)
         new["ended"] = old.ended | (waits & (old.num_served < problem.num_nodes))
 
     def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:

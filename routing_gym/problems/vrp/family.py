@@ -29,7 +29,7 @@ towards foundation models for vehicle routing problems", add MB, and MD with thr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,18 +47,17 @@ from routing_gym.problems.checks import (
     like,
 )
 from routing_gym.problems.cvrp import CVRP, WholeDeliveries
-from routing_gym.problems.geometry import leg_length, reach
-from routing_gym.problems.vrp.attribute import Attribute
-from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVERIES, SETTINGS, preset_name
+from routing_gym.problems.geometry import leg_length, lengths_from, reach
+from routing_gym.problems.vrp.attribute import Attribute, Move
+from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVERIES, GOODS, SETTINGS, preset_name
 from routing_gym.problems.vrp.batches import VRPInstance, VRPState
 from routing_gym.problems.vrp.checks import check_each_alone, check_ended, make_walk
 from routing_gym.problems.vrp.depots import NUM_DEPOTS
 from routing_gym.problems.vrp.limits import CLOSING, MOST_SHRUNK, TimeWindows
 from routing_gym.problems.vrp.loads import Deliveries
-from routing_gym.problems.vrp.ways import Onward, by_deliveries, directly_home
+from routing_gym.problems.vrp.ways import Ways, by_deliveries, directly_home, durations_from
 from routing_gym.traits import Column, Observations
 
-COSTS = ("cost_per_length", "fixed_cost", "penalty")
 FLAGS = ("open_routes", "backhauls", "mixed_backhauls", "time_windows", "several_depots", "fleet", "pairs", "penalties")
 
 
@@ -86,7 +85,8 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     Raises:
         ValueError: No customer, a capacity below the largest demand drawn (9), no attribute, one that is no bool, two
             kinds of goods at once, several depot nodes without `several_depots` or `fleet`, or a length with which
-            some drawn customers could not be served (2 sqrt 2 on closed routes, sqrt 2 on open ones).
+            some drawn customers could not be served (2 sqrt 2 on closed routes, sqrt 2 on open ones; with pairs sqrt 2
+            more).
     """
 
     instance_type: ClassVar[type] = VRPInstance
@@ -125,20 +125,24 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
             check_positive(self, "max_length")
             least = 2**0.5 * (1 + (not self.open_routes) + self.pairs)
             if self.max_length < least:
+                way = "by a pickup to its delivery" if self.pairs else "to the farthest customer"
+                way += "" if self.open_routes else " and back"
                 raise ValueError(
-                    f"{self.name}: max_length must be at least {least:.4f}, the way to the farthest customer"
-                    f"{'' if self.open_routes else ' and back'}, got {self.max_length:g}"
+                    f"{self.name}: max_length must be at least {least:.4f}, the way {way}, got {self.max_length:g}"
                 )
 
-    @property
+    @cached_property
     def attributes(self) -> frozenset[str]:
         """The letters of those that are there."""
-        return attributes_of(self)
+        present = {one for one, settings in SETTINGS.items() if one != "L" and getattr(self, *settings)}
+        return frozenset(present | ({"L"} if self.max_length is not None else set()))
 
-    @property
+    @cached_property
     def rules(self) -> tuple[Attribute, ...]:
         """The rules of the attributes, in the order in which they are applied."""
-        return rules_of(self)
+        goods = () if self.attributes & GOODS else (DELIVERIES,)
+        repeated = {"MD"} if self.fleet else set()  # a fleet has the rules of several depots, too
+        return (*goods, *(rule for one, rule in ATTRIBUTES.items() if one in self.attributes - repeated))
 
     # Each preset has traits of its own, so they are properties here.
     @property
@@ -162,7 +166,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
         return (*super().columns, *(column for rule in self.rules for column in rule.columns))
 
-    @property
+    @cached_property
     def observations(self) -> Observations:  # type: ignore[override]
         nodes = tuple(key for rule in self.rules for key in rule.per_node)
         scalars = ("open_routes",) * self.open_routes + tuple(key for rule in self.rules for key in rule.scalars)
@@ -227,11 +231,6 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
             first = last
         return instance
 
-    def with_depots(self, customers: Array, value: float = 0.0) -> Array:
-        """Prepend a value for each depot to those of the customers (B, n): (B, A)."""
-        xp = array_namespace(customers)
-        return xp.concat([xp.full_like(customers[:, :1], value)] * self.num_depots + [customers], axis=1)
-
     def validate(self, instance: VRPInstance) -> None:
         own = {field for rule in self.rules for field in rule.fields}
         for letters, rule in ATTRIBUTES.items():
@@ -273,31 +272,36 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         if not self.depot_choice:
             return state
         xp = array_namespace(state.node)
-        at_depots = (
-            replace(state, node=state.node + depot, start=state.start + depot) for depot in range(self.num_depots)
+        alone = xp.stack(
+            [self.customers(instance, self.at(depot, instance, state)) for depot in range(self.num_depots)], axis=1
         )
-        if self.time_windows:
-            at_depots = (
-                replace(at, time=xp.astype(gather(instance.ready_time, at.node), at.time.dtype)) for at in at_depots
-            )
-        return replace(state, alone=xp.stack([self.customers(instance, at) for at in at_depots], axis=1))
+        customers = self.is_customer(xp.arange(self.num_actions, device=device(alone)))
+        return replace(state, alone=alone & customers)
 
-    def onward(self, instance: VRPInstance, state: VRPState) -> Onward:
-        """Return the limits on the way to each node after which the route can still be finished."""
-        if self.pairs and self.limited:
-            return by_deliveries(self, instance, state)
-        return directly_home(self, state)
+    def at(self, depot: int, instance: VRPInstance, state: VRPState) -> VRPState:
+        """Return an initial state with the vehicles at another depot."""
+        node = state.node + depot
+        time = (
+            state.time
+            if state.time is None
+            else array_namespace(node).astype(instance.ready_time[:, depot], state.time.dtype)
+        )
+        return replace(state, node=node, start=node, time=time)
+
+    def ways(self, instance: VRPInstance, state: VRPState) -> Ways:
+        """Return the ways from the vehicle's node, and the limits within which the route can then be finished."""
+        limits = by_deliveries(self, instance, state) if self.pairs else directly_home(self, state)
+        lengths = lengths_from(instance, state.node)
+        durations = lengths if instance.durations is None else durations_from(instance, state.node)
+        return Ways(lengths, durations, limits)
 
     def customers(self, instance: VRPInstance, state: VRPState) -> Array:
-        """Mark the customers that the vehicle may serve next: bool (B, A); depots are not marked."""
-        onward = self.onward(instance, state) if self.limited else Onward(None, None)
+        """Mark the customers that the vehicle may serve next: bool (B, A); what it says of depots does not matter."""
+        ways = self.ways(instance, state) if self.limited else None
         allowed = ~state.served
         for rule in self.rules:
-            allowed = allowed & rule.allows(self, instance, state, onward)
-        if self.num_depots == 1:  # the caller writes the depot
-            return allowed
-        xp = array_namespace(allowed)
-        return allowed & self.is_customer(xp.arange(self.num_actions, device=device(allowed)))
+            allowed = allowed & rule.allows(self, instance, state, ways)
+        return allowed
 
     def action_mask(self, instance: VRPInstance, state: VRPState) -> Array:
         """Mark nodes the vehicle may visit next.
@@ -344,8 +348,9 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
             "num_served": state.num_served + xp.astype(serves, state.num_served.dtype),
             "served": scatter(state.served, action, serves),
         }
+        move = Move(xp, action, leg, away, serves)
         for rule in self.rules:
-            rule.step(self, instance, state, new, leg)
+            rule.step(self, instance, state, new, move)
         if self.num_depots > 1:
             self.end_at_first_depot(instance, new)
         cost = xp.where(serves, leg, zero) if self.open_routes else leg
@@ -470,33 +475,14 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         for rule in self.rules:
             rule.check(self, instance, walk)
         visited = check_each_once(tours, self.num_actions, self.num_depots)
-        cost, costs = (
-            walk.legs,
-            {key: to_numpy(getattr(instance, key)) for key in COSTS if getattr(instance, key) is not None},
-        )
+        cost = walk.legs
         if self.fleet:
-            cost = cost * walk.of(costs["cost_per_length"], walk.start) + walk.begins * walk.of(
-                costs["fixed_cost"], walk.start
-            )
+            cost = cost * walk.of(instance.cost_per_length, walk.start)
+            cost = cost + walk.begins * walk.of(instance.fixed_cost, walk.start)
         total = cost.sum(axis=1)
         if self.penalties:
             left_out = check_ended(self, walk, visited)
-            total = total + (costs["penalty"].astype(np.float64) * left_out).sum(axis=1)
+            total = total + (to_numpy(instance.penalty).astype(np.float64) * left_out).sum(axis=1)
         else:
             check_all_visited(visited, first_node=self.num_depots, num_steps=tours.shape[1])
         return like(total, instance)
-
-
-@cache
-def attributes_of(problem: VRP) -> frozenset[str]:
-    """Return the letters of a problem's attributes."""
-    present = {one for one, settings in SETTINGS.items() if one != "L" and getattr(problem, *settings)}
-    return frozenset(present | ({"L"} if problem.max_length is not None else set()))
-
-
-@cache
-def rules_of(problem: VRP) -> tuple[Attribute, ...]:
-    """Return what a problem's attributes add, in the order in which it is applied."""
-    goods = () if problem.attributes & {"B", "MB", "PD"} else (DELIVERIES,)
-    repeated = {"MD"} if problem.fleet else set()  # a fleet has the rules of several depots, too
-    return (*goods, *(rule for one, rule in ATTRIBUTES.items() if one in problem.attributes - repeated))

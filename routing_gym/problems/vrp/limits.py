@@ -8,10 +8,10 @@ from array_api_compat import array_namespace, device
 from routing_gym.arrays import Array, double, gather, to_numpy
 from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE, check_depot_values, check_field
-from routing_gym.problems.geometry import MAX_FLOAT, lengths_from
-from routing_gym.problems.vrp.attribute import Attribute, FloatArray, Walk
+from routing_gym.problems.geometry import MAX_FLOAT, with_depot
+from routing_gym.problems.vrp.attribute import Attribute, FloatArray, Move, Walk
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import NEVER, Onward, durations_from, lengths_home, slack, travel_time, ways_to
+from routing_gym.problems.vrp.ways import NEVER, Ways, durations_from, lengths_home, slack, ways_to
 from routing_gym.traits import Column
 
 MAX_LENGTH = 3.0  # of generated instances
@@ -44,18 +44,16 @@ class LengthLimit(Attribute):
         home = xp.astype(lengths_home(problem, instance), double(xp))
         return {"longest": limit + slack(limit) - home, "length": xp.zeros_like(limit[:, 0, 0])}
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
-        length = state.length[:, None] + lengths_from(instance, state.node)
-        return length <= onward.longest
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
+        assert ways is not None
+        return state.length[:, None] + ways.lengths <= ways.limits.longest
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        xp = array_namespace(leg)
-        new["length"] = xp.where(problem.is_customer(new["node"]), old.length + leg, xp.zeros_like(old.length))
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        new["length"] = move.xp.where(move.serves, old.length + move.leg, move.xp.zeros_like(old.length))
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
-        length = float(state.length[row]) + float(lengths_from(instance, state.node)[row, node])
-        longest: Array = problem.onward(instance, state).longest
-        if length <= float(longest[row, node]):
+        ways = problem.ways(instance, state)
+        if float(state.length[row]) + float(ways.lengths[row, node]) <= float(ways.limits.longest[row, node]):
             return None
         way = " and home" if not problem.open_routes else ""
         way = " and on to the deliveries due" + way if problem.pairs else way
@@ -123,9 +121,9 @@ class TimeWindows(Attribute):
         half_width = NARROWEST + (WIDEST - NARROWEST) * widths
         opens, closes = xp.clip(centre - half_width, 0.0, None), xp.clip(centre + half_width, None, closing)
         return {
-            "ready_time": problem.with_depots(xp.astype(opens, xp.float32)),
-            "due_time": problem.with_depots(xp.astype(closes, xp.float32), closing),
-            "service_time": problem.with_depots(xp.astype(service, xp.float32)),
+            "ready_time": with_depot(xp.astype(opens, xp.float32), problem.num_depots),
+            "due_time": with_depot(xp.astype(closes, xp.float32), problem.num_depots, closing),
+            "service_time": with_depot(xp.astype(service, xp.float32), problem.num_depots),
         }
 
     def validate(self, problem: Family, instance: VRPInstance) -> None:
@@ -149,21 +147,21 @@ class TimeWindows(Attribute):
             latest = xp.where(opens <= leaves + slack(leaves), xp.minimum(latest, leaves), never)
         return {"latest": latest + slack(latest), "time": xp.astype(instance.ready_time[:, 0], double(xp))}
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
-        arrival = state.time[:, None] + durations_from(instance, state.node)
-        return arrival <= onward.latest
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
+        assert ways is not None
+        return state.time[:, None] + ways.durations <= ways.limits.latest
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        xp, node = array_namespace(leg), new["node"]
-        travels = leg if instance.durations is None else travel_time(instance, old.node, node)
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        xp, node = move.xp, move.node
+        travels = move.leg if instance.durations is None else gather(gather(instance.durations, old.node), node)
         opens, service = (xp.astype(gather(x, node), double(xp)) for x in (instance.ready_time, instance.service_time))
         served = xp.maximum(old.time + travels, opens)
-        new["time"] = xp.where(problem.is_customer(node), served, opens) + service
+        new["time"] = xp.where(move.serves, served, opens) + service
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
-        arrival = float(state.time[row]) + float(durations_from(instance, state.node)[row, node])
-        limits: Array = problem.onward(instance, state).latest
-        latest = float(limits[row, node])
+        ways = problem.ways(instance, state)
+        arrival = float(state.time[row]) + float(ways.durations[row, node])
+        latest = float(ways.limits.latest[row, node])
         if arrival <= latest:
             return None
         return (

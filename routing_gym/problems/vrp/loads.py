@@ -13,9 +13,9 @@ from routing_gym.arrays import Array, gather, integer, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import check_depot_values, check_field
 from routing_gym.problems.cvrp import share
-from routing_gym.problems.vrp.attribute import Attribute, Walk
+from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import Onward, delivery_order
+from routing_gym.problems.vrp.ways import Ways, delivery_order
 from routing_gym.traits import Column
 
 BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag")
@@ -24,13 +24,12 @@ BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is de
 class Deliveries(Attribute):
     """All demand is delivered: as in CVRP, `load` is what the route has delivered so far."""
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
         return instance.demand <= (problem.capacity_of(instance, state) - state.load)[:, None]
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        xp = array_namespace(leg)
-        load = old.load + gather(instance.demand, new["node"])
-        new["load"] = xp.where(problem.is_customer(new["node"]), load, xp.zeros_like(load))
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        load = old.load + gather(instance.demand, move.node)
+        new["load"] = move.xp.where(move.serves, load, move.xp.zeros_like(load))
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         free = int(problem.capacity_of(instance, state)[row] - state.load[row])
@@ -79,18 +78,18 @@ class Backhauls(Deliveries):
         check_field(instance, "backhaul", (problem.num_actions,), np.bool_, 0, 1)
         check_depot_values(instance, "backhaul", num_depots=problem.num_depots)
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
-        xp, fits = array_namespace(state.node), super().allows(problem, instance, state, onward)
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
+        xp, fits = array_namespace(state.node), super().allows(problem, instance, state, ways)
         collecting = gather(instance.backhaul, state.node)[:, None]  # else the vehicle is empty for what it collects
         backhaul = instance.backhaul
         if problem.fleet:  # whose vehicles may be too small for a customer
             backhaul = backhaul & (instance.demand <= problem.capacity_of(instance, state)[:, None])
         return xp.where(collecting, fits & backhaul, fits | backhaul)
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        super().step(problem, instance, old, new, leg)
-        turns = gather(instance.backhaul, new["node"]) & ~gather(instance.backhaul, old.node)
-        new["load"] = array_namespace(leg).where(turns, new["load"] - old.load, new["load"])
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        super().step(problem, instance, old, new, move)
+        turns = gather(instance.backhaul, move.node) & ~gather(instance.backhaul, old.node)
+        new["load"] = move.xp.where(turns, new["load"] - old.load, new["load"])
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         before, after = bool(instance.backhaul[row, state.node[row]]), bool(instance.backhaul[row, node])
@@ -141,18 +140,17 @@ class MixedBackhauls(Backhauls):
     def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
         return {"peak": array_namespace(instance.capacity).zeros_like(instance.capacity)}
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
         xp, capacity = array_namespace(state.node), problem.capacity_of(instance, state)
         free = xp.where(instance.backhaul, (capacity - state.load)[:, None], (capacity - state.peak)[:, None])
         return instance.demand <= free
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        xp, node = array_namespace(leg), new["node"]
-        demand, collects = gather(instance.demand, node), gather(instance.backhaul, node)
-        zero, away = xp.zeros_like(demand), problem.is_customer(node)
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        xp, demand, collects = move.xp, gather(instance.demand, move.node), gather(instance.backhaul, move.node)
+        zero = xp.zeros_like(demand)
         load = old.load + xp.where(collects, demand, zero)
         peak = xp.where(collects, xp.maximum(old.peak, load), old.peak + demand)
-        new |= {"load": xp.where(away, load, zero), "peak": xp.where(away, peak, zero)}
+        new |= {"load": xp.where(move.serves, load, zero), "peak": xp.where(move.serves, peak, zero)}
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         used = state.load if bool(instance.backhaul[row, node]) else state.peak
@@ -188,12 +186,9 @@ class MixedBackhauls(Backhauls):
             after = np.where(walk.at_depot[:, step], 0, after)
             left[:, step] = after
             after = after + (demand * ~kind)[:, step]
-        check_loads(
-            problem,
-            instance,
-            walk,
-            np.where(walk.begins, np.maximum(left + delivered, on_board + left), on_board + left),
-        )
+        load = on_board + left
+        at_start = np.where(walk.begins, left + delivered, 0)
+        check_loads(problem, instance, walk, np.maximum(load, at_start))
 
 
 class Pairs(Deliveries):
@@ -226,10 +221,9 @@ class Pairs(Deliveries):
         pickup, demand, delivers = instance.pickup, instance.demand, instance.pickup > 0
         source = np.take_along_axis(pickup, pickup, axis=1)
         amount = np.take_along_axis(demand, pickup, axis=1)
-        twice = np.zeros(pickup.shape, dtype=bool)
-        for row in range(len(pickup)):
-            counts = np.bincount(pickup[row], minlength=problem.num_actions)
-            twice[row] = delivers[row] & (counts[pickup[row]] > 1)
+        counts = np.zeros_like(pickup)
+        np.add.at(counts, (np.arange(len(pickup))[:, None], pickup), 1)
+        twice = delivers & (np.take_along_axis(counts, pickup, axis=1) > 1)
         for bad, say in (
             (delivers & (pickup < problem.num_depots), "which is a depot; give the customer where goods are picked up"),
             (delivers & (source > 0), "which is a delivery itself, or the same node"),
@@ -245,16 +239,15 @@ class Pairs(Deliveries):
         order = {"order": delivery_order(problem, instance)} if problem.limited else {}
         return {"due": array_namespace(instance.pickup).zeros_like(instance.pickup) > 0, **order}
 
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, onward: Onward) -> Array:
-        return ((instance.pickup == 0) & super().allows(problem, instance, state, onward)) | state.due
+    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
+        return ((instance.pickup == 0) & super().allows(problem, instance, state, ways)) | state.due
 
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], leg: Array) -> None:
-        xp, node = array_namespace(leg), new["node"]
-        demand, away = gather(instance.demand, node), problem.is_customer(node)
+    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
+        xp, node, demand = move.xp, move.node, gather(instance.demand, move.node)
         change = xp.where(gather(instance.pickup, node) > 0, -demand, demand)
-        new["load"] = xp.where(away, old.load + change, xp.zeros_like(demand))
-        picked = (instance.pickup == node[:, None]) & away[:, None]
-        new["due"] = scatter(old.due | picked, node, xp.zeros_like(away))
+        new["load"] = xp.where(move.serves, old.load + change, xp.zeros_like(demand))
+        picked = (instance.pickup == node[:, None]) & move.serves[:, None]
+        new["due"] = scatter(old.due | picked, node, xp.zeros_like(move.serves))
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         source = int(instance.pickup[row, node])

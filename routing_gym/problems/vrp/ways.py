@@ -10,17 +10,10 @@ from array_api_compat import array_namespace, device
 
 from routing_gym.arrays import Array, double, euclidean, gather, is_narrow
 from routing_gym.problems.checks import TOLERANCE
-from routing_gym.problems.geometry import leg_length, lengths_from
+from routing_gym.problems.geometry import lengths_from
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 
 NEVER = -1e30  # before all times; minus infinity has no slack
-
-
-def travel_time(instance: VRPInstance, origin: Array, destination: Array) -> Array:
-    """Duration of the way from `origin` to `destination`, both int64 (B,): float32 (B,)."""
-    if instance.durations is None:
-        return leg_length(instance, origin, destination)
-    return gather(gather(instance.durations, origin), destination)
 
 
 def durations_from(instance: VRPInstance, origin: Array) -> Array:
@@ -52,18 +45,26 @@ def slack(limit: Array) -> Array | float:
     return TOLERANCE / 2 + (4 * xp.finfo(xp.float32).eps * xp.abs(limit) if is_narrow(xp) else 0.0)
 
 
-class Onward(NamedTuple):
-    """Limits on the way to each node after which the route can still be finished, both float64 (B, A) or None."""
+class Limits(NamedTuple):
+    """Limits at each node within which the route can still be finished, both float64 (B, A) or None."""
 
     longest: Array | None  # length of the route
     latest: Array | None  # time of the arrival
 
 
-def directly_home(problem: Family, state: VRPState) -> Onward:
+class Ways(NamedTuple):
+    """Ways from the vehicle's node to every node."""
+
+    lengths: Array  # float32 (B, A)
+    durations: Array  # float32 (B, A)
+    limits: Limits
+
+
+def directly_home(problem: Family, state: VRPState) -> Limits:
     """Return the limits of a vehicle that may return after any customer."""
     if problem.num_depots == 1:
-        return Onward(*(None if x is None else x[:, 0] for x in (state.longest, state.latest)))
-    return Onward(*(None if x is None else gather(x, state.start) for x in (state.longest, state.latest)))
+        return Limits(*(None if x is None else x[:, 0] for x in (state.longest, state.latest)))
+    return Limits(*(None if x is None else gather(x, state.start) for x in (state.longest, state.latest)))
 
 
 def delivery_order(problem: Family, instance: VRPInstance) -> Array:
@@ -79,7 +80,7 @@ def delivery_order(problem: Family, instance: VRPInstance) -> Array:
     return xp.astype(order[:, : problem.num_nodes // 2], instance.pickup.dtype)
 
 
-def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> Onward:
+def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> Limits:
     """Return the limits of a vehicle that has to deliver what is on board before it returns, in `delivery_order`.
 
     For every node that may be next, the deliveries after it are those on board, and that of the node itself if it is
@@ -89,7 +90,7 @@ def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> On
     nodes = xp.arange(problem.num_actions, dtype=state.node.dtype, device=device(state.node))[None, :]
     following, limits = xp.zeros_like(instance.pickup), home  # the delivery after a node, 0 for none; limits there
 
-    def chain(pick: Callable[[Array], Array], legs: Array, travels: Array) -> Onward:
+    def chain(pick: Callable[[Array], Array], legs: Array, travels: Array) -> Limits:
         """Return the limits at a node, given the ways from it to `following`; `pick` selects its values."""
         longest, latest, last = None, None, following == 0
         if home.longest is not None:
@@ -100,7 +101,7 @@ def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> On
             arrives = xp.minimum(pick(due + slack(due)), leaves)
             latest = xp.where(pick(instance.ready_time) <= leaves, arrives, xp.full_like(arrives, NEVER))
             latest = xp.where(last, pick(home.latest), latest)
-        return Onward(longest, latest)
+        return Limits(longest, latest)
 
     for step in reversed(range(state.order.shape[1])):
         node = state.order[:, step]
@@ -110,7 +111,7 @@ def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> On
         if instance.durations is not None:
             travels = xp.take_along_axis(durations_from(instance, node), following, axis=1)
         earlier = chain(partial(value_at, node), legs, travels)
-        limits = Onward(*(None if a is None else xp.where(comes, a, b) for a, b in zip(earlier, limits, strict=True)))
+        limits = Limits(*(None if a is None else xp.where(comes, a, b) for a, b in zip(earlier, limits, strict=True)))
         following = xp.where(comes, node[:, None], following)
     travels = legs = ways_to(instance, following)
     if instance.durations is not None:

@@ -5,9 +5,12 @@ if the route can still be completed: by returning at once or, with pairs, after 
 """
 
 import math
+from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 
 import numpy as np
+
+from routing_gym.arrays import euclidean
 
 TOLERANCE = 1e-5
 
@@ -204,28 +207,18 @@ def best(judge):
 
 def spoil(problem, instance, rng):
     """Make generated instances harder: matrices, vehicles that may not serve all, few vehicles."""
-    from dataclasses import replace
-
-    from routing_gym.arrays import euclidean
-
-    changes, shape = {}, instance.demand.shape
-    pairwise = euclidean(instance.coords[:, :, None, :], instance.coords[:, None, :, :])
+    changes, shape, depots = {}, instance.demand.shape, problem.num_depots
+    straight = euclidean(instance.coords[:, :, None, :], instance.coords[:, None, :, :])
     if rng.random() < 0.5:
-        changes["distances"] = (pairwise * rng.uniform(0.8, 1.0, pairwise.shape)).astype(np.float32)
+        changes["distances"] = (straight * rng.uniform(0.8, 1.0, straight.shape)).astype(np.float32)
     if problem.time_windows and rng.random() < 0.5:
-        changes["durations"] = (pairwise * rng.uniform(0.7, 1.0, pairwise.shape)).astype(np.float32)
+        changes["durations"] = (straight * rng.uniform(0.7, 1.0, straight.shape)).astype(np.float32)
     if problem.fleet:
-        depots = problem.num_depots
         eligible = rng.random((shape[0], depots, shape[1])) < 0.7
         eligible[:, -1] = True  # the largest
-        if problem.pairs:
-            eligible = np.take_along_axis(
-                eligible,
-                np.maximum(instance.pickup, np.arange(shape[1]) * (instance.pickup == 0))[:, None, :].repeat(
-                    depots, axis=1
-                ),
-                axis=2,
-            )
+        if problem.pairs:  # both ends of a pair alike
+            source = np.where(instance.pickup > 0, instance.pickup, np.arange(shape[1]))
+            eligible = np.take_along_axis(eligible, source[:, None, :].repeat(depots, axis=1), axis=2)
         changes["eligible"] = eligible
         if problem.penalties:
             changes["num_vehicles"] = np.where(np.arange(shape[1]) < depots, rng.integers(1, 3, shape), 0)
