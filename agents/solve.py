@@ -58,6 +58,7 @@ from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv
 from routing_gym.files import found, printable, write_atomically
 from routing_gym.planning import Plan
 from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problems.matrices import has_matrices
 from routing_gym.solvers import HEURISTICS
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
@@ -245,7 +246,9 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
     for path in args.files:
         try:
             source = read(path, args)
-            weights = args.checkpoint or find_weights(source.problem.name, source.problem.num_nodes)
+            weights = args.checkpoint or find_weights(
+                source.problem.name, source.problem.num_nodes, matrices=has_matrices(source.instance)
+            )
             if weights not in models:
                 models[weights] = load(weights)
             model = models[weights]

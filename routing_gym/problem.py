@@ -79,7 +79,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     open_routes = False  # vehicles do not return to where they started, and that edge costs nothing
     plain_vehicles = True  # vehicles are alike and start at one depot; plans can be made of tables
     subproblem: ClassVar[str | None] = None  # problem that parts of a tour are instances of; None: its own
-    family: ClassVar[str | None] = None  # name of the problem whose trained weights solve this one too
+    families: ClassVar[tuple[str, ...]] = ()  # problems whose weights, trained on their `variants`, solve those too
     min_nodes: ClassVar[int] = 1
     columns: ClassVar[tuple[Column, ...]] = ()
     observations: ClassVar[Observations] = Observations()

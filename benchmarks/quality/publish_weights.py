@@ -100,9 +100,14 @@ def portable(value: Any) -> Any:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
+def in_paper(problem: AnyProblem) -> bool:
+    """Return whether the paper has test sets of a problem, which are on the plane."""
+    return problem.name in PAPER_PROBLEMS and not problem.matrices
+
+
 def test_set(problem: AnyProblem, size: int) -> Any:
     """Return the first instances of the paper's test set; for a problem that the paper has not, random ones."""
-    if problem.name in PAPER_PROBLEMS:
+    if in_paper(problem):
         return select(paper_test_set(problem.name, problem.num_nodes), slice(0, size))
     return problem.generate(np.random.default_rng(TEST_SEED), size)
 
@@ -150,7 +155,8 @@ def main(args: Args) -> Path:
         raise ValueError(f"{best}: does not say how its weights were made; train them with agents/am_reinforce.py")
     check_ended(args.run)
     before = greedy_cost(best, args.size)
-    name = f"{header['problem'].lower()}-{header['settings']['num_nodes']}"
+    _, problem, _ = load_model(best)
+    name = f"{problem.name.lower()}{'-matrices' if problem.matrices else ''}-{problem.num_nodes}"
     args.out.mkdir(parents=True, exist_ok=True)
     args.logs.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{name}.safetensors"
@@ -167,7 +173,7 @@ def main(args: Args) -> Path:
         "seed": header["args"]["seed"],
         "instances": sum(run["metrics"]["instances"] for run in runs),
         "hours": round(sum(run["seconds"] for run in runs) / 3600, 2),
-        f"{'paper' if header['problem'] in PAPER_PROBLEMS else 'random'}_test_set": {
+        f"{'paper' if in_paper(problem) else 'random'}_test_set": {
             "instances": args.size,
             "greedy": after,
             "greedy_in_float32": before,

@@ -33,6 +33,11 @@ def num_matrix_uniforms(problem: AnyProblem) -> int:
     return num_road_uniforms(problem.num_actions) if problem.matrices else 0
 
 
+def has_matrices(instance: Any) -> bool:
+    """Return whether lengths are given as a matrix, rather than by coordinates."""
+    return getattr(instance, "distances", None) is not None
+
+
 def draw_matrices(problem: AnyProblem, coords: Array, uniforms: Array) -> dict[str, Array]:
     """Draw the matrices of instances: those that the problem observes, as fields of an instance.
 

@@ -37,6 +37,35 @@ def test_nearest_size_by_ratio(tmp_path):
     assert trained.find_weights("VRPTW", 50, tmp_path).name == "vrptw-20.safetensors"
 
 
+def test_weights_that_read_matrices_are_for_instances_with_matrices(tmp_path):
+    """Even of another problem of the family, or of another size; without any, those that read coordinates."""
+    for name in ("cvrp-20", "ovrpbltw-50", "cvrp-matrices-50", "ovrpbltw-matrices-50"):
+        (tmp_path / f"{name}.safetensors").touch()
+    found = {
+        (name, matrices): trained.find_weights(name, 20, tmp_path, matrices=matrices).stem
+        for name in ("CVRP", "VRPTW")
+        for matrices in (False, True)
+    }
+    assert found == {
+        ("CVRP", False): "cvrp-20",
+        ("CVRP", True): "cvrp-matrices-50",
+        ("VRPTW", False): "ovrpbltw-50",
+        ("VRPTW", True): "ovrpbltw-matrices-50",
+    }
+    (tmp_path / "tsp-20.safetensors").touch()
+    assert trained.find_weights("TSP", 20, tmp_path, matrices=True).stem == "tsp-20"
+
+
+def test_weights_of_a_family_are_for_problems_without_other_attributes(tmp_path):
+    """MDVRPB has no weights among those of OVRPBLTW, but of MDOVRPMBLTW; HFVRP among neither."""
+    for name in ("ovrpbltw-50", "mdovrpmbltw-50"):
+        (tmp_path / f"{name}.safetensors").touch()
+    assert trained.find_weights("VRPB", 50, tmp_path).stem == "ovrpbltw-50"
+    assert trained.find_weights("MDVRPB", 50, tmp_path).stem == "mdovrpmbltw-50"
+    with pytest.raises(ValueError, match="no weights for HFVRP"):
+        trained.find_weights("HFVRP", 50, tmp_path)
+
+
 def test_command_of_the_card():
     args = replace(TINY, env_kwargs={"prize": "uniform"}, sizes=(5, 9), force_starts=True)
     run = {"args": args.to_json()}

@@ -106,7 +106,7 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
             executor=setup.executor,
             first_row=setup.first_row,
         )
-    path = find_weights(problem.name, problem.num_nodes) if name == TRAINED else Path(name)
+    path = find_weights(problem.name, problem.num_nodes, matrices=problem.matrices) if name == TRAINED else Path(name)
     if name == TRAINED:
         plain_console(stderr=True).print(printable(f"{TRAINED}: {path}"), soft_wrap=True)
     if not path.exists():

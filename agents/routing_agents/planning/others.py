@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from routing_agents.planning.policy import decode
-from routing_agents.trained import TrainedModel, load
+from routing_agents.planning.policy import decode, plans_on_coordinates
+from routing_agents.trained import TrainedModel
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import other_instance
 from routing_gym.planning.plan import Plan, other_plan
@@ -72,14 +72,13 @@ def policy_plans(
     Raises:
         ValueError: There are no weights for the problem.
     """
-    model = model or load(f"{own.problem.name}-{max(own.problem.num_nodes, 1)}")
     started = time.perf_counter()
     told("decoding tours")
     actions, model = decode(own, seconds, seed, model)
     weights = model.path.stem
     plans = [planned(task, own, actions, f"policy {weights}")]
     notes: tuple[str, ...] = ()
-    if not task.straight and any(column.kind == "coords" for column in own.problem.columns):
+    if plans_on_coordinates(model, task):
         told_plane = "it planned on coordinates; costs and search are on the matrix"
         notes = (f"{weights} has only seen the plane: {told_plane}",)
     if own.problem.stochastic:

@@ -22,6 +22,7 @@ from routing_gym.arrays import cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import plain_instance, trips_in
 from routing_gym.planning.task import Task
+from routing_gym.problems.matrices import has_matrices
 
 TOURS = 16  # sampled first; many take seconds
 ENOUGH_SECONDS = 8.0  # for 128 tours in eight symmetries
@@ -49,13 +50,23 @@ class PolicyTours:
     seconds: float
 
 
+def published(own: OwnInstance) -> TrainedModel:
+    """Load the published weights for an instance.
+
+    Raises:
+        ValueError: There are none for the problem.
+    """
+    name = f"{own.problem.name}-{max(own.problem.num_nodes, 1)}"
+    return load(name, matrices=has_matrices(own.instance))
+
+
 def decode(own: OwnInstance, seconds: float, seed: int, model: TrainedModel | None = None) -> tuple[Any, TrainedModel]:
     """Return the actions of a policy on an instance, and its model: the more tours, the more time there is.
 
     Raises:
         ValueError: There are no weights for the problem.
     """
-    model = model or load(f"{own.problem.name}-{max(own.problem.num_nodes, 1)}")
+    model = model or published(own)
     model.check(own.problem)
     decoding = choose_decoding("starts", own.problem, 128 if seconds >= ENOUGH_SECONDS else TOURS)
     if own.problem.num_nodes > LARGE:
@@ -70,7 +81,7 @@ def policy_tours(task: Task, seconds: float, seed: int, model: TrainedModel | No
         ValueError: There are no weights for the problem, or no stop can be served.
     """
     own, rows = plain_instance(task)
-    model = model or load(f"{own.problem.name}-{own.problem.num_nodes}")
+    model = model or published(own)
     started = time.perf_counter()
     actions, model = decode(own, seconds, seed, model)
     trips = trips_in(own, rows, np.asarray(actions))
@@ -79,9 +90,13 @@ def policy_tours(task: Task, seconds: float, seed: int, model: TrainedModel | No
     while own.problem.num_nodes <= LARGE and time.perf_counter() - started < SAMPLING * seconds:
         for tour in sampled(own, model, generator):
             pool += trips_in(own, rows, tour)
-    coordinates = any(column.kind == "coords" for column in own.problem.columns)
     elapsed = time.perf_counter() - started
-    return PolicyTours(trips, pool, model.path.stem, coordinates and not task.straight, elapsed)
+    return PolicyTours(trips, pool, model.path.stem, plans_on_coordinates(model, task), elapsed)
+
+
+def plans_on_coordinates(model: TrainedModel, task: Task) -> bool:
+    """Return whether a task has its own matrix, and the network reads only coordinates."""
+    return not (task.straight or model.problem.observed.per_edge)
 
 
 def sampled(own: OwnInstance, model: TrainedModel, generator: torch.Generator) -> Any:

@@ -40,13 +40,14 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
     return load(path)
 
 
-def load(name: str | Path, device: str = "cpu") -> TrainedModel:
+def load(name: str | Path, device: str = "cpu", *, matrices: bool = False) -> TrainedModel:
     """Load a trained model.
 
     Args:
         name: A problem and a size, such as "TSP-50", for the published weights of the nearest size; or the folder of
             a run; or a checkpoint.
         device: Where to compute: "cpu", "cuda", "cuda:1"; or "auto", a GPU where there is one.
+        matrices: Prefer published weights that read matrices of lengths and durations.
 
     Raises:
         ValueError: There is no such model, or no such device.
@@ -57,7 +58,7 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
     asked = match[1] if match is not None and match[1] in PROBLEMS and not path.exists() else None
     if match is not None and asked is not None:
-        path = find_weights(asked, int(match[2]))
+        path = find_weights(asked, int(match[2]), matrices=matrices)
     if not path.exists():
         names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
         raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
@@ -77,7 +78,7 @@ def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:
     return kind.rebuild(header)
 
 
-def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
+def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS, *, matrices: bool = False) -> Path:
     """Return the published weights for a problem, those of the nearest size by ratio.
 
     A problem without its own gets those for its family.
@@ -85,16 +86,18 @@ def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS) -> Path:
     Args:
         problem: Its name, such as "TSP".
         num_nodes: Size of the instances to solve.
-        folder: Where the weights are.
+        folder: Where the weights are, such as cvrp-50.safetensors, or cvrp-matrices-50.safetensors of a network that
+            reads matrices.
+        matrices: Prefer weights that read matrices; without any, take those that read coordinates.
 
     Raises:
         ValueError: There are none for this problem.
     """
-    family = PROBLEMS[problem].family if problem in PROBLEMS else None
-    if family is not None and problem not in make_problem(family, PROBLEMS[family].min_nodes).variants:
-        family = None  # it has more attributes
-    names = filter(None, (problem, family))
-    paths = next(filter(None, (sorted(folder.glob(f"{name.lower()}-*.safetensors")) for name in names)), [])
+    families = PROBLEMS[problem].families if problem in PROBLEMS else ()
+    covering = [name for name in families if problem in make_problem(name, PROBLEMS[name].min_nodes).variants]
+    kinds = ("-matrices", "") if matrices else ("",)
+    names = [f"{name.lower()}{kind}" for kind in kinds for name in (problem, *covering)]
+    paths = next(filter(None, (sorted(folder.glob(f"{name}-[0-9]*.safetensors")) for name in names)), [])
     if not paths:
         raise ValueError(
             f"no weights for {problem} in {folder}; train some: {command('am_reinforce.py')} "

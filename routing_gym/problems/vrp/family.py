@@ -92,7 +92,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     instance_type: ClassVar[type] = VRPInstance
     state_type: ClassVar[type] = VRPState
     subproblem: ClassVar[None] = None  # large-neighbourhood search makes parts of CVRP only
-    family: ClassVar[str] = "OVRPBLTW"  # has the original attributes
+    families: ClassVar[tuple[str, ...]] = ("OVRPBLTW", "MDOVRPMBLTW")  # with the original attributes; RouteFinder's
 
     open_routes: bool = False
     backhauls: bool = False

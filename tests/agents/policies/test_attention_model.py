@@ -22,7 +22,7 @@ from routing_agents.policies.attention.decoding import (
     solve,
 )
 from routing_agents.policies.attention.encoder import FEW_NODES, attend, fixed_edges, partners
-from routing_agents.policies.attention.features import CODE_SIZE, FEATURES
+from routing_agents.policies.attention.features import CODE_SIZE, FEATURES, features_of
 from routing_agents.policies.attention.matrices import node_codes, successions
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.search import active as eas
@@ -437,6 +437,16 @@ def test_views_of_a_matrix_are_orders_of_the_codes():
     greedy, best = (solve(model, problem, instance, Decoding(symmetries=count)).cost for count in (1, 8))
     assert (best <= greedy).all()
     assert (best < greedy).any()
+
+
+def test_durations_are_the_lengths_where_a_variant_has_none():
+    """A network for VRPTW with matrices reads CVRP, which has lengths only, like durations that equal them."""
+    network = AttentionModel(features_of(make_problem("VRPTW", 6, matrices=True)), SMALL, generator()).eval()
+    problem = make_problem("CVRP", 6, matrices=True)
+    static = problem.observe_static(to_backend(problem.generate(np.random.default_rng(0), 2), "torch"))
+    assert "durations" not in static
+    embeddings = network.encode_nodes(static)
+    torch.testing.assert_close(network.encode_nodes(static | {"durations": static["distances"]}), embeddings)
 
 
 def test_where_partners_lie():

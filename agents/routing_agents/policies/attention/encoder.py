@@ -167,7 +167,7 @@ class Encoder(nn.Module):
         """Embed the nodes of the static observation, each on its own: (B, A, d)."""
         places = [observation["coords"]] if self.features.coords else []
         if self.features.per_edge:
-            chances = [successions(observation[key]) for key in self.features.per_edge]
+            chances = [successions(matrix) for matrix in self.matrices(observation)]
             places.append(node_codes(chances, observation.get(VIEW)))
         place = torch.cat(places, dim=-1)
         absent = {key: place.new_zeros(place.shape[:2]) for key in self.features.optional if key not in observation}
@@ -186,6 +186,11 @@ class Encoder(nn.Module):
         depots = self.embed_depot(torch.cat([column[:, :first] for column in at_depots], dim=-1))
         return torch.cat([depots, customers], dim=1)
 
+    def matrices(self, observation: dict[str, Tensor]) -> list[Tensor]:
+        """Return the matrices (B, A, A); durations are the lengths where other problems of the family have none."""
+        lengths = observation[self.features.per_edge[0]]
+        return [observation.get(key, lengths) for key in self.features.per_edge]
+
     def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
         """Embed the nodes of the static observation in the light of each other: (B, A, d)."""
         x = self.embed(observation)
@@ -203,8 +208,8 @@ class Encoder(nn.Module):
         """
         if not self.features.per_edge:
             return [None] * len(self.layers)
-        matrices = [observation[key] for key in self.features.per_edge]
-        seen = torch.stack([see(matrix) for matrix in matrices for see in (relative, successions)], dim=-1)
+        views = [see(matrix) for matrix in self.matrices(observation) for see in (relative, successions)]
+        seen = torch.stack(views, dim=-1)
         shifts = self.embed_edge(torch.cat([seen, seen.transpose(1, 2)], dim=-1))
         return shifts.permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
 
