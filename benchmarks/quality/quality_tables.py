@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from routing_gym.problems.vrp import PRESETS
+from routing_gym.problems.vrp import ORIGINAL, PRESETS
 
 PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best known; OP is a prize
     "TSP-20": (3.85, 3.84, 3.84),
@@ -27,6 +27,7 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
     "SPCTSP-100": (6.32, None, None),
 }
 OTHERS = tuple(f"{name}-{size}" for name in ("PDP", "MTSP", "ATSP", "TSPFE", *PRESETS) for size in (20, 50))
+ROADS = tuple(f"{name}-matrices-50" for name in ("CVRP", *ORIGINAL))  # on streets, see routing_gym.problems.matrices
 POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
     "TSP-20": "0.00 %",
     "TSP-50": "0.03 %",
@@ -122,7 +123,7 @@ def paper_tables(results: dict[str, Any]) -> dict[str, str]:
 def tables(results: dict[str, Any]) -> dict[str, str]:
     """Return the tables: of our weights and the solvers, of the original weights, and of instance files."""
     others = []
-    for name in (name for name in OTHERS if name in results):
+    for name in (name for name in (*OTHERS, *ROADS) if name in results):
         row, cells = results[name], []
         for key in ("greedy", "best of 128"):
             cells += [mean_cell(row.get(key)), gap_cell(row.get(key), row.get("reference")), time_cell(row.get(key))]

@@ -22,7 +22,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.hardware import describe_machine, digest
-from benchmarks.quality.quality_tables import OTHERS, PAPER, tables
+from benchmarks.quality.quality_tables import OTHERS, PAPER, ROADS, tables
 from import_original import load_original
 from routing_agents.policies.attention.decoding import Decoding, num_symmetries, solve
 from routing_agents.policies.attention.model import AttentionModel
@@ -46,6 +46,7 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
 from routing_gym.files import write_atomically
+from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, ExactMIP, PyVRP, Solver, make_solver
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
@@ -67,6 +68,7 @@ TIME_LIMITS = {  # seconds, where not the solver's own for every size
     "pyvrp": {20: 0.3, 50: 2.0, 100: 5.0},
     "ortools": {20: 1.0, 50: 5.0},
 }
+SETS = (*PAPER, *OTHERS, *ROADS)
 MOST_PROVEN = 20  # nodes up to which milp is the reference where pyvrp solves the problem, too: OP
 OTHER_SIZE, OTHER_SEED, OTHER_TOURS = 1_000, 4_321, 128  # for problems that the paper has not
 
@@ -79,8 +81,8 @@ class Args:
     """Folder with tsp_20/epoch-99.pt etc., as the original code releases them."""
     own: Path = WEIGHTS
     """Folder with tsp-20.safetensors etc."""
-    sets: tuple[str, ...] = (*PAPER, *OTHERS)
-    """What to measure: problem and size."""
+    sets: tuple[str, ...] = SETS
+    """What to measure: problem and size; -matrices- for instances on streets."""
     size: int = 10_000
     """Instances to decode: the first, of 10,000; at most 1,000 of a problem that the paper has not."""
     samples: int = 1280
@@ -113,13 +115,28 @@ class TestSet:
     """One problem and size, and the weights there are for it."""
 
     args: Args
-    name: str
-    num_nodes: int
+    title: str
+
+    @cached_property
+    def problem(self) -> AnyProblem:
+        """The rules."""
+        name, *matrices, num_nodes = self.title.split("-")
+        return make_problem(name, int(num_nodes), matrices=bool(matrices))
+
+    @property
+    def name(self) -> str:
+        """Name of the problem."""
+        return self.problem.name
+
+    @property
+    def num_nodes(self) -> int:
+        """Size of the instances."""
+        return self.problem.num_nodes
 
     @property
     def in_paper(self) -> bool:
         """Whether the paper has it."""
-        return f"{self.name}-{self.num_nodes}" in PAPER
+        return self.title in PAPER
 
     @property
     def size(self) -> int:
@@ -137,7 +154,7 @@ class TestSet:
     def own(self) -> Path | None:
         """Our weights: the problem's own, or those of its family; of the paper's problems only those for this size."""
         try:
-            path = find_weights(self.name, self.num_nodes, self.args.own)
+            path = find_weights(self.name, self.num_nodes, self.args.own, matrices=self.problem.matrices)
         except ValueError:
             return None
         return path if not self.in_paper or path.stem.endswith(f"-{self.num_nodes}") else None
@@ -145,15 +162,14 @@ class TestSet:
     @cache  # noqa: B019  (a few test sets live as long as the program)
     def decode(self, weights: Path, decoding: Decoding, size: int) -> tuple[FloatArray, float]:
         """Return the costs of the first instances, rescored by `objective`, and the seconds per instance."""
-        problem = make_problem(self.name, self.num_nodes)
         instance = to_backend(select(self.instances(), slice(0, size)), "torch")
         generator = torch.Generator().manual_seed(1234)
         with Progress(console=Console(stderr=True)) as progress:
-            task = progress.add_task(f"{self.name}-{self.num_nodes} {weights.name} {decoding.num_tours}", total=size)
+            task = progress.add_task(f"{self.title} {weights.name} {decoding.num_tours}", total=size)
             started = time.perf_counter()
             found = solve(
                 load(self.name, weights),
-                problem,
+                self.problem,
                 instance,
                 decoding,
                 generator,
@@ -161,12 +177,12 @@ class TestSet:
                 lambda done: progress.advance(task, done),
             )
             seconds = time.perf_counter() - started
-        return problem.objective(instance, found.actions).numpy(), seconds / size
+        return self.problem.objective(instance, found.actions).numpy(), seconds / size
 
     def instances(self) -> Any:
         """Return the first of the paper's instances; random ones of a problem that it has not."""
         if not self.in_paper:
-            return make_problem(self.name, self.num_nodes).generate(np.random.default_rng(OTHER_SEED), self.size)
+            return self.problem.generate(np.random.default_rng(OTHER_SEED), self.size)
         return select(paper_test_set(self.name, self.num_nodes), slice(0, self.size))
 
     def sampled(self, weights: Path) -> dict[str, Any]:
@@ -197,15 +213,14 @@ class TestSet:
 
     def search(self, symmetries: int = 8) -> Decoding:
         """Return what to search: greedy tours from every start where the problem allows, else 16 samples."""
-        problem = make_problem(self.name, self.num_nodes)
-        symmetries = min(symmetries, num_symmetries(problem))
-        if problem.any_first_node:
+        symmetries = min(symmetries, num_symmetries(self.problem))
+        if self.problem.any_first_node:
             return Decoding(self.num_nodes, force_starts=True, symmetries=symmetries)
         return Decoding(16, sample=True, symmetries=symmetries)
 
     def many(self) -> Decoding:
         """Return 128 samples, as many under each symmetry."""
-        symmetries = num_symmetries(make_problem(self.name, self.num_nodes))
+        symmetries = num_symmetries(self.problem)
         return Decoding(OTHER_TOURS // symmetries, sample=True, symmetries=symmetries)
 
     def solver(self) -> Solver:
@@ -228,7 +243,7 @@ class TestSet:
         """
         solver, size = self.solver(), self.of_size(self.args.reference_size)
         solution = solver.solve(
-            make_problem(self.name, self.num_nodes),
+            self.problem,
             select(self.instances(), slice(0, size)),
             seed=1234,
             num_workers=self.args.workers,
@@ -254,7 +269,7 @@ class TestSet:
         samples = {**size, "samples": self.args.samples, "sampling_size": self.args.sampling_size}
         search = {**size, "search_size": self.of_size(self.args.search_size), "tours": self.search().num_tours}
         reference_size = self.of_size(self.args.reference_size)
-        choice = not make_problem(self.name, self.num_nodes).stochastic  # else no policy could choose among tours
+        choice = not self.problem.stochastic  # else no policy could choose among tours
         for prefix, weights in (("original ", self.original), ("", self.own)):
             if weights is None:
                 continue
@@ -301,16 +316,15 @@ def main(args: Args) -> dict[str, Any]:
     keep_freed_memory()
     if not 1 <= args.size <= 10_000:
         raise ValueError(f"--size must be 1 to 10,000, as many as a test set has, got {args.size}")
-    if unknown := [name for name in args.sets if name not in (*PAPER, *OTHERS)]:
-        raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join((*PAPER, *OTHERS))}")
+    if unknown := [name for name in args.sets if name not in SETS]:
+        raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(SETS)}")
     try:
         results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
     except ValueError as error:
         raise ValueError(f"{args.out}: not the figures of this script: {error}; choose another --out") from error
     args.out.parent.mkdir(parents=True, exist_ok=True)
     for name in args.sets:
-        problem, _, num_nodes = name.partition("-")
-        for column, settings, measure in TestSet(args, problem, int(num_nodes)).measurements():
+        for column, settings, measure in TestSet(args, name).measurements():
             row = results.setdefault(name, {})
             if row.get(column, {}).get("settings") != settings:
                 row[column] = {**measure(), "settings": settings, "machine": describe_machine()}

@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from problem_names import ONE_OF_EACH
+from routing_agents import checkpoint
+from routing_agents.policies.attention import saved
 from routing_agents.policies.attention.decoding import (
     Decoding,
     decode,
@@ -447,6 +449,21 @@ def test_durations_are_the_lengths_where_a_variant_has_none():
     assert "durations" not in static
     embeddings = network.encode_nodes(static)
     torch.testing.assert_close(network.encode_nodes(static | {"durations": static["distances"]}), embeddings)
+
+
+def test_a_network_of_coordinates_starts_one_of_matrices(tmp_path):
+    """With the matrix of the straight ways, it chooses what the first chooses; nearness is of the same lengths."""
+    problem, instance, model = small("VRPTW", nearness=True)
+    path = tmp_path / "plane.safetensors"
+    checkpoint.save(path, checkpoint.prefixed("model", model.state_dict()), saved.describe(problem, model))
+    rules = replace(problem, matrices=True)
+    reader = AttentionModel(features_of(rules), model.config, generator())
+    saved.warm_start(reader, path)
+    lengths = torch.cdist(instance.coords, instance.coords)
+    on_matrices = replace(instance, distances=lengths, durations=lengths)
+    expected = solve(model.eval(), problem, instance)
+    found = solve(reader.eval(), rules, on_matrices)
+    assert found.actions.equal(expected.actions)
 
 
 def test_where_partners_lie():

@@ -68,12 +68,12 @@ def test_problems_that_the_paper_has_not(args):
         "reference": 6,
     }
     assert row["reference"]["mean"][0] < row["best of 128"]["mean"][0] < row["greedy"]["mean"][0]
-    assert solution_quality.TestSet(args, "VRPL", 20).own is None
+    assert solution_quality.TestSet(args, "VRPL-20").own is None
 
 
 @pytest.mark.parametrize("name", ["CVRP", "SPCTSP"])
 def test_fewer_instances_are_the_first_of_the_papers(args, name):
-    first = solution_quality.TestSet(args, name, 20).instances()
+    first = solution_quality.TestSet(args, f"{name}-20").instances()
     assert len(first.coords) == 30
     assert (first.coords == paper_test_set(name, 20).coords[:30]).all()
     with pytest.raises(ValueError, match="--size must be 1 to 10,000, as many as a test set has, got 10001"):

@@ -47,7 +47,7 @@ class Encoding:
     keys: Tensor  # (B, H, A, d/H), of the glimpse
     values: Tensor  # (B, H, A, d/H), of the glimpse
     logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
-    places: tuple[Tensor, ...] = ()  # what nearness is of: coordinates (B, A, 2), or `successions` (B, A, A)
+    places: tuple[Tensor, ...] = ()  # coordinates (B, A, 2), or lengths or `successions` (B, A, A), for nearness
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Encoding:
         """Apply a function to every tensor."""
@@ -109,16 +109,21 @@ class AttentionModel(Encoder, PolicyNetwork):
         if not self.features.depot:  # node A stands for the placeholder
             placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
             node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
-        matrices = self.features.per_edge
-        places = successions(observation[matrices[0]]) if matrices else observation["coords"]
         return Encoding(
             fixed_query=self.project_mean(x.mean(dim=1, keepdim=True)),
             node_queries=tuple(q.contiguous().to(x.dtype) for q in node_queries),
             keys=split_heads(keys, heads).contiguous().to(x.dtype),
             values=split_heads(values, heads).contiguous().to(x.dtype),
             logit_keys=logit_keys.contiguous().to(x.dtype),
-            places=(places,) if self.config.nearness else (),
+            places=(self.places(observation),) if self.config.nearness else (),
         )
+
+    def places(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return what `nearness` is of."""
+        if not self.features.per_edge:
+            return observation["coords"]
+        lengths = observation[self.features.per_edge[0]]
+        return lengths if self.features.coords else successions(lengths)
 
     def fold(self, weight: Tensor) -> Tensor:
         """Apply the glimpse's output projection to a weight in advance, where no layer comes between."""
@@ -181,12 +186,14 @@ class AttentionModel(Encoder, PolicyNetwork):
     def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Return -log of each node's distance from the current one, 0 before a tour has begun: (B, Q, A).
 
-        With a matrix of lengths, the logarithm of the chance that the node follows the current one, rather than another
-        that is still to be left.
+        With a matrix of lengths and no coordinates, whose lengths may be in any unit, the logarithm of the chance that
+        the node follows the current one, rather than another that is still to be left.
         """
         (places,) = encoding.places
         here = take_nodes(places, observation["current_node"])
-        if self.features.per_edge:
+        if self.features.per_edge and self.features.coords:
+            near = here.clamp(min=SHORTEST).log_().neg_()
+        elif self.features.per_edge:
             still = observation["action_mask"].to(here.dtype) @ places + here  # of the nodes that are still to be left
             near = here.clamp(min=RAREST).log_().sub_(still.clamp(min=RAREST).log_())
         else:

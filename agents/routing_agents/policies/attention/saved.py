@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from routing_agents.checkpoint import group, last_run, load, load_network, load_weights, origin
@@ -16,6 +17,8 @@ from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import BEST
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
+
+EDGE_OUTPUTS = {"embed_edge.2.weight", "embed_edge.2.bias"}  # the last layer of the network of edges
 
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
@@ -38,8 +41,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     """Copy the weights of another run, of any problem and size, where they fit.
 
     Args:
-        model: Gets the weights whose name and shape it shares; the others stay as they are. Of those that read more
-            observations here, the new columns are 0.
+        model: Gets the weights whose name and shape it shares; the others stay as they are. What reads more
+            observations here starts at 0: the columns of their weights, and what `Encoder.edge_shifts` adds.
         path: A checkpoint, or the folder of a run (then its best).
 
     Returns:
@@ -61,6 +64,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         for name in has.keys() & weights.keys() & expected.keys():
             if set(had[name]) < set(has[name]):
                 weights[name] = with_inputs(weights[name], had[name], has[name])
+        for name in EDGE_OUTPUTS & expected.keys() - weights.keys():
+            expected[name] = torch.zeros_like(expected[name])
     kept = {name: weights[name] for name in expected if name in weights and weights[name].shape == expected[name].shape}
     new = [name for name in expected if name not in kept]
     unused = [name for name in weights if name not in expected]
