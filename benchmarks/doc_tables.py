@@ -216,6 +216,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
         f"quality-{part}": (partial(quality, part), ("solution_quality",))
         for part in ("ours", "gaps", "times", "others", "original", "files")
     },
+    "reference-checks": (quality_tables.reference_checks, ("reference_checks",)),
     "search-on-files": (search_on_files, ("search_on_files",)),
     "planning-variants": (quality_tables.planning_variants, ("planning_variants",)),
     "planner": (quality_tables.planner, ("planner",)),

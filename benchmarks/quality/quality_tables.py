@@ -120,6 +120,19 @@ def paper_tables(results: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def reference_checks(results: dict[str, Any]) -> str:
+    """Return the table of how far references are from something stronger."""
+    rows = []
+    for name, row in results.items():
+        gap, low, high = row["gap"]
+        settings = row["settings"]
+        means = (f"{abs(row[key]):.3f}" for key in ("cost", "stronger_cost"))
+        gaps = (f"{gap:.2f} ± {(high - low) / 2:.2f}", f"{row['worse']} of {settings['size']}")
+        rows.append((name, settings["reference"], next(means), settings["stronger"], next(means), *gaps))
+    heads = ("instances", "reference", "mean", "stronger", "mean", "gap, %", "worse on")
+    return markdown(heads, rows)
+
+
 def tables(results: dict[str, Any]) -> dict[str, str]:
     """Return the tables: of our weights and the solvers, of the original weights, and of instance files."""
     others = []

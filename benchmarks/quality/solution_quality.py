@@ -225,11 +225,7 @@ class TestSet:
 
     def solver(self) -> Solver:
         """Return the reference solver with its time for this size."""
-        name = REFERENCES[self.name]
-        if name == ExactMIP.name and self.num_nodes > MOST_PROVEN and self.name in PyVRP.problems:
-            name = PyVRP.name
-        limits = TIME_LIMITS.get(name)
-        return make_solver(name, **({"time_limit": limits[self.num_nodes]} if limits else {}))
+        return reference_solver(self.problem)
 
     def of_size(self, sizes: tuple[int, int, int]) -> int:
         """Return the one of three numbers that is for this size."""
@@ -285,6 +281,15 @@ class TestSet:
                 yield "symmetries", search | of, lambda w=weights: self.searched(w, 8)
         if reference_size and (self.own or self.original):
             yield "reference", {**size, "reference_size": reference_size, "solver": self.solver().label}, self.reference
+
+
+def reference_solver(problem: AnyProblem, longer: int = 1) -> Solver:
+    """Return the solver that gaps are relative to, with so many times its time for this size."""
+    name = REFERENCES[problem.name]
+    if name == ExactMIP.name and problem.num_nodes > MOST_PROVEN and problem.name in PyVRP.problems:
+        name = PyVRP.name
+    limits = TIME_LIMITS.get(name)
+    return make_solver(name, **({"time_limit": longer * limits[problem.num_nodes]} if limits else {}))
 
 
 @cache

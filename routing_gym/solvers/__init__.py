@@ -55,7 +55,7 @@ REFERENCES = {  # the best of them for each problem, by name
     "OP": "milp",
     "PCTSP": "milp",
     "SPCTSP": "milp-offline",
-    "PDP": "ortools",
+    "PDP": "pyvrp",
     "MTSP": "ortools",
     **dict.fromkeys(PRESETS, "pyvrp"),
     "TSPFE": "milp",

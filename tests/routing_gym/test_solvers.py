@@ -181,6 +181,7 @@ def test_held_karp_takes_asymmetric_distances():
         (Hygese(LIMIT), "CVRP"),
         (PyVRP(LIMIT), "CVRP"),
         (PyVRP(LIMIT), "OP"),
+        (PyVRP(LIMIT), "PDP"),
         (ORTools(LIMIT), "PCTSP"),
         (ORTools(LIMIT), "PDP"),
         (ORTools(LIMIT), "MTSP"),
@@ -395,23 +396,25 @@ def test_pyvrp_serves_a_customer_who_is_just_reached(name):
     assert not PyVRP(LIMIT).solve(problem, instance, num_workers=0).failed.any()
 
 
-def test_ortools_takes_several_deliveries_of_one_pickup():
-    pytest.importorskip("ortools")
+@pytest.mark.parametrize("solver", [ORTools(LIMIT), PyVRP(LIMIT)], ids=lambda solver: solver.name)
+def test_several_deliveries_of_one_pickup(solver):
+    pytest.importorskip(solver.packages[0])
     problem, instance = draw("PDP", 6, 4)
     pickup = np.array([[0, 0, 1, 1, 0, 4, 4], [0, 2, 0, 2, 2, 2, 2], [0, 0, 0, 0, 3, 3, 1], [0, 6, 6, 6, 6, 6, 0]])
     instance = replace(instance, pickup=pickup)
-    found = ORTools(LIMIT).solve(problem, instance, num_workers=0)
+    found = solver.solve(problem, instance, num_workers=0)
     np.testing.assert_allclose(found.cost, brute_force(problem, instance), atol=1e-6)
 
 
-def test_ortools_orders_nodes_that_coincide():
+@pytest.mark.parametrize("solver", [ORTools(LIMIT), PyVRP(LIMIT)], ids=lambda solver: solver.name)
+def test_deliveries_follow_pickups_where_nodes_coincide(solver):
     """Five customers in the corners of the square: legs of length 0 order nobody, where lengths are compared."""
-    pytest.importorskip("ortools")
+    pytest.importorskip(solver.packages[0])
     problem, instance = draw("PDP", 5, 2)
     corners = [[[0, 1], [0, 0], [0, 1], [1, 1], [1, 1], [0, 0]], [[0, 0], [0, 0], [1, 1], [1, 0], [1, 0], [1, 1]]]
     pickup = np.array([[0, 0, 4, 4, 0, 4], [0, 2, 0, 2, 0, 2]])
     instance = replace(instance, coords=np.array(corners, dtype=np.float32), pickup=pickup)
-    found = ORTools(LIMIT).solve(problem, instance, num_workers=0)
+    found = solver.solve(problem, instance, num_workers=0)
     np.testing.assert_allclose(found.cost, HeldKarp().solve(problem, instance).cost, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""CVRP, the VRP family and OP by iterated local search: PyVRP (Wouda, Lan and Kool, 2024; MIT licence)."""
+"""CVRP, the VRP family, PDP and OP by iterated local search: PyVRP (Wouda, Lan and Kool, 2024; MIT licence)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
 from routing_gym.problems.op import OP, legal_tour, length_limit
+from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation
 from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips, unit_of
 
 MAX_PENALTY = 100_000.0  # of a unit of load or length beyond a limit, per cost of a unit of length: PyVRP's default
+LENGTH_SCALE = 1e6  # of PDP's lengths, which have no limit whose penalties could be too small
 PRIZE_SCALE = 1e6  # of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
 Actions = Callable[[list[Any]], list[int]]
 
@@ -47,6 +49,37 @@ def orienteering(pyvrp: Any, problem: OP, instance: Any) -> tuple[Any, Actions]:
     return data, actions
 
 
+def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any) -> tuple[Any, Actions]:
+    """Formulate a PDP; return the same.
+
+    Several deliveries of one pickup are shipments from the same place, which a tour need not visit again.
+    """
+    distances = distance_matrix(instance)[0]
+    legs = np.rint(distances / unit_of(distances) * LENGTH_SCALE).astype(np.int64)
+    pickup = instance.pickup[0].tolist()
+    pairs = [(before, node) for node, before in enumerate(pickup) if before]
+    singles = [node for node in range(1, len(pickup)) if not pickup[node] and node not in pickup]
+    data = pyvrp.ProblemData(
+        locations=[pyvrp.Location(0, 0) for _ in legs],
+        clients=[pyvrp.Client(node) for node in singles],
+        depots=[pyvrp.Depot(0)],
+        vehicle_types=[pyvrp.VehicleType()],
+        distance_matrices=[legs],
+        duration_matrices=[np.zeros_like(legs)],
+        shipments=[pyvrp.Shipment(*pair) for pair in pairs],
+    )
+
+    def node(stop: Any) -> int:
+        index = int(stop.idx)
+        return singles[index] if stop.is_client() else pairs[index][0 if stop.is_pickup() else 1]
+
+    def actions(routes: list[Any]) -> list[int]:
+        visits = [node(stop) for route in routes for stop in route if not stop.is_depot()]
+        return [*dict.fromkeys(visits), 0]
+
+    return data, actions
+
+
 def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any) -> tuple[Any, Actions]:
     """Formulate a CVRP or a problem of the VRP family; return the same."""
     formulation = Formulation(pyvrp, problem, instance)
@@ -57,12 +90,13 @@ MODELS: dict[str, Callable[[Any, Any, Any], tuple[Any, Actions]]] = {
     "CVRP": vehicle_routing,
     **dict.fromkeys(PRESETS, vehicle_routing),
     "OP": orienteering,
+    "PDP": pickup_delivery,
 }
 
 
 @dataclass(frozen=True)
 class PyVRP(RowSolver):
-    """CVRP and the VRP family; and OP by optional customers with prizes and a limit on the vehicle's way.
+    """CVRP, the VRP family and PDP; and OP by optional customers with prizes and a limit on the vehicle's way.
 
     Lengths and times are counted in the power of two next below the longest distance. Where there is a limit (OP,
     VRPL), distances are rounded up and the limit down, so that every tour found is short enough; one that is within

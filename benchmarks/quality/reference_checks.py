@@ -1,0 +1,138 @@
+"""How far the solvers that gaps are relative to are from something stronger, on the same instances.
+
+    python benchmarks/quality/reference_checks.py --peers ../shared/reference/vrp_family_50.npz
+    python benchmarks/doc_tables.py                               # then writes the table of docs/reference/solvers.md
+
+Each reference has the time that it has in solution_quality.py. Stronger is a proven optimum, another solver, or five
+times the time; and with `--peers` the best known costs of MVMoE's test instances (HGS, LKH or OR-Tools, 200 s).
+Each row is written as soon as it is there, and is not measured again with the same settings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.hardware import describe_machine
+from benchmarks.quality.quality_tables import reference_checks
+from benchmarks.quality.solution_quality import OTHER_SEED, reference_solver
+from routing_agents.terminal import command_line
+from routing_gym.arrays import select
+from routing_gym.data.peers import VARIANTS, load_peer_npz
+from routing_gym.evaluate import FloatArray, mean_interval
+from routing_gym.files import write_atomically
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import make_problem
+from routing_gym.solvers import Solver, make_solver
+
+ROOT = Path(__file__).parents[2]
+LONGER = 5  # times the time
+STRONGER: dict[str, tuple[str, dict[str, float]] | None] = {  # None: the same solver, with more time
+    "TSP-20": ("milp", {}),
+    "TSP-50": ("milp", {}),
+    "CVRP-50": ("pyvrp", {"time_limit": 10.0}),
+    "OP-50": None,
+    "PDP-20": None,
+    "PDP-50": None,
+    "MTSP-20": None,
+    "MTSP-50": None,
+    "VRPB-50": None,
+}
+
+
+@dataclass(frozen=True)
+class Args:
+    """Arguments of the benchmark."""
+
+    sets: tuple[str, ...] = tuple(STRONGER)
+    """What to compare on random instances: problem and size."""
+    peers: Path | None = None
+    """MVMoE's test instances with their best known costs, an .npz file."""
+    variants: tuple[str, ...] = ("CVRP", *VARIANTS)
+    """Which problems of that file."""
+    size: int = 50
+    """Instances of each."""
+    workers: int = 1
+    """Processes of the solvers; more than there are idle cores would take time from each other."""
+    out: Path = ROOT / "benchmarks" / "results" / "reference_checks.json"
+    """Where the figures go."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A reference and something stronger on the same instances."""
+
+    problem: AnyProblem
+    instance: Any
+    stronger: Solver | FloatArray
+    stronger_name: str
+
+    @property
+    def solver(self) -> Solver:
+        """The reference."""
+        return reference_solver(self.problem)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the figures depend on, apart from the machine."""
+        size = len(self.instance.coords)
+        return {"size": size, "reference": self.solver.label, "stronger": self.stronger_name}
+
+    def costs(self, solver: Solver, workers: int) -> FloatArray:
+        """Solve the instances.
+
+        Raises:
+            RuntimeError: The solver failed on some.
+        """
+        found = solver.solve(self.problem, self.instance, seed=1234, num_workers=workers, progress=True)
+        if found.failed.any():
+            raise RuntimeError(f"{solver.label} failed on {found.failed.sum()} instances: {set(found.status)}")
+        return np.asarray(found.cost, dtype=np.float64)
+
+    def measure(self, workers: int) -> dict[str, Any]:
+        """Return both mean costs, and the mean of the gaps in per cent with its 95 % interval."""
+        cost = self.costs(self.solver, workers)
+        best = self.costs(self.stronger, workers) if isinstance(self.stronger, Solver) else self.stronger
+        gaps = 100 * (cost - best) / np.abs(best)
+        means = {"cost": float(cost.mean()), "stronger_cost": float(best.mean())}
+        return {**means, "gap": mean_interval(gaps), "worse": int((gaps > 1e-3).sum())}
+
+
+def checks(args: Args) -> Iterator[tuple[str, Check]]:
+    """Yield the checks by name: random instances, then those of other projects."""
+    for name in args.sets:
+        kind, _, size = name.partition("-")
+        problem = make_problem(kind, int(size))
+        instance = problem.generate(np.random.default_rng(OTHER_SEED), args.size)
+        other = STRONGER[name]
+        solver = reference_solver(problem, LONGER) if other is None else make_solver(other[0], **other[1])
+        yield name, Check(problem, instance, solver, solver.label)
+    for name in args.variants if args.peers is not None else ():
+        found = load_peer_npz(args.peers, name)
+        assert found.best_known is not None
+        rows = slice(0, args.size)
+        best = found.best_known[rows]
+        title = f"{name}-{found.problem.num_nodes}, MVMoE's"
+        yield title, Check(found.problem, select(found.instance, rows), best, "best known (HGS, LKH, OR-Tools: 200 s)")
+
+
+def main(args: Args) -> dict[str, Any]:
+    """Measure what is not there yet; print the table."""
+    if unknown := [name for name in args.sets if name not in STRONGER]:
+        raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(STRONGER)}")
+    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    for name, check in checks(args):
+        if results.get(name, {}).get("settings") != check.settings():
+            figures = check.measure(args.workers)
+            results[name] = {**figures, "settings": check.settings(), "machine": describe_machine()}
+            write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
+    print(reference_checks(results))
+    return results
+
+
+if __name__ == "__main__":
+    command_line(main, Args, __doc__)
