@@ -56,7 +56,7 @@ REFERENCES = {  # the best of them for each problem, by name
     "PCTSP": "milp",
     "SPCTSP": "milp-offline",
     "PDP": "pyvrp",
-    "MTSP": "ortools",
+    "MTSP": "pyvrp",
     **dict.fromkeys(PRESETS, "pyvrp"),
     "TSPFE": "milp",
     "ATSP": "milp",

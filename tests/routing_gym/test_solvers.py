@@ -182,6 +182,7 @@ def test_held_karp_takes_asymmetric_distances():
         (PyVRP(LIMIT), "CVRP"),
         (PyVRP(LIMIT), "OP"),
         (PyVRP(LIMIT), "PDP"),
+        (PyVRP(LIMIT, iterations=100), "MTSP"),
         (ORTools(LIMIT), "PCTSP"),
         (ORTools(LIMIT), "PDP"),
         (ORTools(LIMIT), "MTSP"),

@@ -1,16 +1,19 @@
-"""CVRP, the VRP family, PDP and OP by iterated local search: PyVRP (Wouda, Lan and Kool, 2024; MIT licence)."""
+"""CVRP, the VRP family, PDP, MTSP and OP by iterated local search: PyVRP (Wouda, Lan and Kool, 2024; MIT licence)."""
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
+from routing_gym.problems.mtsp import MTSP
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
@@ -20,11 +23,30 @@ from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matri
 MAX_PENALTY = 100_000.0  # of a unit of load or length beyond a limit, per cost of a unit of length: PyVRP's default
 LENGTH_SCALE = 1e6  # of PDP's lengths, which have no limit whose penalties could be too small
 PRIZE_SCALE = 1e6  # of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
-Actions = Callable[[list[Any]], list[int]]
+SHARE = 1 / 16  # of the time, for MTSP's tours within a smaller limit
 
 
-def orienteering(pyvrp: Any, problem: OP, instance: Any) -> tuple[Any, Actions]:
-    """Formulate an OP; return PyVRP's data, and what turns its routes into actions."""
+class NoTourError(RuntimeError):
+    """PyVRP found no feasible tour."""
+
+
+class Run(Protocol):
+    """Run PyVRP; return its best routes.
+
+    Args:
+        data: PyVRP's data.
+        share: Of the time limit, within what is left of it.
+        first: Return the first feasible routes.
+
+    Raises:
+        NoTourError: No feasible routes were found.
+    """
+
+    def __call__(self, data: Any, share: float = 1.0, first: bool = False) -> list[Any]: ...
+
+
+def orienteering(pyvrp: Any, problem: OP, instance: Any, run: Run) -> list[int]:
+    """Solve an OP."""
     distances = distance_matrix(instance)[0]
     unit = unit_of(distances)
     legs = np.ceil(distances / unit * DISTANCE_SCALE).astype(np.int64)
@@ -41,16 +63,16 @@ def orienteering(pyvrp: Any, problem: OP, instance: Any) -> tuple[Any, Actions]:
         distance_matrices=[legs],
         duration_matrices=[np.zeros_like(legs)],
     )
-
-    def actions(routes: list[Any]) -> list[int]:
-        trips = [[stop.idx + 1 for stop in route if stop.is_client()] for route in routes]
-        return legal_tour(problem, instance, join_trips(trips))
-
-    return data, actions
+    return legal_tour(problem, instance, join_trips(trips(run(data))))
 
 
-def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any) -> tuple[Any, Actions]:
-    """Formulate a PDP; return the same.
+def trips(routes: list[Any]) -> list[list[int]]:
+    """Return the customers of each route, where PyVRP's first client is node 1."""
+    return [[int(stop.idx) + 1 for stop in route if stop.is_client()] for route in routes]
+
+
+def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any, run: Run) -> list[int]:
+    """Solve a PDP.
 
     Several deliveries of one pickup are shipments from the same place, which a tour need not visit again.
     """
@@ -73,30 +95,55 @@ def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any) -> tuple[Any, Actio
         index = int(stop.idx)
         return singles[index] if stop.is_client() else pairs[index][0 if stop.is_pickup() else 1]
 
-    def actions(routes: list[Any]) -> list[int]:
-        visits = [node(stop) for route in routes for stop in route if not stop.is_depot()]
-        return [*dict.fromkeys(visits), 0]
-
-    return data, actions
+    visits = [node(stop) for route in run(data) for stop in route if not stop.is_depot()]
+    return [*dict.fromkeys(visits), 0]
 
 
-def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any) -> tuple[Any, Actions]:
-    """Formulate a CVRP or a problem of the VRP family; return the same."""
+def salesmen(pyvrp: Any, problem: MTSP, instance: Any, run: Run) -> list[int]:
+    """Solve an MTSP: find tours within a limit on their length, which is lowered until none are found."""
+    distances = distance_matrix(instance)[0]
+    legs = np.rint(distances / unit_of(distances) * DISTANCE_SCALE).astype(np.int64)
+    vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes)
+
+    def within(limit: int) -> Any:
+        return pyvrp.ProblemData(
+            locations=[pyvrp.Location(0, 0) for _ in legs],
+            clients=[pyvrp.Client(node) for node in range(1, len(legs))],
+            depots=[pyvrp.Depot(0)],
+            vehicle_types=[pyvrp.VehicleType(vehicles, max_distance=limit)],
+            distance_matrices=[legs],
+            duration_matrices=[np.zeros_like(legs)],
+        )
+
+    routes = run(within(int(NEVER)), first=True)
+    step = max(route.distance() for route in routes) // 2
+    while step:
+        longest = max(route.distance() for route in routes)
+        try:
+            routes = run(within(max(longest - step, 0)), SHARE, first=True)
+        except NoTourError:
+            step //= 2
+    return join_trips(trips(routes))
+
+
+def vehicle_routing(pyvrp: Any, problem: AnyProblem, instance: Any, run: Run) -> list[int]:
+    """Solve a CVRP or a problem of the VRP family."""
     formulation = Formulation(pyvrp, problem, instance)
-    return formulation.data(), formulation.actions
+    return formulation.actions(run(formulation.data()))
 
 
-MODELS: dict[str, Callable[[Any, Any, Any], tuple[Any, Actions]]] = {
+MODELS: dict[str, Callable[[Any, Any, Any, Run], list[int]]] = {
     "CVRP": vehicle_routing,
     **dict.fromkeys(PRESETS, vehicle_routing),
     "OP": orienteering,
     "PDP": pickup_delivery,
+    "MTSP": salesmen,
 }
 
 
 @dataclass(frozen=True)
 class PyVRP(RowSolver):
-    """CVRP, the VRP family and PDP; and OP by optional customers with prizes and a limit on the vehicle's way.
+    """CVRP, the VRP family, PDP and MTSP; and OP by optional customers with prizes and a limit on the vehicle's way.
 
     Lengths and times are counted in the power of two next below the longest distance. Where there is a limit (OP,
     VRPL), distances are rounded up and the limit down, so that every tour found is short enough; one that is within
@@ -108,8 +155,8 @@ class PyVRP(RowSolver):
 
     Attributes:
         time_limit: Seconds per instance; all of it is used.
-        iterations: Iterations after which it stops, if the time limit has not stopped it. Tours then do not depend on
-            the speed of the machine.
+        iterations: Iterations after which it stops, if the time limit has not stopped it; of MTSP for each limit on
+            the tours. Tours then do not depend on the speed of the machine.
 
     Raises:
         ValueError: The time limit is not positive, or there are fewer iterations than one.
@@ -133,15 +180,23 @@ class PyVRP(RowSolver):
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int], str]:
         pyvrp = require("pyvrp", "solvers")
-        stop = require("pyvrp.stop", "solvers")
-        limit = stop.MaxRuntime(self.time_limit)
-        if self.iterations is not None:
-            limit = stop.MultipleCriteria([stop.MaxIterations(self.iterations), limit])
-        data, actions = MODELS[problem.name](pyvrp, problem, instance)
-        # as large for costs that are counted more finely, with fleets, as PyVRP's default is for lengths
-        largest = max(kind.unit_distance_cost for kind in data.vehicle_types()) * MAX_PENALTY
-        params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest))
-        result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False, params=params)
-        if not result.is_feasible():
-            raise RuntimeError("PyVRP found no feasible tour within the time limit")
-        return actions(result.best.routes()), FEASIBLE
+        stop, exceptions = require("pyvrp.stop", "solvers"), require("pyvrp.exceptions", "solvers")
+        ends = time.monotonic() + self.time_limit
+
+        def run(data: Any, share: float = 1.0, first: bool = False) -> list[Any]:
+            share = share if self.iterations is None else 1.0
+            limits = [stop.MaxRuntime(max(0.0, min(share * self.time_limit, ends - time.monotonic())))]
+            limits += [stop.MaxIterations(self.iterations)] if self.iterations is not None else []
+            limits += [stop.FirstFeasible()] if first else []
+            # as large for costs that are counted more finely, with fleets, as PyVRP's default is for lengths
+            largest = max(kind.unit_distance_cost for kind in data.vehicle_types()) * MAX_PENALTY
+            params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest))
+            limit = stop.MultipleCriteria(limits)
+            with warnings.catch_warnings():  # that there may be no feasible tour, which is an error below
+                warnings.simplefilter("ignore", exceptions.PenaltyBoundWarning)
+                result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False, params=params)
+            if not result.is_feasible():
+                raise NoTourError("PyVRP found no feasible tour within the time limit")
+            return list(result.best.routes())
+
+        return MODELS[problem.name](pyvrp, problem, instance, run), FEASIBLE
