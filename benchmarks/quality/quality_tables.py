@@ -28,6 +28,21 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
 }
 OTHERS = tuple(f"{name}-{size}" for name in ("PDP", "MTSP", "ATSP", "TSPFE", *PRESETS) for size in (20, 50))
 ROADS = tuple(f"{name}-matrices-50" for name in ("CVRP", *ORIGINAL))  # on streets, see routing_gym.problems.matrices
+PUBLISHED = {  # gaps in per cent of the best of many tours, where generator and rules are the same
+    "PDP-20": "Heter-POMO 0.46",  # NCS (2024), table 3: 4.584 and LKH's 4.563
+    "PDP-50": "Heter-POMO 1.94",  # 6.995 and LKH's 6.862
+    "ATSP-20": "MatNet 0.00",  # UniteFormer, table 6: best of 128, 1.540 and CPLEX's 1.540
+    "ATSP-50": "MatNet 0.13",  # 1.561 and 1.559
+    "OVRP-50": "MVMoE 2.42",  # Zhou et al. (2024), tables 1 and 2: MVMoE/4E, best of 400; to HGS, LKH or OR-Tools
+    "VRPL-50": "MVMoE 0.06",
+    "VRPTW-50": "MVMoE 3.38",
+    "OVRPTW-50": "MVMoE 3.24",
+    "OVRPL-50": "MVMoE 2.47",
+    "VRPLTW-50": "MVMoE 2.32",
+    "OVRPLTW-50": "MVMoE 3.43",
+    "VRPB-50": "RouteFinder 3.08",  # CoEKS (2026), table 5: RF-TE; to PyVRP
+    "OVRPB-50": "RouteFinder 2.54",
+}
 POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
     "TSP-20": "0.00 %",
     "TSP-50": "0.03 %",
@@ -141,7 +156,8 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         for key in ("greedy", "best of 128"):
             cells += [mean_cell(row.get(key)), gap_cell(row.get(key), row.get("reference")), time_cell(row.get(key))]
         reference = row.get("reference")
-        others.append((name, *cells, mean_cell(reference), time_cell(reference), solver_name(row)))
+        solver = (mean_cell(reference), time_cell(reference), solver_name(row))
+        others.append((name, *cells, *solver, PUBLISHED.get(name, "-")))
     files = [
         (
             *(name, row["problem"], "-" if row["best known"] is None else str(row["best known"]), row["weights"]),
@@ -153,7 +169,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     file_ways = ("greedy", "gap, %", "time, s", "best of many", "gap, %", "time, s")
     return {
         **paper_tables(results),
-        "others": markdown(("mean cost", *ways), others),
+        "others": markdown(("mean cost", *ways, "published gap, %"), others),
         "files": markdown(("file", "problem", "best known", "weights", *file_ways), files),
     }
 
