@@ -402,14 +402,10 @@ def cells(one: Solved, solved_by: str) -> tuple[str, ...]:
 
 def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
     """Return the nodes in the order of the visits: their row in the file, from 0, and their columns."""
-    visits = [0] if own.problem.has_depot else []
-    for node in map(int, actions):
-        if not (own.problem.has_depot and visits[-1] == node == 0):  # tours wait for longer ones that were decoded too
-            visits.append(node)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *own.columns])
-    for node in visits:
+    for node in own.problem.visits(actions):
         writer.writerow([node, *(f"{values[node]:.15g}" for values in own.columns.values())])
     return text.getvalue()
 

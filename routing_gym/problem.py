@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -161,6 +162,17 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         """
         routes = self.split(list(map(int, actions)))
         return [Route(nodes, amounts) for nodes, amounts in zip(routes, self.amounts(instance, routes), strict=True)]
+
+    def visits(self, actions: Iterable[int]) -> list[int]:
+        """Return the nodes of one row in the order of the visits: its routes, one after the other, with their depots.
+
+        Args:
+            actions: Those of a complete episode.
+        """
+        nodes = list(map(int, actions))
+        if self.has_depot:
+            nodes = [node for route in self.split(nodes) for node in route]
+        return [node for node, _ in groupby(nodes)]
 
     def split(self, actions: list[int]) -> list[list[int]]:
         """Split actions at the depot; without a depot they are one route, closed when complete."""

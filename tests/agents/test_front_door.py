@@ -65,6 +65,15 @@ def test_an_instance_on_any_backend(models):
         models["TSP"].solve(batch)
 
 
+def test_an_instance_with_several_depots():
+    """Routes begin and end at depots 0 to 2; the customers are rows 3 to 14, each once."""
+    instance = make_problem("MDVRP", 12).generate(np.random.default_rng(0), 1)
+    solution = routing_agents.load("MDVRP-50").solve(instance, decoding="greedy")
+    assert sorted(node for node in solution.tour if node > 2) == list(range(3, 15))
+    assert all(route[0] == route[-1] < 3 <= min(route[1:-1]) for route in solution.routes)
+    assert solution.tour[0] == solution.routes[0][0]
+
+
 def test_tours_found_on_a_gpu(models, monkeypatch):
     """A tensor there has no `numpy()` before `cpu()`; so has the one that takes its place here."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +43,8 @@ class SolvedInstance:
 
     @property
     def tour(self) -> list[int]:
-        """The rows in the order of the visits. With a depot, row 0, it begins there, and returns after each route."""
-        if not self.problem.has_depot:
-            return [int(node) for node in self.actions]
-        nodes = [0, *map(int, self.actions)]
-        return [0, *(node for before, node in pairwise(nodes) if before or node)]
+        """The rows in the order of the visits, with the depot before, after and between routes; see `Problem.visits`."""
+        return self.problem.visits(self.actions)
 
     @property
     def routes(self) -> list[list[int]]:
@@ -153,7 +149,7 @@ class TrainedModel:
         if batch_size(instance) != 1:
             raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
         instance = cast_instance(instance)
-        num_nodes = any_array(instance).shape[1] - int(self.problem.has_depot)
+        num_nodes = any_array(instance).shape[1] - self.problem.num_depots
         problem = make_problem(self.problem.name, num_nodes, matrices=self.problem.matrices)
         problem.validate(instance)
         found = self.solve_batch(problem, instance, choose_decoding(decoding, problem), seed)
