@@ -208,7 +208,10 @@ def search_on_files(figures: Figures) -> str:
 
 WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures
     "short-results": (short_results, ("solution_quality",)),
-    "short-speed": (speed_tables.short_speed, ("env_throughput", "env_peers", "train_throughput")),
+    "short-speed": (
+        speed_tables.short_speed,
+        ("env_throughput", "env_peers", "train_throughput", "train_throughput_avx2"),
+    ),
     "executors": (executors, ("executors",)),
     "executors-compared": (executors_compared, ("executors",)),
     "recipes": (recipes, tuple(f"../../agents/routing_agents/weights/{name}" for name in RECIPES)),
@@ -225,6 +228,8 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "problem-lines": (problem_lines.table, ("problem_lines",)),
     "rl4co-peers": (speed_tables.rl4co_peers, ("env_peers_rl4co",)),
     "jax-peers": (speed_tables.jax_peers, ("env_peers_jax",)),
+    "rl4co-peers-avx2": (speed_tables.rl4co_peers, ("env_peers_avx2",)),
+    "one-core-avx2": (speed_tables.one_core, ("train_throughput_avx2",)),
     "train-throughput": (speed_tables.train_throughput, ("train_throughput",)),
     "time-to-quality": (speed_tables.time_to_quality, ("time_to_quality",)),
     **{

@@ -118,6 +118,20 @@ def train_throughput(figures: Figures) -> str:
     return markdown(("instances/s", "1 core", "rl4co", "ratio", *cores), lines)
 
 
+def one_core(figures: Figures) -> str:
+    """Training and greedy decoding on one core, and the share of its rate of large matrix products that is used."""
+    rows = {(row["task"], row["problem"], row["library"]): row for row in figures["rows"]}
+    lines = []
+    for task, label in (("rollout", "training"), ("greedy", "greedy decoding")):
+        for problem in figures["arguments"]["problems"]:
+            ours, theirs = (rows[task, problem, library] for library in (OURS, RL4CO))
+            rates = [row["instances_per_second"] for row in (ours, theirs)]
+            shares = (f"{100 * row['share_of_rate']:.0f}" for row in (ours, theirs))
+            cells = (*(f"{value:,.0f}" for value in rates), times(rates[0] / rates[1]), *shares)
+            lines.append((f"{problem}, {label}", *cells))
+    return markdown(("instances/s", "ours", "rl4co", "ratio", "ours: % of products", "rl4co: %"), lines)
+
+
 def time_to_quality(figures: Figures) -> str:
     """Seconds to each gap, and where each run ended."""
     targets = list(figures["table"][0]["seconds_to"])
@@ -168,8 +182,8 @@ def precision(figures: Figures, library: str, task: str, problem: str) -> str:
     return str(max(rows, key=lambda row: row["instances_per_second"])["precision"])
 
 
-def short_speed(env: Figures, peers: Figures, training: Figures) -> str:
-    """Our speed and that of others, for the README."""
+def short_speed(env: Figures, peers: Figures, training: Figures, avx2: Figures) -> str:
+    """Our speed and that of others, for the README; `avx2` was measured on one core."""
     rows = {(row["problem"], row["lanes"], row["kind"], row["backend"], row["copy"]): row for row in env["rows"]}
     sync, native = (rows["TSP-50", 1024, kind, "numpy", True]["steps_per_second"] for kind in ("sync", "native"))
     cells = (rate(native), "SyncVectorEnv", rate(sync), times(native / sync), machine(env))
@@ -185,5 +199,9 @@ def short_speed(env: Figures, peers: Figures, training: Figures) -> str:
     ):
         _, ours, theirs = speeds(training, task, "TSP-50", 2)
         where = f"{machine(training)}, {precision(training, OURS, task, 'TSP-50')}"
+        lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs), where))
+    for task, what in (("rollout", "training, instances/s, 1 core"), ("greedy", "greedy decoding, instances/s, 1 core")):
+        ours, _, theirs = speeds(avx2, task, "TSP-50", 1)
+        where = f"{machine(avx2)}, AVX2, {precision(avx2, OURS, task, 'TSP-50')}"
         lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs), where))
     return markdown(("TSP-50", "ours", "compared with", "theirs", "ratio", "processor"), lines)

@@ -43,7 +43,7 @@ class SolvedInstance:
 
     @property
     def tour(self) -> list[int]:
-        """The rows in the order of the visits, with the depot before, after and between routes; see `Problem.visits`."""
+        """The rows in the order of the visits, the depots before, after and between routes; see `Problem.visits`."""
         return self.problem.visits(self.actions)
 
     @property

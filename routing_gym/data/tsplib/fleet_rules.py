@@ -41,6 +41,8 @@ class FleetRules:
         windows: int64 (A, 3), ready time, due time and service time of each node, in 1 / `unit`; None without.
         max_duration: int64 (D,), of a route from departure to return, waiting and service included; None without.
         max_length: int64 (D,), of a route; None without.
+        prize: int64 (A,), in the file's unit, lost where a customer is left out; 0 where it has to be served; None:
+            all have to be served.
     """
 
     counting: Counting
@@ -50,6 +52,7 @@ class FleetRules:
     windows: IntArray | None = None
     max_duration: IntArray | None = None
     max_length: IntArray | None = None
+    prize: IntArray | None = None
 
     @property
     def decimals(self) -> int:
@@ -70,8 +73,7 @@ class FleetRules:
         limits = [key for key in ("due_time", "max_length") if getattr(instance, key) is not None]
         loose = {key: np.full_like(getattr(instance, key), MAX_FLOAT) for key in limits}  # checked below, in integers
         problem.objective(replace(instance, **loose), tour[None])
-        self.check_complete(problem, tour)
-        total = 0
+        total = self.lost_prizes(problem, tour)
         driven = [0] * problem.num_depots
         for nodes in problem.split(tour.tolist()):
             start, way = nodes[0], np.array(nodes)
@@ -87,15 +89,15 @@ class FleetRules:
             return total
         return round(total / self.counting.cost_unit, self.decimals)
 
-    def check_complete(self, problem: AnyProblem, tour: IntArray) -> None:
-        """Refuse to leave customers out, which problems with penalties allow."""
-        visited = np.zeros(problem.num_actions, dtype=bool)
-        visited[tour] = True
-        left_out = ~visited
-        left_out[: problem.num_depots] = False
-        if left_out.any():
-            found = f"node {int(left_out.argmax())} is left out, which the file forbids"
+    def lost_prizes(self, problem: AnyProblem, tour: IntArray) -> int:
+        """Return the prizes of customers left out, in 1 / `unit`; refuse to leave out those that have none."""
+        left_out = np.ones(problem.num_actions, dtype=bool)
+        left_out[: problem.num_depots] = left_out[tour] = False
+        required = left_out if self.prize is None else left_out & (self.prize == 0)
+        if required.any():
+            found = f"node {int(required.argmax())} is left out, which the file forbids"
             raise InfeasibleTour(0, len(tour), f"{found}; serve it with another vehicle")
+        return 0 if self.prize is None else int(self.prize[left_out].sum()) * self.counting.unit
 
     def check_limits(self, start: int, nodes: list[int], lengths: list[int], step: int) -> None:
         """Check the times, the duration and the length of one route."""
@@ -147,6 +149,8 @@ class FleetRules:
                 start = kind_of[vehicle]
                 actions += [*([start] if start != current else []), *customers, start]
                 current = start
+        if self.prize is not None and sum(map(len, routes)) < len(self.prize) - len(self.vehicles):
+            actions.append(current)  # the depot twice: the tour ends, and leaves customers out
         return actions
 
     def by_vehicle(self, problem: AnyProblem, tour: IntArray) -> list[list[int]]:

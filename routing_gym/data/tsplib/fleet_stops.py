@@ -1,4 +1,4 @@
-"""Depots and customers of files in PyVRP's dialect of VRPLIB: demands, times, and pairs of pickup and delivery."""
+"""Depots and customers of files in PyVRP's dialect of VRPLIB: demands, times, prizes, pairs of pickup and delivery."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from routing_gym.data.tsplib.document import INTEGER, Document, Value
 from routing_gym.data.tsplib.metrics import IntArray
 from routing_gym.data.tsplib.vehicle_routing import read_windows
-from routing_gym.files import InvalidFile, found
+from routing_gym.files import InvalidFile, UnsupportedFile, found
 
 KEYWORD = "PICKUP_AND_DELIVERY_SECTION"
 COLUMNS = "demand ready due service pickup delivery"
@@ -23,6 +23,7 @@ class Stops:
     demand: IntArray
     windows: IntArray | None  # (dimension, 3), of all nodes
     pickup: IntArray | None  # (n,), place from 0 of the pickup of each delivery; -1 for none
+    prize: IntArray | None = None  # (n,), lost where the customer is left out; 0 where it has to be served
 
 
 def number_depot(document: Document) -> None:
@@ -56,7 +57,11 @@ def read_depots(document: Document, dimension: int) -> list[tuple[int, int]]:
 def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
     """Return what the sections of nodes say."""
     ids = np.setdiff1d(np.arange(1, dimension + 1), depots)
+    prize = read_prizes(document, dimension, depots)
     if "PICKUP_AND_DELIVERY_SECTION" in document.sections:
+        if prize is not None:
+            told = "PRIZE_SECTION has no place beside PICKUP_AND_DELIVERY_SECTION; only one of them is supported"
+            raise UnsupportedFile(document.path, document.section("PRIZE_SECTION").line, told)
         amounts, times, source = read_pairs(document, dimension, depots)
         place = np.searchsorted(ids, source[ids - 1])
         return Stops(ids, amounts[ids - 1], times, np.where(source[ids - 1] > 0, place, -1))
@@ -69,7 +74,20 @@ def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
     windows: IntArray | None = None
     if "TIME_WINDOW_SECTION" in document.sections:
         windows = read_windows(document, np.arange(1, dimension + 1), depots)
-    return Stops(ids, demand[ids - 1], windows, None)
+    return Stops(ids, demand[ids - 1], windows, None, None if prize is None else prize[ids - 1])
+
+
+def read_prizes(document: Document, dimension: int, depots: list[int]) -> IntArray | None:
+    """Return the prize of each node (dimension,); None where the file has none."""
+    if "PRIZE_SECTION" not in document.sections:
+        return None
+    rows = document.rows_by_node("PRIZE_SECTION", dimension, "prize")
+    prize = np.array([document.parse_integer(texts[0], line, 0, "prize") for texts, line in rows])
+    for depot in depots:
+        if prize[depot - 1]:
+            told = f"found prize {prize[depot - 1]} at the depot, node {depot}; expected 0"
+            raise InvalidFile(document.path, rows[depot - 1][1], f"PRIZE_SECTION: {told}")
+    return prize
 
 
 def read_pairs(document: Document, dimension: int, depots: list[int]) -> tuple[IntArray, IntArray, IntArray]:

@@ -1,8 +1,9 @@
-"""Files with several vehicles, depots, or pairs of pickup and delivery, in PyVRP's dialect of VRPLIB.
+"""Files with several vehicles or depots, pairs of pickup and delivery, or prizes, in PyVRP's dialect of VRPLIB.
 
-HFVRP (Pessoa et al. 2018), MDVRPTW (Vidal et al. 2013), SDVRPTW (Cordeau and Laporte 2001), PDPTW (Li and Lim 2001).
-What a file holds decides which attributes the problem has. Its TYPE decides how lengths are counted, as the published
-costs are: in thousandths, rounded; of HFVRP in millionths, with costs in hundreds to two decimals.
+HFVRP (Pessoa et al. 2018), MDVRPTW (Vidal et al. 2013), SDVRPTW (Cordeau and Laporte 2001), PDPTW (Li and Lim 2001),
+PCVRPTW (PyVRP's, after Gehring and Homberger 1999). What a file holds decides which attributes the problem has. Its
+TYPE decides how lengths are counted, as the published costs are: in thousandths, rounded; of HFVRP in millionths, with
+costs in hundreds to two decimals; of PCVRPTW in tenths, cut.
 
 Vehicles that are alike are one depot node. Whether a limited number of vehicles of several kinds suffices is a
 bin-packing problem, so such files become problems with PC, whose penalties are larger than the cost of any tour.
@@ -22,7 +23,7 @@ from routing_gym.data.tsplib.fleet_rules import Counting, FleetRules
 from routing_gym.data.tsplib.fleet_stops import Stops, read_depots, read_stops
 from routing_gym.data.tsplib.fleet_vehicles import ANY, Kind, check_depots, group, read_vehicles
 from routing_gym.data.tsplib.instance import scale_coords, scale_distances, unit_scale
-from routing_gym.data.tsplib.metrics import FloatArray, IntArray, file_distances
+from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_distances
 from routing_gym.data.tsplib.vehicle_routing import own_capacity
 from routing_gym.files import InvalidFile, UnsupportedFile
 from routing_gym.problems import VRP, VRPInstance
@@ -31,7 +32,13 @@ from routing_gym.problems.vrp.limits import MAX_LENGTH_OF_PAIRS
 
 EXACT = Counting(unit=10**6, cost_unit=10**8, decimals=2)
 THOUSANDTHS = Counting(unit=1000, cost_unit=1, decimals=0)
-COUNTING = {"HFVRP": EXACT, "MDVRPTW": THOUSANDTHS, "SDVRPTW": THOUSANDTHS, "PDPTW": THOUSANDTHS}
+COUNTING = {
+    "HFVRP": EXACT,
+    "MDVRPTW": THOUSANDTHS,
+    "SDVRPTW": THOUSANDTHS,
+    "PDPTW": THOUSANDTHS,
+    "PCVRPTW": Counting(unit=TENTHS, cost_unit=1, decimals=0),
+}
 FLEET_VALUES = (
     "CAPACITY",
     "VEHICLES",
@@ -43,6 +50,7 @@ FLEET_VALUES = (
 )
 FLEET_SECTIONS = (
     *("DEPOT_SECTION", "DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "PICKUP_AND_DELIVERY_SECTION"),
+    "PRIZE_SECTION",
     *("CAPACITY_SECTION", "VEHICLES_DEPOT_SECTION", "VEHICLES_ALLOWED_CLIENTS_SECTION"),
     *("VEHICLES_FIXED_COST_SECTION", "VEHICLES_UNIT_DISTANCE_COST_SECTION"),
     *("VEHICLES_MAX_DURATION_SECTION", "VEHICLES_MAX_DISTANCE_SECTION"),
@@ -84,6 +92,7 @@ def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, A
         windows=windows,
         max_duration=limit(durations, counting.unit),
         max_length=limit(lengths, counting.unit),
+        prize=None if stops.prize is None else np.concatenate([np.zeros(len(kinds), dtype=np.int64), stops.prize]),
     )
     found = {"ids": ids, "coords": coords[ids - 1], "scale": scale, "unit": counting.unit, "rules": rules}
     return found | {"problem": problem, "instance": instance}
@@ -124,7 +133,11 @@ def make(
     limited = fleet and min(numbers) < n
     capacity = max(kind.capacity for kind in kinds)
     fields: dict[str, npt.NDArray[Any]] = {}
-    settings: dict[str, Any] = {"several_depots": several, "fleet": fleet, "penalties": limited}
+    settings: dict[str, Any] = {
+        "several_depots": several,
+        "fleet": fleet,
+        "penalties": limited or stops.prize is not None,
+    }
     settings |= {"pairs": stops.pickup is not None, "time_windows": windows is not None}
 
     def rows(values: Sequence[float], dtype: type) -> npt.NDArray[Any]:
@@ -139,8 +152,11 @@ def make(
             fields["eligible"] = np.pad(eligible, ((0, 0), (depots, 0)))[None]
     if limited:
         fields["num_vehicles"] = rows(numbers, np.int64)
+    if settings["penalties"]:
         per_route = [2 * legs.max() / unit * kind.cost_per_length + kind.fixed_cost / scale for kind in kinds]
-        fields["penalty"] = np.concatenate([np.zeros(depots), zeros + n * max(per_route) + 1]).astype(np.float32)[None]
+        prize = zeros if stops.prize is None else stops.prize / scale
+        penalty = np.where(prize > 0, prize, n * max(per_route) + 1)
+        fields["penalty"] = np.concatenate([np.zeros(depots), penalty]).astype(np.float32)[None]
     if stops.pickup is not None:
         pickup = np.where(stops.pickup < 0, 0, depots + stops.pickup)
         fields["pickup"] = np.concatenate([np.zeros(depots, dtype=np.int64), pickup])[None]
@@ -189,6 +205,8 @@ def check_served(
             may[depot, place] = fits(kind, way, legs, windows, unit)
     if stops.pickup is not None:
         may = both(may, stops.pickup)
+    if stops.prize is not None:
+        may |= stops.prize > 0  # these can be left out
     keyword = "TIME_WINDOW_SECTION" if "TIME_WINDOW_SECTION" in document.sections else keyword
     told = "no vehicle that may serve it reaches it in time and is back within the limits; widen these"
     refuse(document, keyword, stops, may, told)

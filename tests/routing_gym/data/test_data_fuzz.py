@@ -18,6 +18,7 @@ from helpers import (
     FLEET_TEXT,
     OP_TEXT,
     PAIRS_TEXT,
+    PRIZES_TEXT,
     ROUTES,
     SEQUENCE,
     SITES_TEXT,
@@ -34,9 +35,9 @@ from routing_gym.problems import make_problem
 fuzz = settings(max_examples=80, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 TEXTS = [TSP_TEXT, CVRP_TEXT, OP_TEXT, ATSP_TEXT, FIXED_TEXT, VRPTW_TEXT, SOLOMON_TEXT, VRPB_TEXT]
-FLEETS = [FLEET_TEXT, DEPOTS_TEXT, SITES_TEXT, PAIRS_TEXT, EXPLICIT_TEXT]
+FLEETS = [FLEET_TEXT, DEPOTS_TEXT, SITES_TEXT, PAIRS_TEXT, PRIZES_TEXT, EXPLICIT_TEXT]
 NAMES = ["tsp", "vrp", "oplib", "atsp", "fixed", "vrptw", "solomon", "vrpb"]
-NAMES += ["fleet", "depots", "sites", "pairs", "explicit"]
+NAMES += ["fleet", "depots", "sites", "pairs", "prizes", "explicit"]
 # What is likely to upset a reader of numbers and keywords.
 FRAGMENTS = [b"nan", b"inf", b"-1", b"0", b"1e999", b"99999999999999999999", b"\0", b"\xff", b"\r", b"EOF", b":", b"-"]
 FRAGMENTS += [b"DIMENSION : 1000000000\n", b"TYPE : OP\n", b"GEO", b"CEIL_2D", b"\n\n", b"_SECTION", b"#", b"\xd9\xa1"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers import DEPOTS_TEXT, FLEET_TEXT, PAIRS_TEXT, SHARED, SITES_TEXT
+from helpers import DEPOTS_TEXT, FLEET_TEXT, PAIRS_TEXT, PRIZES_TEXT, SHARED, SITES_TEXT
 from routing_gym import data
 from routing_gym.data.tsplib.fleet_rules import Counting, FleetRules
 from routing_gym.problem import InfeasibleTour
@@ -127,6 +127,38 @@ def test_pairs(tmp_path):
     file = read(tmp_path, PAIRS_TEXT, "Route #1: 2 1\nCost 12000\n")
     assert (file.problem.name, file.best_known, file.instance.pickup.tolist()) == ("PDVRPTW", 12000, [[0, 2, 0]])
     file.problem.validate(file.instance)
+
+
+def test_prizes(tmp_path):
+    """In tenths, cut: 14 + 36 + 50, and the prizes of 4 and 5. Customer 4 closes before anybody is there."""
+    file = read(tmp_path, PRIZES_TEXT, "Route #1: 1 2\nCost: 230\n")
+    problem, instance, tour = file.problem, file.instance, file.best_tour
+    assert (problem.name, file.best_known, file.cost([1, 2, 0, 4, 0, 0])) == (
+        "PCVRPTW",
+        230,
+        14 + 36 + 50 + 2 * 36 + 70,
+    )
+    problem.validate(instance)
+    state = problem.initial(instance)
+    for action in tour:
+        assert problem.action_mask(instance, state)[0, action]
+        state, _ = problem.step(instance, state, np.array([action]))
+    assert problem.done(instance, state).all()
+    assert problem.objective(instance, tour[None])[0] * file.scale == pytest.approx(23.0)
+    with pytest.raises(InfeasibleTour, match="step 3: node 1 is left out, which the file forbids"):
+        file.cost([2, 0, 0])
+    assert data.write_tour(tmp_path / "tour.sol", file, tour) == 230
+    np.testing.assert_array_equal(data.read_solution(tmp_path / "tour.sol", file).actions, tour)
+
+
+def test_prizes_are_counted_as_pyvrp_counts_them(tmp_path):
+    pyvrp = pytest.importorskip("pyvrp")
+    file = read(tmp_path, PRIZES_TEXT)
+    theirs = pyvrp.read(tmp_path / "file.vrp", round_func="dimacs")
+    for routes, actions in (([[1, 2]], [1, 2, 0, 0]), ([[2, 1], [4]], [2, 1, 0, 4, 0, 0]), ([[1]], [1, 0, 0])):
+        solution = pyvrp.Solution(theirs, [[node - 1 for node in route] for route in routes])  # clients from 0
+        assert solution.is_feasible()
+        assert file.cost(actions) == solution.distance() + solution.uncollected_prizes()
 
 
 def test_least_duration_of_routes():
@@ -253,6 +285,21 @@ def test_such_files_are_read_only(tmp_path):
             "2 -5",
             "2 -4",
             ":12: .* node 2 has demand -4, and its pickup, node 3, 5; expected the same amount",
+        ),
+        (
+            PRIZES_TEXT,
+            "1 0\n2 0\n3 20",
+            "1 3\n2 0\n3 20",
+            ":26: PRIZE_SECTION: found prize 3 at the depot, node 1; expect",
+        ),
+        (PRIZES_TEXT, "5 8\n", "5 80\n", ":18: DEMAND_SECTION: node 5: its demand fits no vehicle that may serve it"),
+        (PRIZES_TEXT, "3 20\n", "3 -2\n", ":28: prize: found '-2', expected an integer of at"),
+        (PRIZES_TEXT, "3 20\n4 7", "3 20\n4 0", ":23: TIME_WINDOW_SECTION: node 4: no vehicle that may serve it reach"),
+        (
+            PAIRS_TEXT,
+            "DEPOT_SECTION",
+            "PRIZE_SECTION\n1 0\n2 1\n3 1\nDEPOT_SECTION",
+            "PRIZE_SECTION has no place beside PICKUP_AND_DELIVERY_SECTION",
         ),
         (
             PAIRS_TEXT,
