@@ -327,7 +327,7 @@ def solve(jobs: list[Job], args: Args, show: Callable[[str], None]) -> Outcomes:
     """Solve the files; yield their numbers and tours, or what prevented them.
 
     Raises:
-        ValueError, RuntimeError: There is no such cluster, or its workers do not start.
+        ValueError, WorkersNotReady: There is no such cluster, or its workers do not start.
     """
     settings, executor = Settings(args.seed, args.batch_size, args.improve), executor_of(args)
     if executor is not None:

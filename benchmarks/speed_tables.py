@@ -200,7 +200,10 @@ def short_speed(env: Figures, peers: Figures, training: Figures, avx2: Figures) 
         _, ours, theirs = speeds(training, task, "TSP-50", 2)
         where = f"{machine(training)}, {precision(training, OURS, task, 'TSP-50')}"
         lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs), where))
-    for task, what in (("rollout", "training, instances/s, 1 core"), ("greedy", "greedy decoding, instances/s, 1 core")):
+    for task, what in (
+        ("rollout", "training, instances/s, 1 core"),
+        ("greedy", "greedy decoding, instances/s, 1 core"),
+    ):
         ours, _, theirs = speeds(avx2, task, "TSP-50", 1)
         where = f"{machine(avx2)}, AVX2, {precision(avx2, OURS, task, 'TSP-50')}"
         lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs), where))

@@ -16,9 +16,10 @@ from routing_agents.arguments import parse
 from routing_agents.policies.attention.memory import named_memory_errors
 from routing_agents.runs import ProcessLostError
 from routing_gym.files import printable
+from routing_gym.solvers.runtime.work import WorkersNotReady
 
 ArgsT = TypeVar("ArgsT")
-EXPECTED = (ValueError, OSError, ImportError, MemoryError, gym.error.Error)
+EXPECTED = (ValueError, OSError, ImportError, MemoryError, WorkersNotReady, gym.error.Error)
 
 
 def plain_console(stderr: bool = False) -> Console:

@@ -35,12 +35,20 @@ LONGER = 5  # times the time
 STRONGER: dict[str, tuple[str, dict[str, float]] | None] = {  # None: the same solver, with more time
     "TSP-20": ("milp", {}),
     "TSP-50": ("milp", {}),
+    "TSP-100": ("fast-tsp", {"time_limit": 2.0}),
+    "CVRP-20": ("pyvrp", {"time_limit": 1.5}),
     "CVRP-50": ("pyvrp", {"time_limit": 10.0}),
+    "CVRP-100": None,
+    "SDVRP-20": None,
+    "SDVRP-50": None,
+    "SDVRP-100": None,
     "OP-50": None,
     "PDP-20": None,
     "PDP-50": None,
     "MTSP-20": None,
     "MTSP-50": None,
+    "VRPTW-20": None,
+    "VRPB-20": None,
     "VRPB-50": None,
 }
 

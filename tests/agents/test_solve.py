@@ -248,3 +248,12 @@ def test_executors_solve_what_one_process_solves(tmp_path):
     assert (both[1].actions != expected).any()
     with pytest.raises(ValueError, match="--workers 2 has no effect without --executor processes or ray"):
         replace(args, workers=2)
+
+
+def test_workers_that_do_not_start_end_in_a_message(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("x,y\n0,0\n0,1\n1,1\n")
+    monkeypatch.setattr("routing_gym.solvers.runtime.pool.START_LIMIT", 0)
+    arguments = ["--executor", "processes", "--workers", "1", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["solve.py", str(tmp_path / "a.csv"), *arguments])
+    with pytest.raises(SystemExit, match=r"^solve: a worker process for .* did not start \(it ended"):
+        command_line(solve_script.main, solve_script.Args, None)

@@ -203,7 +203,7 @@ def decode_all(
 
     Raises:
         ValueError: A kept chunk cannot be used.
-        RuntimeError: The workers do not start.
+        WorkersNotReady: The workers do not start.
     """
     num_rows = batch_size(instance)
     parts = {start: select(instance, slice(start, start + chunk_size)) for start in range(0, num_rows, chunk_size)}

@@ -187,7 +187,7 @@ def solve_files(
         Number and tours of a file, or why it has none.
 
     Raises:
-        ValueError, RuntimeError: There are no workers; see `Executor`.
+        ValueError, WorkersNotReady: There are no workers; see `Executor`.
     """
     executor.prepare(work)
     parts = [

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from routing_gym.optional import require
 from routing_gym.problems.checks import check_integer
-from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work
+from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work, WorkersNotReady
 
 EXTRA = "cluster"
 DEPTH = 2  # tasks given to a worker at a time: the second waits there while the result of the first one travels
@@ -73,7 +73,7 @@ class OnRay(Executor):
         """Like `Executor.run`.
 
         Raises:
-            RuntimeError: The workers do not start.
+            WorkersNotReady: The workers do not start.
             MemoryError: Ray's object store is full, and so is the disk to which it moves objects.
         """
         ray = connect(self.address, self.num_workers)
@@ -179,7 +179,8 @@ class WorkerPool:
                     key, _ = self.stop(worker).task
                     yield key, Lost(f"timed out: stopped after {seconds:.0f} s", seconds)
         if not self.busy() and now - self.last_event > START_LIMIT:
-            raise RuntimeError(f"no worker for {self.work.name} got ready within {START_LIMIT:.0f} s; see `ray status`")
+            told = f"no worker for {self.work.name} got ready within {START_LIMIT:.0f} s; see `ray status`"
+            raise WorkersNotReady(told)
 
     def patience(self) -> float:
         """Return for how many seconds there is nothing to do but wait."""
@@ -211,7 +212,7 @@ class WorkerPool:
         if worker.starting is not None:
             self.failed_starts += 1
             if self.failed_starts >= ATTEMPTS:
-                raise RuntimeError(f"a worker for {self.work.name} did not start on Ray: {last_line(error)}")
+                raise WorkersNotReady(f"a worker for {self.work.name} did not start on Ray: {last_line(error)}")
         seconds = time.perf_counter() - worker.since
         given = self.stop(worker)
         if given is None:

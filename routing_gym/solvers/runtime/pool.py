@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from routing_gym.problems.checks import check_integer
-from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work
+from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work, WorkersNotReady
 
 # A forked child would inherit the threads' locks of torch and OpenMP; a fork server is a fresh process.
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -45,7 +45,7 @@ class Processes(Executor):
         """Like `Executor.run`.
 
         Raises:
-            RuntimeError: The workers do not start.
+            WorkersNotReady: The workers do not start.
         """
         idle: list[Worker] = []
         busy: list[Worker] = []
@@ -84,7 +84,7 @@ class Worker:
         """Start a worker and wait until it is ready.
 
         Raises:
-            RuntimeError: It does not get ready.
+            WorkersNotReady: It does not get ready.
         """
         context: Any = multiprocessing.get_context(START_METHOD)
         connection, its_end = context.Pipe()
@@ -99,7 +99,7 @@ class Worker:
         if not ready:
             worker.stop()
             ended = describe_exit(process.exitcode)
-            raise RuntimeError(
+            raise WorkersNotReady(
                 f"a worker process for {work.name} did not start (it ended {ended}): put the script's "
                 'main part under `if __name__ == "__main__":`, or work in this process with num_workers=0'
             )

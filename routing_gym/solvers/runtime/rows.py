@@ -65,7 +65,7 @@ class SolverWork(Work):
             first_row: Place of the first row in the whole batch, on which the seeds depend.
 
         Raises:
-            RuntimeError: The workers do not start.
+            WorkersNotReady: The workers do not start.
         """
 
 

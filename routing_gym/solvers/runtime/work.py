@@ -13,6 +13,10 @@ from typing import Any, TypeAlias
 Task: TypeAlias = tuple[int, tuple[Any, ...]]  # a key, and the arguments of `Work.do`
 
 
+class WorkersNotReady(RuntimeError):
+    """The workers of an executor do not start."""
+
+
 class Work(ABC):
     """A function with what it needs. It is pickled, and sent to each worker once.
 
