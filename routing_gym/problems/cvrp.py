@@ -262,6 +262,7 @@ class CVRP(WholeDeliveries[CVRPInstance, CVRPState]):
 
     name: ClassVar[str] = "CVRP"
     state_type: ClassVar[type] = CVRPState
+    families: ClassVar[tuple[str, ...]] = ("OVRPBLTW",)
 
 
 def check_loads(instance: CVRPInstance, tours: IntArray) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from routing_gym.arrays import Array, double, euclidean, is_jax, is_narrow, iterate
+from routing_gym.arrays import Array, double, euclidean, is_jax, is_narrow, iterate, to_numpy
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import MATRICES, uniform_coords
 
@@ -25,6 +25,7 @@ FAST, FAST_SPEED, SLOWEST, SLOW = 0.2, 2.0, 0.5, 1.0  # share of fast streets, t
 STEPS = 2.0**18  # of lengths and durations in a unit, whose sums of two are exact
 MOST_LENGTH = 64.0  # of any path
 NO_STREET = 256.0  # a longer duration than any path's
+ROUNDING = 0.05  # by how much lengths that are straight lines may differ from these
 LONGEST = 2**0.5  # of scaled matrices; as in the unit square, for limits that allow a way there and back
 
 
@@ -34,8 +35,20 @@ def num_matrix_uniforms(problem: AnyProblem) -> int:
 
 
 def has_matrices(instance: Any) -> bool:
-    """Return whether lengths are given as a matrix, rather than by coordinates."""
-    return getattr(instance, "distances", None) is not None
+    """Return whether a matrix gives the lengths of the first row, and they are not just straight lines, rounded.
+
+    They are not if, each relative to its mean, they differ from straight lines by more than 5 % in the mean.
+    """
+    lengths = getattr(instance, "distances", None)
+    if lengths is None:
+        return False
+    if getattr(instance, "coords", None) is None:
+        return True
+    coords, lengths = to_numpy(instance.coords[0]), to_numpy(lengths[0])
+    straight = euclidean(coords[:, None], coords[None])
+    if not (straight.any() and lengths.any()):
+        return bool(straight.any() or lengths.any())
+    return float(abs(straight / straight.mean() - lengths / lengths.mean()).mean()) > ROUNDING
 
 
 def draw_matrices(problem: AnyProblem, coords: Array, uniforms: Array) -> dict[str, Array]:

@@ -52,6 +52,8 @@ def test_weights_that_read_matrices_are_for_instances_with_matrices(tmp_path):
         ("VRPTW", False): "ovrpbltw-50",
         ("VRPTW", True): "ovrpbltw-matrices-50",
     }
+    (tmp_path / "cvrp-matrices-50.safetensors").unlink()
+    assert trained.find_weights("CVRP", 20, tmp_path, matrices=True).stem == "ovrpbltw-matrices-50"
     (tmp_path / "tsp-20.safetensors").touch()
     assert trained.find_weights("TSP", 20, tmp_path, matrices=True).stem == "tsp-20"
 

@@ -1,5 +1,7 @@
 """Street networks by hand, and problems whose instances are matrices: contracts, observations, own numbers."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from routing_gym.problem import instance_fields
 from routing_gym.problems.matrices import (
     NO_STREET,
     fastest_ways,
+    has_matrices,
     is_passed,
     num_junctions,
     num_road_uniforms,
@@ -149,3 +152,15 @@ def test_every_problem_with_coordinates_has_the_setting():
         assert ("coords" in fields) == (name != "ATSP")
     assert TSP(5, matrices=True).observed.per_edge == ("distances",)
     assert TSP(5).observed.per_edge == ()
+
+
+def test_rounded_straight_lines_are_no_matrices():
+    """In whatever unit; streets are, and so are lengths without coordinates."""
+    instance = make_problem("CVRP", 20).generate(np.random.default_rng(0), 2)
+    assert not has_matrices(instance)
+    lengths = euclidean(instance.coords[:, :, None], instance.coords[:, None])
+    for unit in (1e-3, 1.0, 60.0):
+        assert not has_matrices(replace(instance, distances=np.round(100 * lengths) / 100 * unit))
+    assert has_matrices(make_problem("CVRP", 20, matrices=True).generate(np.random.default_rng(0), 2))
+    assert has_matrices(make_problem("ATSP", 8).generate(np.random.default_rng(0), 1))
+    assert not has_matrices(make_problem("TSP", 8).generate(np.random.default_rng(0), 1))
