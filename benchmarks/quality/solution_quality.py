@@ -48,7 +48,7 @@ from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
 from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
-from routing_gym.solvers import REFERENCES, ExactMIP, PyVRP, Solver, make_solver
+from routing_gym.solvers import REFERENCES, SOLVERS, ExactMIP, PyVRP, Solver, make_solver
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 from solve import Args as SolveArgs
 from solve import main as solve_files
@@ -286,7 +286,8 @@ class TestSet:
 def reference_solver(problem: AnyProblem, longer: int = 1) -> Solver:
     """Return the solver that gaps are relative to, with so many times its time for this size."""
     name = REFERENCES[problem.name]
-    if name == ExactMIP.name and problem.num_nodes > MOST_PROVEN and problem.name in PyVRP.problems:
+    unproven = name == ExactMIP.name and problem.num_nodes > MOST_PROVEN
+    if (unproven or (problem.matrices and SOLVERS[name].needs_symmetry)) and problem.name in PyVRP.problems:
         name = PyVRP.name
     limits = TIME_LIMITS.get(name)
     return make_solver(name, **({"time_limit": longer * limits[problem.num_nodes]} if limits else {}))

@@ -526,7 +526,7 @@ def test_the_page_says_who_solves_what():
             ", ".join(dict.fromkeys(one.split(".")[0].replace("_", "-") for one in solver.packages)) or "-"
         )
         assert limit == (f"{solver().time_limit:g} s" if issubclass(solver, RowSolver) else "-")
-        assert (f"`{name}`" in page[page.index("must be symmetric") :].split("- **")[0]) == solver.needs_symmetry
+        assert (f"`{name}`" in page[page.index("must be symmetric") :].split("\n\n")[0]) == solver.needs_symmetry
 
 
 def test_references_solve_their_problems():
