@@ -171,7 +171,7 @@ def test_weights_keep_what_their_card_says(path):
     card = json.loads(path.with_suffix(".json").read_text())
     model, problem, header = load_model(path)
     assert publish_weights.portable([card, header]) == [card, header]  # no path of the machine that made them
-    assert path.stem == f"{problem.name.lower()}-{problem.num_nodes}"
+    assert path.stem == f"{problem.name.lower()}{'-matrices' * problem.matrices}-{problem.num_nodes}"
     instance = publish_weights.test_set(problem, 200)
     cost = solve(model, problem, to_backend(instance, "torch")).cost
     figures = card.get("paper_test_set") or card["random_test_set"]

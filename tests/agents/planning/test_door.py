@@ -65,6 +65,13 @@ def test_a_plan_of_an_asymmetric_matrix():
     plan = routing_agents.solve(STOPS, vehicles=FLEET, durations=MINUTES, seconds=0.6)
     check(plan, MINUTES, MINUTES)
     assert plan.unit == "minutes"
+    assert "policy ovrpbltw-matrices-50" in plan.costs
+    assert not any("only seen the plane" in note for note in plan.notes)
+
+
+def test_a_policy_that_reads_coordinates_says_so_where_there_is_a_matrix():
+    model = routing_agents.load("VRPTW-20")
+    plan = routing_agents.solve(STOPS, vehicles=FLEET, durations=MINUTES, seconds=0.4, solver=model)
     assert any("only seen the plane" in note for note in plan.notes)
 
 
