@@ -193,18 +193,10 @@ def short_speed(env: Figures, peers: Figures, training: Figures, avx2: Figures) 
             ours, _, best = peer_rates(peers)["TSP-50", lanes][peer]
             what = f"steps/s of a whole loop, {lanes:,} lanes"
             lines.append((what, rate(ours), label, rate(best), times(ours / best), machine(peers)))
-    for task, what in (
-        ("rollout", "training, instances/s, 2 cores"),
-        ("greedy", "greedy decoding, instances/s, 2 cores"),
-    ):
-        _, ours, theirs = speeds(training, task, "TSP-50", 2)
-        where = f"{machine(training)}, {precision(training, OURS, task, 'TSP-50')}"
-        lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs), where))
-    for task, what in (
-        ("rollout", "training, instances/s, 1 core"),
-        ("greedy", "greedy decoding, instances/s, 1 core"),
-    ):
-        ours, _, theirs = speeds(avx2, task, "TSP-50", 1)
-        where = f"{machine(avx2)}, AVX2, {precision(avx2, OURS, task, 'TSP-50')}"
-        lines.append((what, f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs), where))
+    for figures, cores, where in ((training, "2 cores", machine(training)), (avx2, "1 core", f"{machine(avx2)}, AVX2")):
+        for task, what in (("rollout", "training"), ("greedy", "greedy decoding")):
+            _, ours, theirs = speeds(figures, task, "TSP-50", int(cores[0]))
+            rates = (f"{ours:,.0f}", "rl4co", f"{theirs:,.0f}", times(ours / theirs))
+            in_precision = f"{where}, {precision(figures, OURS, task, 'TSP-50')}"
+            lines.append((f"{what}, instances/s, {cores}", *rates, in_precision))
     return markdown(("TSP-50", "ours", "compared with", "theirs", "ratio", "processor"), lines)

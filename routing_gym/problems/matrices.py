@@ -46,7 +46,7 @@ def has_matrices(instance: Any) -> bool:
         return True
     coords, lengths = to_numpy(instance.coords[0]), to_numpy(lengths[0])
     straight = euclidean(coords[:, None], coords[None])
-    if not (straight.any() and lengths.any()):
+    if not (straight.any() and lengths.any()):  # all nodes in one place, or no lengths
         return bool(straight.any() or lengths.any())
     return float(abs(straight / straight.mean() - lengths / lengths.mean()).mean()) > ROUNDING
 

@@ -57,7 +57,9 @@ def read_depots(document: Document, dimension: int) -> list[tuple[int, int]]:
 def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
     """Return what the sections of nodes say."""
     ids = np.setdiff1d(np.arange(1, dimension + 1), depots)
-    prize = read_prizes(document, dimension, depots)
+    prize: IntArray | None = None
+    if "PRIZE_SECTION" in document.sections:
+        prize = read_amounts(document, "PRIZE_SECTION", "prize", dimension, depots)
     if "PICKUP_AND_DELIVERY_SECTION" in document.sections:
         if prize is not None:
             told = "PRIZE_SECTION has no place beside PICKUP_AND_DELIVERY_SECTION; only one of them is supported"
@@ -65,29 +67,22 @@ def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
         amounts, times, source = read_pairs(document, dimension, depots)
         place = np.searchsorted(ids, source[ids - 1])
         return Stops(ids, amounts[ids - 1], times, np.where(source[ids - 1] > 0, place, -1))
-    rows = document.rows_by_node("DEMAND_SECTION", dimension, "demand")
-    demand = np.array([document.parse_integer(texts[0], line, 0, "demand") for texts, line in rows])
-    for depot in depots:
-        if demand[depot - 1]:
-            told = f"found demand {demand[depot - 1]} at the depot, node {depot}; expected 0"
-            raise InvalidFile(document.path, rows[depot - 1][1], f"DEMAND_SECTION: {told}")
+    demand = read_amounts(document, "DEMAND_SECTION", "demand", dimension, depots)
     windows: IntArray | None = None
     if "TIME_WINDOW_SECTION" in document.sections:
         windows = read_windows(document, np.arange(1, dimension + 1), depots)
     return Stops(ids, demand[ids - 1], windows, None, None if prize is None else prize[ids - 1])
 
 
-def read_prizes(document: Document, dimension: int, depots: list[int]) -> IntArray | None:
-    """Return the prize of each node (dimension,); None where the file has none."""
-    if "PRIZE_SECTION" not in document.sections:
-        return None
-    rows = document.rows_by_node("PRIZE_SECTION", dimension, "prize")
-    prize = np.array([document.parse_integer(texts[0], line, 0, "prize") for texts, line in rows])
+def read_amounts(document: Document, keyword: str, what: str, dimension: int, depots: list[int]) -> IntArray:
+    """Return one number of each node (dimension,), 0 at the depots."""
+    rows = document.rows_by_node(keyword, dimension, what)
+    amounts = np.array([document.parse_integer(texts[0], line, 0, what) for texts, line in rows])
     for depot in depots:
-        if prize[depot - 1]:
-            told = f"found prize {prize[depot - 1]} at the depot, node {depot}; expected 0"
-            raise InvalidFile(document.path, rows[depot - 1][1], f"PRIZE_SECTION: {told}")
-    return prize
+        if amounts[depot - 1]:
+            told = f"found {what} {amounts[depot - 1]} at the depot, node {depot}; expected 0"
+            raise InvalidFile(document.path, rows[depot - 1][1], f"{keyword}: {told}")
+    return amounts
 
 
 def read_pairs(document: Document, dimension: int, depots: list[int]) -> tuple[IntArray, IntArray, IntArray]:

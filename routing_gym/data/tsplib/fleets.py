@@ -11,7 +11,7 @@ bin-packing problem, so such files become problems with PC, whose penalties are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -133,12 +133,9 @@ def make(
     limited = fleet and min(numbers) < n
     capacity = max(kind.capacity for kind in kinds)
     fields: dict[str, npt.NDArray[Any]] = {}
-    settings: dict[str, Any] = {
-        "several_depots": several,
-        "fleet": fleet,
-        "penalties": limited or stops.prize is not None,
-    }
+    settings: dict[str, Any] = {"several_depots": several, "fleet": fleet}
     settings |= {"pairs": stops.pickup is not None, "time_windows": windows is not None}
+    settings["penalties"] = limited or stops.prize is not None
 
     def rows(values: Sequence[float], dtype: type) -> npt.NDArray[Any]:
         return np.concatenate([values, zeros]).astype(dtype)[None]
@@ -153,19 +150,13 @@ def make(
     if limited:
         fields["num_vehicles"] = rows(numbers, np.int64)
     if settings["penalties"]:
-        per_route = [2 * legs.max() / unit * kind.cost_per_length + kind.fixed_cost / scale for kind in kinds]
-        prize = zeros if stops.prize is None else stops.prize / scale
-        penalty = np.where(prize > 0, prize, n * max(per_route) + 1)
-        fields["penalty"] = np.concatenate([np.zeros(depots), penalty]).astype(np.float32)[None]
+        fields["penalty"] = np.concatenate([np.zeros(depots), penalties(kinds, stops, legs.max() / unit, scale)])
+        fields["penalty"] = fields["penalty"].astype(np.float32)[None]
     if stops.pickup is not None:
         pickup = np.where(stops.pickup < 0, 0, depots + stops.pickup)
         fields["pickup"] = np.concatenate([np.zeros(depots, dtype=np.int64), pickup])[None]
     if windows is not None:
-        # masks allow TOLERANCE / 2 more; half a unit keeps rounding apart from the next integer
-        ends = (windows[:, 1] + 0.5) / unit - TOLERANCE / 2
-        times = np.stack([windows[:, 0] / unit, np.maximum(ends, 0.0), windows[:, 2] / unit])
-        for key, values in zip(("ready_time", "due_time", "service_time"), times, strict=True):
-            fields[key] = values.astype(np.float32)[None]
+        fields |= time_fields(windows, unit)
     if first.max_length != ANY:
         fields["max_length"] = np.array(
             [(first.max_length * counting.unit + 0.5) / unit - TOLERANCE / 2], dtype=np.float32
@@ -175,6 +166,23 @@ def make(
     distances = scale_distances(legs, unit)
     instance = VRPInstance(scale_coords(coords, scale), demand, np.array([capacity]), distances, **fields)
     return VRP(n, own_capacity(capacity), num_depots=depots, **settings), instance
+
+
+def penalties(kinds: Iterable[Kind], stops: Stops, longest: float, scale: float) -> FloatArray:
+    """Return what it costs to leave customers out (n,): their prizes; without one, more than any tour costs."""
+    per_route = [2 * longest * kind.cost_per_length + kind.fixed_cost / scale for kind in kinds]
+    prize = np.zeros(len(stops.ids)) if stops.prize is None else stops.prize / scale
+    return np.where(prize > 0, prize, len(prize) * max(per_route) + 1)
+
+
+def time_fields(windows: IntArray, unit: float) -> dict[str, npt.NDArray[Any]]:
+    """Return ready times, due times and service times of an instance whose length 1 is `unit`: (1, A) each.
+
+    Masks allow TOLERANCE / 2 more; half a unit keeps rounding apart from the next integer.
+    """
+    ends = (windows[:, 1] + 0.5) / unit - TOLERANCE / 2
+    times = np.stack([windows[:, 0] / unit, np.maximum(ends, 0.0), windows[:, 2] / unit]).astype(np.float32)
+    return dict(zip(("ready_time", "due_time", "service_time"), times[:, None], strict=True))
 
 
 def check_served(
