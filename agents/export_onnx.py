@@ -73,21 +73,25 @@ class StepGraph(nn.Module):
 def flatten(encoding: Encoding) -> tuple[Tensor, ...]:
     """List an encoding's tensors in the order of `names`."""
     single = (encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys)
-    return (*single, *encoding.node_queries, *(x.clone() for x in encoding.places))  # an input cannot be an output
+    places = (x.clone() for x in encoding.places)  # an input cannot be an output
+    return (*single, *encoding.node_queries, *places, *encoding.edge_logits)
 
 
 def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
     """Invert `flatten`."""
     fixed_query, keys, values, logit_keys, *others = tensors
     queries = len(model.features.context_nodes)
-    return Encoding(fixed_query, tuple(others[:queries]), keys, values, logit_keys, tuple(others[queries:]))
+    places = queries + model.config.nearness
+    node_queries, rest = tuple(others[:queries]), (tuple(others[queries:places]), tuple(others[places:]))
+    return Encoding(fixed_query, node_queries, keys, values, logit_keys, *rest)
 
 
 def names(model: AttentionModel) -> list[str]:
     """Name an encoding's tensors."""
     queries = [f"query_of_{node}" for node in model.features.context_nodes]
     places = ["encoded_places"] if model.config.nearness else []
-    return ["fixed_query", "keys", "values", "logit_keys", *queries, *places]
+    edges = ["edge_logits"] if model.config.edge_logits else []
+    return ["fixed_query", "keys", "values", "logit_keys", *queries, *places, *edges]
 
 
 @torch.no_grad()

@@ -10,6 +10,8 @@ has anyway:
 - `logits`: the decoder adds a number to the score of each node, which such a network makes of the edge to it. ICAM and
   RRNCO add lengths there, too.
 - `svd`: nodes are embedded from the factors of the chances' singular value decomposition, too (RADAR).
+- `gate`: the network of shifts reads each matrix apart, and the directions of the edges where there are coordinates; a
+  gate mixes what it reads, edge by edge (RRNCO's neural adaptive bias).
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Args:
 
     problems: tuple[str, ...] = ("ATSP-20", "CVRP-20")
     """Problems; those with coordinates on streets."""
-    networks: tuple[str, ...] = ("codes", "log", "logits", "svd", "log+logits", "log+logits+svd")
+    networks: tuple[str, ...] = ("codes", "log", "logits", "svd", "gate", "log+logits", "log+logits+svd")
     """What is added to the codes, joined by +."""
     seeds: tuple[int, ...] = (1,)
     """Random seeds of weights and training."""
@@ -95,6 +97,9 @@ class Reader(AttentionModel):
             self.embed_edge[0] = nn.Linear(inputs, EDGE_DIM)
         if "logits" in ways:
             self.embed_edge_logits = nn.Sequential(nn.Linear(inputs, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, 1))
+        if "gate" in ways:
+            sizes = [inputs // matrices] * matrices + [2] * features.coords
+            self.embed_edge = Gate(sizes, self.embed_edge[2].out_features)
         if "svd" in ways:
             self.embed_node_factors = nn.Linear(2 * RANK * matrices, self.config.embed_dim, bias=False)
         weight = self.nearness_weight.detach().clone()
@@ -102,19 +107,23 @@ class Reader(AttentionModel):
         self.nearness_weight.data.copy_(weight)
 
     def edges(self, observation: dict[str, Tensor]) -> Tensor:
-        """Return what is seen of each edge, there and back: (B, A, A, inputs)."""
+        """Return what is seen of each edge, there and back, matrix by matrix: (B, A, A, inputs)."""
         seen = []
         for key in self.features.per_edge:
             chances = successions(observation[key])
-            seen += [relative(observation[key]), chances]
+            views = [relative(observation[key]), chances]
             if "log" in self.ways:
-                seen.append(chances.clamp(min=RAREST).log() / SCALE)
-        stacked = torch.stack(seen, dim=-1)
-        return torch.cat([stacked, stacked.transpose(1, 2)], dim=-1)
+                views.append(chances.clamp(min=RAREST).log() / SCALE)
+            seen += [*views, *(view.transpose(1, 2) for view in views)]
+        return torch.stack(seen, dim=-1)
 
     def edge_shifts(self, observation: dict[str, Tensor]) -> Any:
         """Like the model's, of `edges`."""
-        return self.embed_edge(self.edges(observation)).permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
+        seen = self.edges(observation)
+        if "gate" in self.ways and self.features.coords:
+            coords = observation["coords"]
+            seen = torch.cat([seen, nn.functional.normalize(coords[:, None] - coords[:, :, None], dim=-1)], dim=-1)
+        return self.embed_edge(seen).permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Like the model's, with factors."""
@@ -141,6 +150,28 @@ class Reader(AttentionModel):
         if not self.features.depot:
             added = added.masked_fill(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
         return near + added
+
+
+class Gate(nn.Module):
+    """Shifts of attention from several sources: each is read by a network of its own, and a gate mixes them.
+
+    Args:
+        sizes: Inputs of each source.
+        heads: Outputs.
+    """
+
+    def __init__(self, sizes: list[int], heads: int) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.read = nn.ModuleList(nn.Sequential(nn.Linear(size, EDGE_DIM), nn.ReLU()) for size in sizes)
+        self.weigh = nn.Linear(EDGE_DIM * len(sizes), len(sizes))
+        self.write = nn.Linear(EDGE_DIM, heads)
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """Return the shifts (B, A, A, heads) of what is seen of each edge (B, A, A, inputs)."""
+        read = [network(part) for network, part in zip(self.read, seen.split(self.sizes, dim=-1), strict=True)]
+        shares = self.weigh(torch.cat(read, dim=-1)).softmax(dim=-1)
+        return self.write((torch.stack(read, dim=-1) * shares[..., None, :]).sum(dim=-1))
 
 
 def factors(chances: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ def restore_threads():
 @pytest.mark.usefixtures("restore_threads")
 def test_figures(tmp_path, capsys):
     """Complete runs are kept; what is added has weights of its own."""
-    problems, networks = ("ATSP-5", "CVRP-5"), ("codes", "log+logits+svd")
+    problems, networks = ("ATSP-5", "CVRP-5"), ("codes", "gate", "log+logits+svd")
     args = Args(
         problems, networks, seconds=0.2, batch_size=4, held_out=4, samples=2, folder=tmp_path, out=tmp_path / "a"
     )

@@ -20,10 +20,10 @@ from routing_agents.policies.attention.matrices import VIEW, node_codes, relativ
 from routing_agents.policies.attention.sizes import check_sizes
 
 FEW_NODES = 32  # see `attend`
-EDGE_INPUTS = 4  # of each matrix, see `edge_shifts`
+EDGE_INPUTS = 4  # of each matrix, see `edges`
 EDGE_DIM = 16  # hidden size of the network of edges, as MatNet's
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
-OPTIONS = ("normalization", "nearness", "glimpse_layer")  # they leave the sizes of the paper's layers as they are
+OPTIONS = ("normalization", "nearness", "edge_logits", "glimpse_layer")  # they leave the paper's layers as they are
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class ModelConfig:
         normalization: Normalisation after each sublayer: "batch" (the paper's), "instance", "layer" or "none".
         nearness: Add -log of the distance from the current node to the logits, times a learned number (Huang et al.
             2025, "Rethinking Light Decoder-based Solvers for Vehicle Routing Problems", where it is 1 and clipped).
+        edge_logits: With matrices, add to each node's logit a number that a small network makes of the edges between it
+            and the current node; without matrices, this is refused.
         glimpse_layer: Hidden units of a feed-forward layer after the glimpse, with skip connections around both, like
             in the same paper; 0, like in Kool et al., for none.
     """
@@ -50,6 +52,7 @@ class ModelConfig:
     tanh_clipping: float = 10.0
     normalization: str = "batch"
     nearness: bool = False
+    edge_logits: bool = False
     glimpse_layer: int = 0
 
     def __post_init__(self) -> None:
@@ -61,8 +64,9 @@ class ModelConfig:
             raise ValueError(f"embed_dim {self.embed_dim} is not a multiple of num_heads {self.num_heads}")
         if self.normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization must be one of {', '.join(NORMALIZATIONS)}; got {self.normalization!r}")
-        if type(self.nearness) is not bool:
-            raise ValueError(f"nearness must be true or false, got {self.nearness!r}")
+        for name in ("nearness", "edge_logits"):
+            if type(value := getattr(self, name)) is not bool:
+                raise ValueError(f"{name} must be true or false, got {value!r}")
 
 
 class Normalization(nn.Module):
@@ -134,8 +138,7 @@ class Encoder(nn.Module):
             self.embed_depot = nn.Linear(len(features.depot_inputs), config.embed_dim)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         if features.per_edge:
-            inputs, heads = EDGE_INPUTS * len(features.per_edge), config.num_layers * config.num_heads
-            self.embed_edge = nn.Sequential(nn.Linear(inputs, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, heads))
+            self.embed_edge = self.edge_network(config.num_layers * config.num_heads)
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
@@ -198,6 +201,17 @@ class Encoder(nn.Module):
             x = layer(x, shift)
         return x
 
+    def edge_network(self, outputs: int) -> nn.Sequential:
+        """Return a new network that reads `edges`."""
+        inputs = EDGE_INPUTS * len(self.features.per_edge)
+        return nn.Sequential(nn.Linear(inputs, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, outputs))
+
+    def edges(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return relative lengths and chances of succession of each matrix, there and back: (B, A, A, inputs)."""
+        views = [see(matrix) for matrix in self.matrices(observation) for see in (relative, successions)]
+        seen = torch.stack(views, dim=-1)
+        return torch.cat([seen, seen.transpose(1, 2)], dim=-1)
+
     def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor | None]:
         """Return by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
 
@@ -208,10 +222,7 @@ class Encoder(nn.Module):
         """
         if not self.features.per_edge:
             return [None] * len(self.layers)
-        views = [see(matrix) for matrix in self.matrices(observation) for see in (relative, successions)]
-        seen = torch.stack(views, dim=-1)
-        shifts = self.embed_edge(torch.cat([seen, seen.transpose(1, 2)], dim=-1))
-        return shifts.permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
+        return self.embed_edge(self.edges(observation)).permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
 
 
 def partners(coords: Tensor, pickup: Tensor) -> Tensor:

@@ -48,6 +48,7 @@ class Encoding:
     values: Tensor  # (B, H, A, d/H), of the glimpse
     logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
     places: tuple[Tensor, ...] = ()  # coordinates (B, A, 2), or lengths or `successions` (B, A, A), for nearness
+    edge_logits: tuple[Tensor, ...] = ()  # (B, A, A), from node to node
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Encoding:
         """Apply a function to every tensor."""
@@ -69,10 +70,15 @@ class AttentionModel(Encoder, PolicyNetwork):
         features: Which observations to read.
         config: Sizes.
         generator: Source of the initial weights.
+
+    Raises:
+        ValueError: The config asks for edge logits, and there are no matrices to read.
     """
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(features, config)
+        if config.edge_logits and not features.per_edge:
+            raise ValueError("edge_logits reads matrices; choose ATSP or --env-kwargs matrices True, or leave it out")
         d = config.embed_dim
         if not features.depot:  # the context before the first action, when there is no first and last node (eq. 4)
             self.placeholder = nn.Parameter(torch.empty(len(features.context_nodes) * d))
@@ -86,6 +92,8 @@ class AttentionModel(Encoder, PolicyNetwork):
         if config.glimpse_layer:
             self.expand_glimpse = nn.Linear(d, config.glimpse_layer)
             self.contract_glimpse = nn.Linear(config.glimpse_layer, d)
+        if config.edge_logits:
+            self.embed_edge_logits = self.edge_network(1)
         self.initialise(generator)
         if config.nearness:
             self.nearness_weight = nn.Parameter(torch.tensor(2.0))  # put on trained weights, 2 served best
@@ -116,6 +124,7 @@ class AttentionModel(Encoder, PolicyNetwork):
             values=split_heads(values, heads).contiguous().to(x.dtype),
             logit_keys=logit_keys.contiguous().to(x.dtype),
             places=(self.places(observation),) if self.config.nearness else (),
+            edge_logits=(self.embed_edge_logits(self.edges(observation))[..., 0],) if self.config.edge_logits else (),
         )
 
     def places(self, observation: dict[str, Tensor]) -> Tensor:
@@ -174,6 +183,8 @@ class AttentionModel(Encoder, PolicyNetwork):
         logits = self.config.tanh_clipping * (scores / math.sqrt(self.config.embed_dim)).tanh_()
         if self.config.nearness:
             logits = logits + self.nearness_weight * self.nearness(encoding, observation)
+        for edge_logits in encoding.edge_logits:
+            logits = logits + self.on_tour(take_nodes(edge_logits, observation["current_node"]), observation)
         return logits.float().add_(legal)
 
     def refine(self, glimpse: Tensor, query: Tensor) -> Tensor:
@@ -199,9 +210,13 @@ class AttentionModel(Encoder, PolicyNetwork):
         else:
             x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
             near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
+        return self.on_tour(near, observation)
+
+    def on_tour(self, numbers: Tensor, observation: dict[str, Tensor]) -> Tensor:
+        """Replace numbers (B, Q, A) of the edges from the current node by 0 before a tour has begun: there is none."""
         if self.features.depot:
-            return near
-        return near.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
+            return numbers
+        return numbers.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
 
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0

@@ -18,7 +18,8 @@ from routing_agents.runs import BEST
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
-EDGE_OUTPUTS = {"embed_edge.2.weight", "embed_edge.2.bias"}  # the last layer of the network of edges
+EDGE_NETWORKS = ("embed_edge", "embed_edge_logits")
+EDGE_OUTPUTS = {f"{network}.2.{kind}" for network in EDGE_NETWORKS for kind in ("weight", "bias")}  # of the last layers
 
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
 
     Args:
         model: Gets the weights whose name and shape it shares; the others stay as they are. What reads more
-            observations here starts at 0: the columns of their weights, and what `Encoder.edge_shifts` adds.
+            observations here starts at 0: the columns of their weights, and what the networks of edges add.
         path: A checkpoint, or the folder of a run (then its best).
 
     Returns:

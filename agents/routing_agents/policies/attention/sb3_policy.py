@@ -230,7 +230,7 @@ def find_features(space: spaces.Space[Any]) -> Features:
 def tensors(encoding: Encoding) -> list[Tensor]:
     """Return all tensors of an encoding, each with a row per instance."""
     single = [encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys]
-    return [*single, *encoding.node_queries, *encoding.places]
+    return [*single, *encoding.node_queries, *encoding.places, *encoding.edge_logits]
 
 
 def group_rows(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
