@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,6 @@ from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 from routing_gym.optional import require
-from routing_gym.problems import make_problem
 
 SIZE, BATCH = 11, 3  # of the example that is traced: no other axis of the graphs is as long
 
@@ -110,8 +109,7 @@ def export(trained: TrainedModel, out: Path) -> list[Path]:
     """
     require("onnx", "onnx")
     require("onnxscript", "onnx")
-    model, kind = trained.network, trained.problem.name
-    problem = make_problem(kind, SIZE)
+    model, problem = trained.network, replace(trained.problem, num_nodes=SIZE)
     instance = to_backend(problem.generate(np.random.default_rng(0), BATCH), "torch")
     state = problem.initial(instance)
     static = problem.observe_static(instance)

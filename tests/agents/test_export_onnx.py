@@ -11,17 +11,24 @@ from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_gym.problems import make_problem
 
 
-@pytest.mark.parametrize("name", ["TSP", "SDVRP"])  # without and with a depot, features, a scalar, demand per step
-def test_tours_are_those_of_the_model(name, tmp_path):
+@pytest.mark.parametrize(
+    ("weights", "settings"),
+    [
+        ("TSP-20", {}),  # without a depot
+        ("SDVRP-20", {}),  # with a depot, features, a scalar, demand per step
+        ("ovrpbltw-matrices-50", {"matrices": True}),
+    ],
+)
+def test_tours_are_those_of_the_model(weights, settings, tmp_path):
     """For other numbers of instances and nodes than the graphs were traced with."""
     pytest.importorskip("onnxscript", reason="no onnxscript: pip install -e '.[onnx]'")
     onnxruntime = pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install -e '.[onnx]'")
-    files = export_onnx.main(export_onnx.Args(f"{name}-20", out=tmp_path / "new"))
+    files = export_onnx.main(export_onnx.Args(weights, out=tmp_path / "new"))
     encoder, step = (onnxruntime.InferenceSession(path) for path in files)
     for size in (20, 31):
-        problem = make_problem(name, size)
+        problem = make_problem(weights.split("-")[0].upper(), size, **settings)
         instance = problem.generate(np.random.default_rng(size), 40)
-        expected = routing_agents.load(f"{name}-20").solve_batch(problem, instance).actions.numpy()
+        expected = routing_agents.load(weights).solve_batch(problem, instance).actions.numpy()
         actions = decode(encoder, step, problem, instance)
         assert (actions == expected[:, : actions.shape[1]]).all()
         assert problem.objective(instance, actions).shape == (40,)
@@ -49,10 +56,12 @@ def test_files_that_are_there_are_kept(tmp_path):
     assert (tmp_path / "step.onnx").read_text() == "mine"
 
 
-@pytest.mark.parametrize("nearness", [False, True])
-def test_an_encoding_survives_its_list(nearness):
-    model = AttentionModel(FEATURES["TSP"], ModelConfig(nearness=nearness))
-    listed = export_onnx.flatten(model.encode({"coords": torch.rand(2, 5, 2)}))
+@pytest.mark.parametrize(
+    "options", [{}, {"nearness": True}, {"edge_logits": True}, {"nearness": True, "edge_logits": True}]
+)
+def test_an_encoding_survives_its_list(options):
+    model = AttentionModel(FEATURES["ATSP"], ModelConfig(**options))
+    listed = export_onnx.flatten(model.encode({"distances": torch.rand(2, 5, 5)}))
     again = export_onnx.flatten(export_onnx.unflatten(model, listed))
     assert all(torch.equal(a, b) for a, b in zip(listed, again, strict=True))
     assert len(export_onnx.names(model)) == len(listed)

@@ -44,8 +44,8 @@ def load(name: str | Path, device: str = "cpu", *, matrices: bool = False) -> Tr
     """Load a trained model.
 
     Args:
-        name: A problem and a size, such as "TSP-50", for the published weights of the nearest size; or the folder of
-            a run; or a checkpoint.
+        name: A problem and a size, such as "TSP-50", for the published weights of the nearest size; or the name of
+            published weights, such as "ovrpbltw-matrices-50"; or the folder of a run; or a checkpoint.
         device: Where to compute: "cpu", "cuda", "cuda:1"; or "auto", a GPU where there is one.
         matrices: Prefer published weights that read matrices of lengths and durations.
 
@@ -59,6 +59,8 @@ def load(name: str | Path, device: str = "cpu", *, matrices: bool = False) -> Tr
     asked = match[1] if match is not None and match[1] in PROBLEMS and not path.exists() else None
     if match is not None and asked is not None:
         path = find_weights(asked, int(match[2]), matrices=matrices)
+    elif not path.exists() and (published := WEIGHTS / f"{str(name).lower()}.safetensors").exists():
+        path = published
     if not path.exists():
         names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
         raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")

@@ -33,13 +33,15 @@ from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
+OPTIONS = {"nearness": True, "glimpse_layer": 24}
 
 
-def small(name: str, num_nodes: int = 7, batch_size: int = 6, **changes):
-    """A problem, instances of it and a small model with weights away from symmetry."""
+def small(name: str, num_nodes: int = 7, batch_size: int = 6, options: bool = False):
+    """A problem, instances of it and a small model with weights away from symmetry, perhaps with all options."""
     problem = make_problem(name, num_nodes)
     instance = to_backend(problem.generate(np.random.default_rng(3), batch_size), "torch")
-    model = AttentionModel(FEATURES[name], replace(SMALL, **changes), torch.Generator().manual_seed(5))
+    config = replace(SMALL, **OPTIONS if options else {}, edge_logits=options and bool(FEATURES[name].per_edge))
+    model = AttentionModel(FEATURES[name], config, torch.Generator().manual_seed(5))
     return problem, instance, model
 
 
@@ -102,14 +104,19 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
             coords = observation["coords"]
             near = -(coords - coords[rows, current][:, None]).norm(dim=-1).clamp(min=1e-4).log()
         logits = logits + model.nearness_weight * near
+        if model.config.edge_logits:
+            lengths, chances = observation["distances"], successions(observation["distances"])
+            seen = torch.stack([lengths / lengths.mean(dim=(1, 2), keepdim=True), chances], dim=-1)
+            there, back = seen[rows, current], seen[rows, :, current]
+            logits = logits + model.embed_edge_logits(torch.cat([there, back], dim=-1))[..., 0]
     return logits.masked_fill(~mask, -torch.inf)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-@pytest.mark.parametrize("options", [{}, {"nearness": True, "glimpse_layer": 24}], ids=["paper", "options"])
+@pytest.mark.parametrize("options", [False, True], ids=["paper", "options"])
 def test_decoder_equals_the_paper_equations(name, options):
     """Folding projections into the encoder and the rank-one shifts of SDVRP change nothing."""
-    problem, instance, model = small(name, **options)
+    problem, instance, model = small(name, options=options)
     static = problem.observe_static(instance)
     embeddings = model.eval().encode_nodes(static)
     state = problem.initial(instance)
@@ -148,7 +155,7 @@ def test_attention_with_few_nodes_is_torchs_own(num_nodes, shifted):
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_every_parameter_has_a_gradient(name):
-    problem, instance, model = small(name, nearness=True, glimpse_layer=24)
+    problem, instance, model = small(name, options=True)
     encoding = model.encode(problem.observe_static(instance))
     log_probability(model, encoding, play(problem, instance, encoding.detach(), model)).sum().backward()
     missing = [key for key, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
@@ -371,12 +378,18 @@ def test_sampling_follows_the_probabilities():
         ({"embed_dim": 10}, "not a multiple of num_heads"),
         ({"normalization": "group"}, "must be one of batch"),
         ({"nearness": 1}, "nearness must be true or false, got 1"),
+        ({"edge_logits": 1}, "edge_logits must be true or false, got 1"),
         ({"glimpse_layer": -1}, "glimpse_layer must be an integer of at least 1, got -1"),
     ],
 )
 def test_bad_sizes_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         ModelConfig(**settings)
+
+
+def test_edge_logits_need_matrices():
+    with pytest.raises(ValueError, match="edge_logits reads matrices; choose ATSP or --env-kwargs matrices True"):
+        AttentionModel(FEATURES["TSP"], replace(SMALL, edge_logits=True))
 
 
 def test_sampling_never_draws_what_is_forbidden():
@@ -453,11 +466,11 @@ def test_durations_are_the_lengths_where_a_variant_has_none():
 
 def test_a_network_of_coordinates_starts_one_of_matrices(tmp_path):
     """With the matrix of the straight ways, it chooses what the first chooses; nearness is of the same lengths."""
-    problem, instance, model = small("VRPTW", nearness=True)
+    problem, instance, model = small("VRPTW", options=True)
     path = tmp_path / "plane.safetensors"
     checkpoint.save(path, checkpoint.prefixed("model", model.state_dict()), saved.describe(problem, model))
     rules = replace(problem, matrices=True)
-    reader = AttentionModel(features_of(rules), model.config, generator())
+    reader = AttentionModel(features_of(rules), replace(model.config, edge_logits=True), generator())
     saved.warm_start(reader, path)
     lengths = torch.cdist(instance.coords, instance.coords)
     on_matrices = replace(instance, distances=lengths, durations=lengths)
