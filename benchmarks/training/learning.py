@@ -1,16 +1,17 @@
 """What learns most in equal processor time: losses, averages of weights, networks, tours and batches.
 
-    python benchmarks/training/learning.py      # one core, two hours
+    python benchmarks/training/learning.py      # one core, four hours
 
-Four stages. "transfer" begins CVRP-50 with the published weights for CVRP-20; "from scratch" begins TSP-20 with random
-weights, and "longer" does so for four times as long; "fine-tuning" goes on with the published weights for CVRP-50. In
-each, every arm differs from the first in one argument of agents/am_reinforce.py, and gets as many steps as fit into the
-same processor seconds, which are measured beforehand, in turn. Runs of one seed see the same instances. A run is judged
-by the greedy tours of fixed held-out instances, and on some of them by the best of 128 tours: 16 samples under each of
-the eight symmetries. Moving averages of the weights are judged in the same runs; the time that they take does not
-count. Each run is kept in --runs when it is finished, and not measured again; delete that folder to measure them again.
-The figures are those of all runs that are kept. The intervals are Student's, over seeds, for the differences of runs
-with the same seed.
+"transfer" begins CVRP-50 with the published weights for CVRP-20, "transfer to 100" TSP-100 with those for TSP-50; "from
+scratch" begins TSP-20 with random weights, "longer" does so for four times as long, and "larger from scratch" begins
+TSP-50; "fine-tuning" goes on with the published weights for CVRP-50, and "labels for trained weights" with those for
+TSP-50. In each stage, every arm differs from the first in one argument of agents/am_reinforce.py or in one way of
+learning_ways.py, and gets as many steps as fit into the same processor seconds, which are measured beforehand, in turn.
+Runs of one seed see the same instances. A run is judged by the greedy tours of fixed held-out instances, and on some of
+them by the best of 128 tours: 16 samples under each of the eight symmetries. Moving averages of the weights are judged
+in the same runs; the time that they take does not count. Each run is kept in --runs when it is finished, and not
+measured again; delete that folder to measure them again. The figures are those of all runs that are kept. The intervals
+are Student's, over seeds, for the differences of runs with the same seed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,14 @@ from am_reinforce import Args as TrainingArgs
 from am_reinforce import ReinforceTrainer
 from benchmarks.output import Figures, finish
 from benchmarks.training import learning_tables
+from benchmarks.training.learning_ways import (
+    AnchoredTrainer,
+    BiasTrainer,
+    CosineTrainer,
+    LabelTrainer,
+    NeighboursTrainer,
+    OnlyLabels,
+)
 from routing_agents.policies.attention.decoding import Decoding, solve
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.protocol import PolicyNetwork
@@ -56,21 +65,41 @@ class Arm:
     Attributes:
         label: For the tables.
         changes: Arguments of am_reinforce.py that differ from those of the stage.
+        trainer: What trains.
     """
 
     label: str
     changes: dict[str, Any] = field(default_factory=dict)
+    trainer: type[ReinforceTrainer] = ReinforceTrainer
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Ways to train that are compared with each other.
+
+    Attributes:
+        seconds: Processor seconds of each run.
+        settings: Arguments of am_reinforce.py.
+        arms: The ways; the others are compared with the first.
+    """
+
+    seconds: float
+    settings: dict[str, Any]
+    arms: tuple[Arm, ...]
 
 
 LOSS_ARMS = (Arm("preference", {"loss": "preference"}), Arm("best-anchored", {"loss": "best-anchored"}))
 SMALLER = Arm("batches of 128", {"batch_size": 128})
 CVRP_50 = {"env_id": "routing/CVRP-50", "batch_size": 128}
-STAGES: dict[str, tuple[dict[str, Any], tuple[Arm, ...]]] = {
-    "transfer": (
+TSP_50 = {"env_id": "routing/TSP-50", "batch_size": 128}
+STAGES = {
+    "transfer": Stage(
+        80.0,
         {**CVRP_50, "learning_rate": 1e-3, "init_from": WEIGHTS / "cvrp-20.safetensors"},
         (Arm("REINFORCE"), *LOSS_ARMS),
     ),
-    "from scratch": (
+    "from scratch": Stage(
+        50.0,
         {"env_id": "routing/TSP-20"},
         (
             Arm("default"),
@@ -82,9 +111,38 @@ STAGES: dict[str, tuple[dict[str, Any], tuple[Arm, ...]]] = {
             SMALLER,
         ),
     ),
-    "longer": ({"env_id": "routing/TSP-20"}, (Arm("default"), SMALLER)),
-    "fine-tuning": (
+    "longer": Stage(200.0, {"env_id": "routing/TSP-20"}, (Arm("default"), SMALLER)),
+    "fine-tuning": Stage(
+        120.0,
         {**CVRP_50, "learning_rate": 5e-4, "init_from": WEIGHTS / "cvrp-50.safetensors"},
+        (Arm("REINFORCE"), *LOSS_ARMS),
+    ),
+    "larger from scratch": Stage(
+        120.0,
+        TSP_50,
+        (
+            Arm("default"),
+            Arm("cosine decay", trainer=CosineTrainer),
+            Arm("20 to 50 nodes", {"sizes": (20, 50)}),
+            Arm("bias of distances", trainer=BiasTrainer),
+            Arm("10 neighbours", trainer=NeighboursTrainer),
+            Arm("labels, then REINFORCE", trainer=LabelTrainer),
+            Arm("labels", trainer=OnlyLabels),
+        ),
+    ),
+    "labels for trained weights": Stage(
+        120.0,
+        {**TSP_50, "learning_rate": 5e-4, "init_from": WEIGHTS / "tsp-50.safetensors"},
+        (Arm("REINFORCE"), Arm("labels", trainer=OnlyLabels), Arm("best-anchored to a label", trainer=AnchoredTrainer)),
+    ),
+    "transfer to 100": Stage(
+        160.0,
+        {
+            "env_id": "routing/TSP-100",
+            "batch_size": 64,
+            "learning_rate": 1e-3,
+            "init_from": WEIGHTS / "tsp-50.safetensors",
+        },
         (Arm("REINFORCE"), *LOSS_ARMS),
     ),
 }
@@ -100,14 +158,8 @@ class Args:
     """Labels of the arms to run beside the first of each stage; none for all."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """Random seeds; one run of each arm for each."""
-    transfer_seconds: float = 80.0
-    """Processor seconds of each run of the stage "transfer"."""
-    scratch_seconds: float = 50.0
-    """Processor seconds of each run of the stage "from scratch"."""
-    longer_seconds: float = 200.0
-    """Processor seconds of each run of the stage "longer"."""
-    fine_tuning_seconds: float = 120.0
-    """Processor seconds of each run of the stage "fine-tuning"."""
+    scale: float = 1.0
+    """Factor of the processor seconds of every run."""
     held_out: int = 1_000
     """Number of held-out instances for greedy tours."""
     sampled: int = 200
@@ -119,52 +171,44 @@ class Args:
 
     def __post_init__(self) -> None:
         check_integers(self, "seeds", least=0)
-        check_numbers(self, "transfer_seconds", "scratch_seconds", "longer_seconds", "fine_tuning_seconds")
+        check_numbers(self, "scale")
         check_integers(self, "held_out", "sampled")
         if self.sampled > self.held_out:
             raise ValueError(f"--sampled {self.sampled} of {self.held_out} held-out instances; take fewer")
         if unknown := set(self.stages) - STAGES.keys():
             raise ValueError(f"--stages: unknown {', '.join(sorted(unknown))}; choose from {', '.join(STAGES)}")
-        labels = {arm.label for stage in self.stages for arm in STAGES[stage][1]}
+        labels = {arm.label for stage in self.stages for arm in STAGES[stage].arms}
         if unknown := set(self.arms) - labels:
             raise ValueError(f"--arms: unknown {', '.join(sorted(unknown))}; choose from {', '.join(sorted(labels))}")
 
     def chosen(self, stage: str) -> list[Arm]:
         """Return the arms of a stage that are to be run."""
-        first, *others = STAGES[stage][1]
+        first, *others = STAGES[stage].arms
         return [first, *(arm for arm in others if not self.arms or arm.label in self.arms)]
-
-    def seconds(self, stage: str) -> float:
-        """Return the processor seconds of each run of a stage."""
-        return {
-            "transfer": self.transfer_seconds,
-            "from scratch": self.scratch_seconds,
-            "longer": self.longer_seconds,
-            "fine-tuning": self.fine_tuning_seconds,
-        }[stage]
 
 
 def training_args(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> TrainingArgs:
     """Return the arguments of am_reinforce.py for a run."""
     base = TrainingArgs(epochs=1, steps_per_epoch=steps, held_out=args.held_out, processes=1, threads=1, seed=seed)
-    return replace(base, **{**STAGES[stage][0], **arm.changes})
+    return replace(base, **{**STAGES[stage].settings, **arm.changes})
 
 
-def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 5) -> dict[str, float]:
+def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 8) -> dict[str, float]:
     """Return the processor seconds of a step of each arm: the least over some rounds, in which the arms take turns.
 
-    They are measured once, and kept.
+    The steps of a round are spread over a run, whose steps may differ. They are measured once, and kept.
     """
     path = args.runs / f"{stage} seconds.json"
     kept: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
     arms = [arm for arm in args.chosen(stage) if arm.label not in kept]
-    trainers = {arm.label: ReinforceTrainer(training_args(args, stage, arm, 0, 100)) for arm in arms}
+    trainers = {arm.label: arm.trainer(training_args(args, stage, arm, 0, 10 * steps)) for arm in arms}
     for trainer in trainers.values():
         trainer.update()  # the first step allocates memory
     for _ in range(rounds):
         for label, trainer in trainers.items():
             began = time.process_time()
-            for _ in range(steps):
+            for number in range(steps):
+                trainer.step = 10 * number
                 trainer.update()
             kept[label] = min(kept.get(label, math.inf), (time.process_time() - began) / steps)
     path.write_text(json.dumps(kept, indent=2) + "\n")
@@ -226,7 +270,7 @@ def run(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> Figures:
         figures: Figures = json.loads(path.read_text())
         if all(figures.get(name) == value for name, value in key.items()):
             return figures
-    trainer = ReinforceTrainer(training_args(args, stage, arm, seed, steps))
+    trainer = arm.trainer(training_args(args, stage, arm, seed, steps))
     averages, seconds, entropy = train(trainer)
     trainer.model.eval()
     figures = {**key, "instances": trainer.instances, "seconds": seconds, "entropy": entropy}
@@ -240,7 +284,7 @@ def run(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> Figures:
 
 def kept(args: Args) -> list[Figures]:
     """Return the figures of all runs that are kept, by stage, arm and seed."""
-    keys = [(stage, arm.label) for stage, (_, arms) in STAGES.items() for arm in arms]
+    keys = [(name, arm.label) for name, stage in STAGES.items() for arm in stage.arms]
     order = {key: number for number, key in enumerate(keys)}
     found = [json.loads(path.read_text()) for path in sorted(args.runs.glob("*, *, *.json"))]
     return sorted(found, key=lambda one: (order[one["stage"], one["arm"]], one["seed"]))
@@ -297,7 +341,7 @@ def main(args: Args) -> Figures:
     for seed in args.seeds:
         for stage in args.stages:
             for arm in args.chosen(stage):
-                steps = max(1, round(args.seconds(stage) / seconds_per_step(args, stage)[arm.label]))
+                steps = max(1, round(args.scale * STAGES[stage].seconds / seconds_per_step(args, stage)[arm.label]))
                 latest = run(args, stage, arm, seed, steps)["latest"]
                 print(f"{stage}, {arm.label}, seed {seed}: {latest}", flush=True)
         runs = kept(args)

@@ -7,8 +7,8 @@ a learning rate that falls to zero. All have nearness. What is added to codes an
 has anyway:
 
 - `log`: the network of shifts also reads logarithms of the chances of succession.
-- `logits`: the decoder adds a number to the score of each node, which such a network makes of the edge to it. ICAM and
-  RRNCO add lengths there, too.
+- `logits`: the decoder adds a number to the score of each node, which such a network makes of the edge to it (the
+  model's option `edge_logits`). ICAM and RRNCO add lengths there, too.
 - `svd`: nodes are embedded from the factors of the chances' singular value decomposition, too (RADAR).
 - `gate`: the network of shifts reads each matrix apart, and the directions of the edges where there are coordinates; a
   gate mixes what it reads, edge by edge (RRNCO's neural adaptive bias).
@@ -33,7 +33,7 @@ from routing_agents.policies.attention.decoding import Decoding, sampling_choice
 from routing_agents.policies.attention.encoder import EDGE_DIM, ModelConfig
 from routing_agents.policies.attention.features import Features, features_of
 from routing_agents.policies.attention.matrices import relative, successions
-from routing_agents.policies.attention.model import RAREST, AttentionModel, Encoding, take_nodes
+from routing_agents.policies.attention.model import RAREST, AttentionModel
 from routing_agents.runs import check_integers, check_numbers, problem_of, stream
 from routing_agents.terminal import command_line
 from routing_agents.training.baselines import SharedBaseline
@@ -89,14 +89,13 @@ class Reader(AttentionModel):
     """
 
     def __init__(self, features: Features, ways: frozenset[str], generator: torch.Generator) -> None:
-        super().__init__(features, ModelConfig(nearness=True), generator)
+        super().__init__(features, ModelConfig(nearness=True, edge_logits="logits" in ways), generator)
         self.ways, matrices = ways, len(features.per_edge)
         inputs = 4 * matrices
         if "log" in ways:
             inputs = 6 * matrices
-            self.embed_edge[0] = nn.Linear(inputs, EDGE_DIM)
-        if "logits" in ways:
-            self.embed_edge_logits = nn.Sequential(nn.Linear(inputs, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, 1))
+            for network in (self.embed_edge, *([self.embed_edge_logits] if "logits" in ways else [])):
+                network[0] = nn.Linear(inputs, EDGE_DIM)
         if "gate" in ways:
             sizes = [inputs // matrices] * matrices + [2] * features.coords
             self.embed_edge = Gate(sizes, self.embed_edge[2].out_features)
@@ -132,24 +131,6 @@ class Reader(AttentionModel):
             return embedded
         found = [factors(successions(observation[key])) for key in self.features.per_edge]
         return embedded + self.embed_node_factors(torch.cat(found, dim=-1))
-
-    def encode(self, observation: dict[str, Tensor]) -> Encoding:
-        """Like the model's, with numbers for the logits."""
-        encoding = super().encode(observation)
-        if "logits" not in self.ways:
-            return encoding
-        added = self.embed_edge_logits(self.edges(observation))[..., 0]
-        return replace(encoding, places=(*encoding.places, added))
-
-    def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Like the model's, with what is learned of edges."""
-        near = super().nearness(replace(encoding, places=encoding.places[:1]), observation)
-        if "logits" not in self.ways:
-            return near
-        added = take_nodes(encoding.places[1], observation["current_node"])
-        if not self.features.depot:
-            added = added.masked_fill(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
-        return near + added
 
 
 class Gate(nn.Module):

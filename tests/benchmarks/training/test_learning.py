@@ -66,11 +66,10 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
     """Two arms, two seeds; asked again, nothing is trained."""
     model = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
     tiny = {"env_id": "routing/TSP-10", "batch_size": 8, "attention": model}
-    monkeypatch.setattr(script, "STAGES", {"longer": (tiny, (script.Arm("default"), script.SMALLER))})
+    monkeypatch.setattr(script, "STAGES", {"longer": script.Stage(1e-9, tiny, (script.Arm("default"), script.SMALLER))})
     args = script.Args(
         stages=("longer",),
         seeds=(1, 2),
-        longer_seconds=1e-9,
         held_out=4,
         sampled=2,
         runs=tmp_path / "runs",
