@@ -23,7 +23,7 @@ from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.training.baselines import SharedBaseline
 from routing_agents.training.losses import best_anchored
-from routing_gym.arrays import batch_size, select, to_backend
+from routing_gym.arrays import select, to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout, rollout
 from routing_gym.solvers import FastTSP
@@ -49,8 +49,7 @@ def label(
         one direction or the other: (B, K), differentiable.
     """
     on_numpy = to_backend(instance, "numpy")
-    rows = (select(on_numpy, slice(row, row + 1)) for row in range(batch_size(on_numpy)))
-    tour = np.stack([LABELLER.solve_row(problem, row, 0)[0] for row in rows])
+    tour = LABELLER.solve(problem, on_numpy, num_workers=0).actions
     places = np.take_along_axis(tour.argsort(axis=1), starts.numpy(), axis=1)[:, :, None, None]
     order = (places + np.array([[1], [-1]]) * np.arange(tour.shape[1])) % tour.shape[1]  # (B, K, 2, A)
     steps = iter(np.take_along_axis(tour[:, None, None], order, axis=3).reshape(-1, tour.shape[1]).T)

@@ -136,7 +136,9 @@ def split_amounts(
     return delivery, pickup
 
 
-def common_unit(table: Table, headers: Headers, amounts: list[FloatArray], capacity: float | None, place: str) -> int:
+def common_unit(
+    table: Table, headers: Headers, amounts: list[FloatArray], capacities: Sequence[float | None], place: str
+) -> int:
     """Return the power of ten that makes all amounts whole, so that sums are exact.
 
     Raises:
@@ -152,7 +154,9 @@ def common_unit(table: Table, headers: Headers, amounts: list[FloatArray], capac
                 raise table.error(
                     row, header, "expected an amount of at most three decimals and 10^9; choose another unit"
                 )
-    if capacity is not None:
+    for capacity in capacities:
+        if capacity is None:
+            continue
         while abs(capacity * units - round(capacity * units)) > SLACK and units <= MOST_UNITS:
             units *= 10
         if units > MOST_UNITS or capacity * units > MAX_UNITS:

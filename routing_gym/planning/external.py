@@ -85,7 +85,8 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
         return trips_of(run(must, 1.0))
     whole = max(task.delivery.sum(), task.pickup.sum())
     share = 1.0
-    if task.capacity is None or whole <= task.count * task.capacity:
+    types = task.types or (task,)
+    if task.capacity is None or whole <= sum((kind.count or 0) * (kind.capacity or 0) for kind in types):
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
             return trips_of(run(must, 0.5, found.best))
@@ -106,7 +107,6 @@ def trips_of(found: Any) -> Trips:
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
     """Return PyVRP's form of a task."""
     task = numbers.task
-    by_km = numbers.max_km is not None
     clients = [
         pyvrp.Client(
             node,
@@ -120,25 +120,33 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
         )
         for node in task.stops
     ]
-    vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[0])}
-    if task.capacity is not None:
-        vehicle["capacity"] = [int(task.capacity)]
-    else:
-        vehicle["capacity"] = [NEVER]
-    if not task.open and np.isfinite(task.due[0]):
-        vehicle["tw_late"] = int(numbers.due[0])
-    if by_km:
-        vehicle["max_distance"] = numbers.max_km
-    legs = numbers.km if by_km else numbers.legs
+    legs = numbers.legs if numbers.max_km is None else numbers.km
     points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
     return pyvrp.ProblemData(
         locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
         clients=clients,
         depots=[pyvrp.Depot(0)],
-        vehicle_types=[pyvrp.VehicleType(**vehicle)],
+        vehicle_types=[pyvrp.VehicleType(**vehicle_type(kind)) for kind in of_types(numbers)],
         distance_matrices=[legs],
         duration_matrices=[numbers.durations],
     )
+
+
+def of_types(numbers: Numbers) -> list[Numbers]:
+    """Return the numbers of each type of vehicle."""
+    return [Numbers(kind) for kind in numbers.task.types] or [numbers]
+
+
+def vehicle_type(numbers: Numbers) -> dict[str, Any]:
+    """Return what PyVRP reads of vehicles that are alike."""
+    task = numbers.task
+    vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[0])}
+    vehicle["capacity"] = [NEVER if task.capacity is None else int(task.capacity)]
+    if not task.open and np.isfinite(task.due[0]):
+        vehicle["tw_late"] = int(numbers.due[0])
+    if numbers.max_km is not None:
+        vehicle["max_distance"] = numbers.max_km
+    return vehicle
 
 
 def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
@@ -150,14 +158,16 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
     pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
     enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
     numbers = Numbers(task)
-    vehicles = vehicles_of(task)
-    manager = pywrapcp.RoutingIndexManager(len(task.ids), vehicles, 0)
+    fleet = [kind for kind in of_types(numbers) for _ in range(vehicles_of(kind.task))]
+    manager = pywrapcp.RoutingIndexManager(len(task.ids), len(fleet), 0)
     routing = pywrapcp.RoutingModel(manager)
     routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(numbers.legs.tolist()))
-    add_times(routing, manager, numbers, vehicles)
-    add_loads(routing, manager, task, vehicles)
+    add_times(routing, manager, numbers, fleet)
+    add_loads(routing, manager, task, fleet)
     if numbers.max_km is not None:
-        routing.AddDimension(routing.RegisterTransitMatrix(numbers.km.tolist()), 0, numbers.max_km, True, "km")
+        limits = [one.max_km for one in fleet]
+        km = routing.RegisterTransitMatrix(numbers.km.tolist())
+        routing.AddDimensionWithVehicleCapacity(km, 0, limits, True, "km")
     for node in task.stops:
         routing.AddDisjunction([manager.NodeToIndex(node)], int(numbers.price[node]))
     parameters = pywrapcp.DefaultRoutingSearchParameters()
@@ -167,7 +177,7 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
     parameters.time_limit.nanos = int(seconds % 1 * 1e9)
     found = routing.SolveWithParameters(parameters)
     trips: Trips = []
-    for vehicle in range(vehicles if found is not None else 0):
+    for vehicle in range(len(fleet) if found is not None else 0):
         index, trip = found.Value(routing.NextVar(routing.Start(vehicle))), []
         while not routing.IsEnd(index):
             trip.append(manager.IndexToNode(index))
@@ -176,39 +186,40 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
     return trips
 
 
-def add_times(routing: Any, manager: Any, numbers: Numbers, vehicles: int) -> None:
-    """Add windows: the dimension holds the start of service."""
+def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]) -> None:
+    """Add windows: the dimension holds the start of service. `fleet` has the numbers of each vehicle."""
     task = numbers.task
-    if not task.timed:
+    if not any(one.task.timed for one in fleet):
         return
     passing = (numbers.durations + numbers.service[:, None]).tolist()
     routing.AddDimension(routing.RegisterTransitMatrix(passing), NEVER, NEVER, False, "time")
     time = routing.GetDimensionOrDie("time")
     for node in task.stops:
         time.CumulVar(manager.NodeToIndex(node)).SetRange(int(numbers.ready[node]), int(numbers.due[node]))
-    end = NEVER if task.open else int(numbers.due[0])
-    for vehicle in range(vehicles):
-        time.CumulVar(routing.Start(vehicle)).SetMin(int(numbers.ready[0]))
-        time.CumulVar(routing.End(vehicle)).SetMax(end)
+    for vehicle, one in enumerate(fleet):
+        time.CumulVar(routing.Start(vehicle)).SetMin(int(one.ready[0]))
+        time.CumulVar(routing.End(vehicle)).SetMax(NEVER if task.open else int(one.due[0]))
 
 
-def add_loads(routing: Any, manager: Any, task: Task, vehicles: int) -> None:
+def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> None:
     """Add the capacity: what is still to be delivered and what has been picked up, together, at every stop."""
     if task.capacity is None:
         return
-    capacity = int(task.capacity)
+    capacities = [int(one.task.capacity or 0) for one in fleet]
     out = routing.RegisterUnaryTransitVector((-task.delivery).tolist())
-    routing.AddDimension(out, 0, capacity, False, "out")
+    routing.AddDimensionWithVehicleCapacity(out, 0, capacities, False, "out")
     leaving = routing.GetDimensionOrDie("out")
-    for vehicle in range(vehicles):
+    for vehicle in range(len(fleet)):
         leaving.CumulVar(routing.End(vehicle)).SetValue(0)
     if not task.pickup.any():
         return
     back = routing.RegisterUnaryTransitVector(task.pickup.tolist())
-    routing.AddDimension(back, 0, capacity, True, "back")
+    routing.AddDimensionWithVehicleCapacity(back, 0, capacities, True, "back")
     fetched, solver = routing.GetDimensionOrDie("back"), routing.solver()
     for node in task.stops:
         index = manager.NodeToIndex(node)
+        vehicle = solver.Max(routing.VehicleVar(index), 0).Var()  # -1 where the stop is left out
+        capacity = solver.Element(capacities, vehicle)
         solver.Add(leaving.CumulVar(index) + fetched.CumulVar(index) <= capacity)
 
 

@@ -1,9 +1,9 @@
-"""The vehicles of a plan: how many, what they hold, how far and how long they drive. All of them are alike."""
+"""The vehicles of a plan: how many, their capacity, how far and how long they drive."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,21 +22,24 @@ ALIASES = {
     **dict.fromkeys(("name", "vehicle"), "name"),
     **dict.fromkeys(("capacity", "id"), None),
 }
+LIMITS, SHIFT = ("capacity", "max_length"), ("earliest", "latest")  # in which vehicles may differ
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Vehicles that are alike.
+    """Vehicles that are alike, or several types of them.
 
     Attributes:
         count: At most so many; None: as many as it takes.
         names: Of the vehicles, as far as they have some.
-        numbers: What problems declare for an instance, by its name: capacity, max_length, num_salesmen and so on.
+        numbers: What problems declare for an instance, by its name: capacity, max_length, num_salesmen and so on; of
+            several types, the largest.
         earliest: When the shift starts; minutes or a date; None: when the depot opens.
         latest: When vehicles have to be back.
         speed: km/h.
         open: Whether vehicles stay at their last stop.
         place: Where the numbers stand, for messages.
+        types: Where vehicles differ, the vehicles of each type.
     """
 
     count: int | None = None
@@ -47,6 +50,7 @@ class Fleet:
     speed: float | None = None
     open: bool = False
     place: str = "vehicles"
+    types: tuple[Fleet, ...] = ()
 
 
 def instance_columns() -> frozenset[str]:
@@ -64,7 +68,7 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
         numbers: What problems declare for an instance, given beside it.
 
     Raises:
-        InvalidInput: A column is unknown, a value is not what it must be, or the vehicles differ.
+        InvalidInput: A column is unknown, a value is not what it must be, or vehicles differ in speed or open.
     """
     known = {*ALIASES, *instance_columns()}
     table = None
@@ -92,6 +96,7 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
 def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
     """Return the fleet of a table; see `read_fleet`."""
     made: dict[str, Any] = {}
+    differing: dict[str, list[Any]] = {}
     for header in table.columns:
         key = ALIASES.get(header) or header
         if key in ("id", "name"):
@@ -103,9 +108,15 @@ def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
             made[key] = values
             continue
         for row, value in enumerate(values):
-            if value != values[0]:
-                told = f"the first vehicle has {values[0]}; all vehicles must be alike, so plan each kind on its own"
+            if key in LIMITS and (value is None) != (values[0] is None):
+                raise table.error(
+                    row, header, "expected a number in every row or in none; write a large one for no limit"
+                )
+            if key not in (*LIMITS, *SHIFT) and value != values[0]:
+                told = f"the first vehicle has {values[0]}; vehicles may differ in {', '.join((*LIMITS, *SHIFT))} only"
                 raise table.error(row, header, told)
+        if any(value != values[0] for value in values):
+            differing[key] = values
         made[key] = values[0] if values else None
     counts = made.pop("count", None)
     count = None if counts is None and table.num_rows == 0 else table.num_rows if counts is None else sum(counts)
@@ -123,7 +134,48 @@ def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
     label = next((key for key in ("name", "vehicle", "id") if key in table.columns), None)
     names = tuple(str(cell) for cell in table.columns[label]) if label is not None and counts is None else ()
     given = {key: value for key, value in made.items() if value is not None}
-    return Fleet(count, names, own, place=table.source, **given)
+    fleet = Fleet(count, names, own, place=table.source, **given)
+    if not differing:
+        return fleet
+    labels = None if label is None else [str(cell) for cell in table.columns[label]]
+    return with_types(fleet, differing, counts or [1] * table.num_rows, labels)
+
+
+def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[int], labels: list[str] | None) -> Fleet:
+    """Return a fleet of several types of vehicles; equal rows are one type.
+
+    Args:
+        fleet: What all vehicles have in common.
+        differing: Values of each row, where rows differ.
+        counts: Vehicles of each row.
+        labels: Of each row; vehicles without one are numbered.
+    """
+    rows: dict[tuple[Any, ...], list[int]] = {}
+    for row in range(len(counts)):
+        rows.setdefault(tuple(values[row] for values in differing.values()), []).append(row)
+    before = np.cumsum([0, *counts]).tolist()
+
+    def names(row: int) -> list[str]:
+        numbers = range(1, counts[row] + 1)
+        if labels is None:
+            return [str(before[row] + number) for number in numbers]
+        return [labels[row] if counts[row] == 1 else f"{labels[row]} {number}" for number in numbers]
+
+    types = []
+    for values, same in rows.items():
+        own = dict(zip(differing, values, strict=True))
+        types.append(
+            replace(
+                fleet,
+                count=sum(counts[row] for row in same),
+                names=tuple(name for row in same for name in names(row)),
+                numbers={**fleet.numbers, **{key: own[key] for key in LIMITS if key in own}},
+                **{key: own[key] for key in SHIFT if key in own},
+            )
+        )
+    largest = {key: max(values) for key, values in differing.items() if key in LIMITS}
+    names_of_all = tuple(name for kind in types for name in kind.names)
+    return replace(fleet, names=names_of_all, numbers={**fleet.numbers, **largest}, types=tuple(types))
 
 
 def value_of(table: Table, header: str, key: str, row: int) -> Any:

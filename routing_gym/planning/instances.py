@@ -25,7 +25,7 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
     Stops that no vehicle can serve are left out.
     """
     rules = Rules(task)
-    rows = [0, *(node for node in task.stops if rules.route([node]) is not None)]
+    rows = [0, *(node for node in task.stops if rules.new_routes(node, []))]
     if len(rows) < 2:
         raise ValueError("no stop can be served by any vehicle")
     some = np.ix_(rows, rows)

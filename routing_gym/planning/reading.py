@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -255,6 +255,8 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         numbers = {key: value for key, value in numbers.items() if key in {column.name for column in declared}}
     if "num_salesmen" in {column.name for column in declared} and fleet.count is not None:
         numbers["num_salesmen"] = float(fleet.count)
+    elif fleet.types and not (PROBLEMS[name].plain_routes and PROBLEMS[name].has_depot):
+        raise InvalidInput(f"{fleet.place}: vehicles of {name} must be alike; plan each type on its own")
     elif fleet.count not in (None, 1) and not PROBLEMS[name].plain_routes:
         raise InvalidInput(f"{fleet.place}: {name} takes no number of vehicles, got {fleet.count}; leave it out")
     known = {*parsed.headers.values()}
@@ -358,21 +360,16 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         for key in ("ready_time", "due_time", "service_time")
     )
     ready, due = np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due)
-    shift = [shift_minutes(fleet, name, parsed.origin) for name in ("earliest", "latest")]
-    if ready[0] <= due[0] and max(ready[0], shift[0]) > min(due[0], shift[1]):
-        raise InvalidInput(
-            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
-            "or latest"
-        )
-    ready[0], due[0] = max(ready[0], shift[0]), min(due[0], shift[1])
+    hours = [working_hours(kind, ready[0], due[0], parsed.origin) for kind in fleet.types or (fleet,)]
+    ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
-    capacity = fleet.numbers.get("capacity")
-    units = checks.common_unit(table, headers, [delivery, pickup], capacity, fleet.place)
+    capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
+    units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
     penalty = np.full(size, np.inf)
     if kind.plain_routes and OPTIONAL in values:
         penalty = checks.penalties(table, headers[OPTIONAL], values[OPTIONAL])
     whole = [np.rint(one * units).astype(np.int64) for one in (delivery, pickup)]
-    return Task(
+    made = Task(
         **task,
         delivery=whole[0],
         pickup=whole[1],
@@ -383,10 +380,42 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         units=units,
         count=1 if kind.plain_routes and not kind.has_depot else fleet.count,
         vehicles=fleet.names,
-        capacity=None if capacity is None else round(capacity * units),
+        capacity=None if capacities[-1] is None else round(capacities[-1] * units),
         max_km=fleet.numbers.get("max_length") if kind.plain_routes else None,
         open=fleet.open or bool(make_problem(task["problem"], kind.min_nodes).open_routes),
         values={key: value for key, value in values.items() if key in {column.name for column in declared}},
         clock=parsed.clock,
         origin=parsed.origin,
+    )
+    types = zip(fleet.types, capacities, hours, strict=False)
+    return replace(made, types=tuple(of_type(made, kind, capacity, *span) for kind, capacity, span in types))
+
+
+def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | None) -> tuple[float, float]:
+    """Return when vehicles may leave the depot and have to be back, in minutes.
+
+    Raises:
+        InvalidInput: Their shift ends before it starts, or while the depot is closed.
+    """
+    start, end = (shift_minutes(fleet, name, origin) for name in ("earliest", "latest"))
+    if opens <= closes and max(opens, start) > min(closes, end):
+        raise InvalidInput(
+            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
+            "or latest"
+        )
+    return max(opens, start), min(closes, end)
+
+
+def of_type(task: Task, fleet: Fleet, capacity: float | None, start: float, end: float) -> Task:
+    """Return a task with the vehicles of one type only."""
+    ready, due = task.ready.copy(), task.due.copy()
+    ready[0], due[0] = start, end
+    return replace(
+        task,
+        ready=ready,
+        due=due,
+        count=fleet.count,
+        vehicles=fleet.names,
+        capacity=None if capacity is None else round(capacity * task.units),
+        max_km=fleet.numbers.get("max_length"),
     )

@@ -21,20 +21,24 @@ LEAST_GAIN = 1e-9
 
 
 class Pool:
-    """Routes by the set of their stops, each in the cheapest order that was seen.
+    """Routes by the type of their vehicle and the set of their stops, each in the cheapest order that was seen.
 
     Args:
         rules: Of the task.
+
+    Raises:
+        ImportError: scipy is missing; names the extra.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.routes: dict[frozenset[int], Route] = {}
+        self.optimize, self.sparse = (require(f"scipy.{part}", "agents") for part in ("optimize", "sparse"))
+        self.routes: dict[tuple[int, frozenset[int]], Route] = {}
 
     def add(self, routes: Sequence[Route]) -> None:
         """Remember routes."""
         for route in routes:
-            key = frozenset(route.nodes)
+            key = route.kind, frozenset(route.nodes)
             known = self.routes.get(key)
             if known is None or route.cost < known.cost:
                 self.routes[key] = route
@@ -45,19 +49,17 @@ class Pool:
         Args:
             cost: Total of the best plan so far.
             seconds: Time limit of the solver.
-
-        Raises:
-            ImportError: scipy is missing; names the extra.
         """
-        optimize = require("scipy.optimize", "agents")
+        optimize = self.optimize
         routes = [route for route in self.routes.values() if route.nodes]
         stops = list(self.rules.task.stops)
         costs, matrix = self.program(routes)
+        most = [kind.most_routes for kind in self.rules.kinds]
         relaxed = optimize.linprog(
             costs,
-            A_ub=matrix[[-1]],
-            b_ub=[self.rules.most_routes],
-            A_eq=matrix[:-1],
+            A_ub=matrix[len(stops) :],
+            b_ub=most,
+            A_eq=matrix[: len(stops)],
             b_eq=np.ones(len(stops)),
             bounds=(0, 1),
             method="highs",
@@ -65,13 +67,14 @@ class Pool:
         )
         if relaxed.status != 0 or relaxed.fun >= cost - LEAST_GAIN:
             return None
-        reduced = costs - matrix[:-1].T @ relaxed.eqlin.marginals
-        reduced = reduced[: len(routes)] - relaxed.ineqlin.marginals[0]
+        reduced = (costs - matrix.T @ np.concatenate([relaxed.eqlin.marginals, relaxed.ineqlin.marginals]))[
+            : len(routes)
+        ]
         order = np.argsort(reduced, kind="stable")[:MOST_COLUMNS].tolist()
         kept = [routes[k] for k in order if reduced[k] < cost - relaxed.fun]  # dearer ones are in no better plan
         costs, matrix = self.program(kept)
-        low = np.concatenate([np.ones(len(stops)), [0]])
-        high = np.concatenate([np.ones(len(stops)), [self.rules.most_routes]])
+        low = np.concatenate([np.ones(len(stops)), np.zeros(len(most))])
+        high = np.concatenate([np.ones(len(stops)), most])
         found = optimize.milp(
             costs,
             integrality=np.ones(len(costs)),
@@ -88,13 +91,15 @@ class Pool:
     def program(self, routes: Sequence[Route]) -> tuple[FloatArray, Any]:
         """Return costs and rows of the program: a column for each route, then one for leaving each stop out.
 
-        The rows count the visits of each stop; the last counts the routes.
+        The rows count the visits of each stop, then the routes of each type of vehicle.
         """
-        sparse = require("scipy.sparse", "agents")
+        sparse = self.sparse
         stops = len(self.rules.task.stops)
         rows = [node - 1 for route in routes for node in route.nodes]
         columns = np.repeat(np.arange(len(routes)), [len(route.nodes) for route in routes])
         visits = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(stops, len(routes)))
-        counted = sparse.csr_array(np.repeat([1.0, 0.0], [len(routes), stops])[None])
+        kinds = [route.kind for route in routes]
+        shape = (len(self.rules.kinds), len(routes) + stops)
+        counted = sparse.csr_array((np.ones(len(routes)), (kinds, range(len(routes)))), shape=shape)
         matrix = sparse.vstack([sparse.hstack([visits, sparse.eye_array(stops)]), counted])
         return np.array([*(route.cost for route in routes), *self.rules.price[1:]]), matrix.tocsr()

@@ -7,8 +7,12 @@ al. (2014), "A unified solution framework for multi-attribute vehicle routing pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from itertools import accumulate
 
+import numpy as np
+
+from routing_gym.optional import require
 from routing_gym.planning.task import Task
 
 SLACK = 1e-6  # minutes and km that rounding may take
@@ -20,12 +24,13 @@ class Route:
     """One vehicle's stops, and what is needed to insert another; made by `Rules.route`, and not changed."""
 
     __slots__ = (
-        *("cost", "departure", "km", "latest", "legs", "most_after", "most_before", "nodes", "num_deliveries"),
-        "places",
+        *("cost", "departure", "kind", "km", "latest", "legs", "most_after", "most_before", "nodes"),
+        *("num_deliveries", "places"),
     )
 
-    def __init__(self, nodes: tuple[int, ...], num_deliveries: int) -> None:
+    def __init__(self, nodes: tuple[int, ...], num_deliveries: int, kind: int) -> None:
         self.nodes = nodes  # without the depot
+        self.kind = kind  # place of the vehicle's type in `Rules.kinds`
         self.num_deliveries = num_deliveries  # stops before the first pickup
         self.departure: list[float] = []  # from the depot and from each stop
         self.latest: list[float] = []  # arrival at each stop and back at the depot
@@ -41,6 +46,9 @@ class Rules:
 
     Args:
         task: A plain task.
+
+    Attributes:
+        kinds: Rules of each type of vehicle; only these where all are alike.
     """
 
     def __init__(self, task: Task) -> None:
@@ -48,20 +56,29 @@ class Rules:
         if task.open:
             for matrix in matrices:
                 matrix[:, 0] = 0.0
-        self.task = task
         self.costs, self.minutes, self.km = (matrix.tolist() for matrix in matrices)
         self.costs_to = matrices[0].T.tolist()  # of each stop, from all others
-        self.ready, self.service = task.ready.tolist(), task.service.tolist()
-        self.due = [late + SLACK for late in task.due.tolist()]
-        self.end = NEVER if task.open else self.due[0]
-        self.delivery, self.pickup = task.delivery.tolist(), task.pickup.tolist()
-        self.capacity = 2**60 if task.capacity is None else task.capacity
-        self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
-        self.most_routes = len(task.ids) if task.count is None else task.count
+        self.service, self.delivery, self.pickup = (x.tolist() for x in (task.service, task.delivery, task.pickup))
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
         dearest = float(max(matrices[0].max(), 1e-9))
         self.price = [min(one, 4.0 * dearest * len(task.ids)) for one in task.penalty.tolist()]  # of leaving a stop out
         self.price[0] = 0.0
+        self.limit(task, 0)
+        self.kinds = [self]
+        if task.types:
+            self.kinds = [copy(self) for _ in task.types]
+            for kind, (rules, of_type) in enumerate(zip(self.kinds, task.types, strict=True)):
+                rules.limit(of_type, kind)
+
+    def limit(self, task: Task, kind: int) -> None:
+        """Take up the limits of a task's vehicles."""
+        self.task, self.kind = task, kind
+        self.ready = task.ready.tolist()
+        self.due = [late + SLACK for late in task.due.tolist()]
+        self.end = NEVER if task.open else self.due[0]
+        self.capacity = 2**60 if task.capacity is None else task.capacity
+        self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
+        self.most_routes = len(task.ids) if task.count is None else task.count
         self.remembered: dict[tuple[int, ...], Route | None] = {}
 
     def route(self, nodes: Iterable[int]) -> Route | None:
@@ -80,7 +97,7 @@ class Rules:
         num_deliveries = next((k for k, node in enumerate(stops) if self.pickup[node]), len(stops))
         if self.in_order and any(not self.pickup[node] for node in stops[num_deliveries:]):
             return None
-        made = Route(stops, num_deliveries)
+        made = Route(stops, num_deliveries, self.kind)
         time, before, load = self.ready[0], 0, sum(self.delivery[node] for node in stops)
         loads, departure = [load], [time]
         for node in ends:
@@ -163,6 +180,25 @@ class Rules:
             most, place = extra, k
         return most, place
 
+    def new_routes(self, node: int, routes: Sequence[Route]) -> list[Route]:
+        """Return a route with one stop for each type of which a vehicle is left, where it keeps the limits."""
+        if len(self.kinds) == 1:
+            alone = self.route((node,)) if len(routes) < self.most_routes else None
+            return [] if alone is None else [alone]
+        used = [route.kind for route in routes]
+        free = (rules for kind, rules in enumerate(self.kinds) if used.count(kind) < rules.most_routes)
+        return [route for rules in free if (route := rules.route((node,))) is not None]
+
+    def by_vehicle(self, routes: Sequence[Route]) -> tuple[tuple[int, ...], ...]:
+        """Return the stops of each vehicle, where vehicles differ in the order of the task, none for idle ones."""
+        if len(self.kinds) == 1:
+            return tuple(route.nodes for route in routes)
+        stops: list[tuple[int, ...]] = []
+        for kind, rules in enumerate(self.kinds):
+            own = [route.nodes for route in routes if route.kind == kind]
+            stops += own + [()] * (rules.most_routes - len(own))
+        return tuple(stops)
+
     def total(self, routes: Iterable[Route], absent: Iterable[int]) -> float:
         """Return the cost of routes, and the price of those left out."""
         return float(sum(route.cost for route in routes) + sum(self.price[node] for node in absent))
@@ -178,9 +214,12 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
     Returns:
         Feasible routes, at most as many as there are vehicles, and the stops that are left out.
     """
+    trips = sorted((list(route) for route in routes if route), key=len, reverse=True)
     made: list[Route] = []
     waiting: list[int] = []
-    for stops in sorted((list(route) for route in routes if route), key=len, reverse=True):
+    if len(rules.kinds) > 1:
+        made, trips = assign(rules, trips), []
+    for stops in trips:
         whole = rules.route(stops)
         if whole is None:
             kept: list[int] = []
@@ -199,21 +238,39 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
     return insert_all(rules, made, waiting)
 
 
+def assign(rules: Rules, trips: Sequence[Sequence[int]]) -> list[Route]:
+    """Give vehicles of several types to trips so that most stops are served; trips without a vehicle are left out.
+
+    Raises:
+        ImportError: scipy is missing; names the extra.
+    """
+    routes = [[kind.route(trip) for kind in rules.kinds] for trip in trips]
+    kinds = np.repeat(np.arange(len(rules.kinds)), [min(kind.most_routes, len(trips)) for kind in rules.kinds])
+    served = np.array(
+        [[len(trip) * (route is not None) for route in of_trip] for trip, of_trip in zip(trips, routes, strict=True)]
+    )
+    if not len(kinds) or not len(trips):
+        return []
+    chosen = require("scipy.optimize", "agents").linear_sum_assignment(served[:, kinds], maximize=True)
+    pairs = ((routes[trip][kinds[vehicle]]) for trip, vehicle in zip(*chosen, strict=True))
+    return [route for route in pairs if route is not None]
+
+
 def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tuple[list[Route], list[int]]:
     """Insert stops one by one where they cost least; return the routes, and the stops that fit nowhere."""
     routes, absent = list(routes), []
     for node in waiting:
         most, chosen, place = rules.price[node], -1, -1
         for k, route in enumerate(routes):
-            extra, at = rules.best_place(node, route, 0, most)
+            extra, at = rules.kinds[route.kind].best_place(node, route, 0, most)
             if at >= 0:
                 most, chosen, place = extra, k, at
-        alone = rules.route([node]) if len(routes) < rules.most_routes else None
+        alone = next(iter(rules.new_routes(node, routes)), None)
         if alone is not None and alone.cost < most:
             routes.append(alone)
         elif chosen >= 0:
             nodes = routes[chosen].nodes
-            grown = rules.route((*nodes[:place], node, *nodes[place:]))
+            grown = rules.kinds[routes[chosen].kind].route((*nodes[:place], node, *nodes[place:]))
             if grown is not None:
                 routes[chosen] = grown
         else:

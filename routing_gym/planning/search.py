@@ -23,6 +23,7 @@ from routing_gym.planning.task import Task
 LONGEST_STRING, MEAN_REMOVED = 10, 6
 SPLIT, BLINK = 0.5, 0.01
 SPLIT_GROWS = 0.01
+EXCHANGE = 0.2  # share of the routes that strings are taken from which try a vehicle of another type
 SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some are left out
 HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean legs of the start
 CYCLES, LAST = 6, 0.05  # times that it cools down, and the share of the time after them
@@ -75,7 +76,8 @@ class Search:
         self.far = task.costs[0].tolist()
         self.cost = self.rules.total(self.routes, self.absent)
         self.pool = Pool(self.rules)
-        self.pool.add([*self.routes, *(route for nodes in pool if (route := self.rules.new_route(tuple(nodes))))])
+        known = (rules.new_route(tuple(nodes)) for nodes in pool for rules in self.rules.kinds)
+        self.pool.add([*self.routes, *(route for route in known if route is not None)])
 
     def take_up(self, start: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
         """Start from routes whose heads stay where they are; their other stops are inserted again where they must.
@@ -84,14 +86,15 @@ class Search:
             ValueError: The stops that stay break a limit.
         """
         routes, absent = [], []
-        for k, stops in enumerate(start):
+        for k, stops in enumerate(start[: self.rules.most_routes]):
             head = list(stops[: self.locked[k]]) if k < len(self.locked) else []
-            route = self.rules.route(head)
+            rules = self.rules.kinds[self.rules.task.type_of(k)]
+            route = rules.route(head)
             if route is None:
                 names = ", ".join(self.rules.task.names[node] for node in head)
                 raise ValueError(f"fixed: the stops {names} of vehicle {k + 1} break a limit in this order")
             for node in stops[len(head) :]:
-                longer = self.rules.route((*route.nodes, node))
+                longer = rules.route((*route.nodes, node))
                 if longer is None:
                     absent.append(node)
                 else:
@@ -132,8 +135,8 @@ class Search:
                     report(reported - started, best_cost)
         except KeyboardInterrupt:
             interrupted = True
-        routes_ = tuple(route.nodes for route in best if route.nodes or self.locked)
-        return Found(routes_, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
+        trips = self.rules.by_vehicle([route for route in best if route.nodes or self.locked])
+        return Found(trips, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
 
     def recombined(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
         """Return a better choice of the routes that were seen, if there is one; none where stops stay."""
@@ -159,15 +162,34 @@ class Search:
             free = nodes[head:]
             length = int(draw() * min(len(free), longest)) + 1
             taken = self.string(free, free.index(node), length)
-            left = rules.route(other for other in nodes if other not in taken)
+            left = rules.kinds[routes[k].kind].route(other for other in nodes if other not in taken)
             if left is None:  # without the triangle inequality, a shorter route may break a limit
                 continue
             routes[k] = left
             gone += taken
             ruined.add(k)
         if not self.locked:
+            if len(rules.kinds) > 1:
+                self.exchange(routes, sorted(ruined))
             routes = [route for route in routes if route.nodes]
         return routes, gone
+
+    def exchange(self, routes: list[Route], ruined: list[int]) -> None:
+        """Let some routes have a vehicle of another type: a free one, or that of another route, if limits allow."""
+        kinds, draw = self.rules.kinds, self.rng.random
+        for k in ruined:
+            if draw() >= EXCHANGE:
+                continue
+            other = int(draw() * (len(routes) + len(kinds)))
+            kind = routes[other].kind if other < len(routes) else other - len(routes)
+            used = sum(route.kind == kind for route in routes if route.nodes)
+            moved = kinds[kind].route(routes[k].nodes)
+            if other < len(routes):
+                back = kinds[routes[k].kind].route(routes[other].nodes)
+                if moved is not None and back is not None:
+                    routes[k], routes[other] = moved, back
+            elif moved is not None and used < kinds[kind].most_routes:
+                routes[k] = moved
 
     def string(self, nodes: Sequence[int], at: int, length: int) -> list[int]:
         """Return neighbouring stops of a route that include one; every second time some between them stay."""
@@ -197,19 +219,20 @@ class Search:
                     continue
                 if not route.nodes and used >= rules.most_routes:
                     continue
-                extra, at = rules.place_of(node, route, self.locked[k] if k < len(self.locked) else 0)
+                kind = rules.kinds[route.kind]
+                extra, at = kind.place_of(node, route, self.locked[k] if k < len(self.locked) else 0)
                 if extra < most and at >= 0:
                     most, chosen, place = extra, k, at
-            if used < rules.most_routes and len(routes) < max(rules.most_routes, 1):
-                alone = rules.route((node,))
-                if alone is not None and alone.cost < most:
-                    routes.append(alone)
-                    used += 1
-                    continue
+            new = rules.new_routes(node, routes)
+            alone = new[int(self.rng.random() * len(new))] if len(new) > 1 else new[0] if new else None
+            if alone is not None and alone.cost < most:
+                routes.append(alone)
+                used += 1
+                continue
             grown = None
             if chosen >= 0:
                 nodes = routes[chosen].nodes
-                grown = rules.route((*nodes[:place], node, *nodes[place:]))
+                grown = rules.kinds[routes[chosen].kind].route((*nodes[:place], node, *nodes[place:]))
             if grown is None:
                 absent.append(node)
                 continue

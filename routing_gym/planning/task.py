@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +48,8 @@ class Task:
         mixed: Pickups and deliveries may alternate on a route; else all deliveries come first.
         count: Vehicles at most; None: as many as it takes.
         vehicles: Their names, as far as given.
+        types: Where vehicles differ, a task for each type, with the vehicles of this type only. Capacity, `max_km` and
+            the hours of the depot are then the most that any type has. The vehicles of the first type come first.
         capacity: Of each vehicle, times `units`; None: no limit.
         max_km: Of each route; None: no limit.
         open: Vehicles stay at their last stop.
@@ -78,6 +81,7 @@ class Task:
     mixed: bool = False
     count: int | None = None
     vehicles: tuple[str, ...] = ()
+    types: tuple[Task, ...] = ()
     capacity: int | None = None
     max_km: float | None = None
     open: bool = False
@@ -124,9 +128,11 @@ class Task:
         if self.count is not None:
             parts.append(f"at most {self.count} vehicle{'s' * (self.count != 1)}")
         if self.capacity is not None and (self.delivery.any() or self.pickup.any()):
-            parts.append(f"capacity {self.capacity / self.units:g}")
+            least = min((kind.capacity or 0 for kind in self.types), default=self.capacity)
+            parts.append(f"capacity {span(least / self.units, self.capacity / self.units)}")
         if self.max_km is not None:
-            parts.append(f"routes of at most {self.max_km:g} km")
+            least_km = min((kind.max_km or 0.0 for kind in self.types), default=self.max_km)
+            parts.append(f"routes of at most {span(least_km, self.max_km)} km")
         return ", ".join([*parts, f"minimises {self.minimise}"])
 
     def at(self, minutes: float) -> str:
@@ -148,10 +154,24 @@ class Task:
         """Return points for policies that know planes only: those given, or an embedding of the matrix."""
         return embedding(self.costs) if self.plane is None else self.plane
 
+    def type_of(self, number: int) -> int:
+        """Return the place in `types` of a vehicle, counted from 0; 0 where all are alike."""
+        ends = accumulate(kind.count or 0 for kind in self.types)
+        return next((place for place, end in enumerate(ends) if number < end), 0)
+
+    def driven_by(self, number: int) -> Task:
+        """Return the task of the vehicles of one type: that of a vehicle, counted from 0."""
+        return self.types[self.type_of(number)] if self.types else self
+
     def vehicle(self, number: int) -> str:
         """Return the name of a vehicle, counted from 0."""
         return self.vehicles[number] if number < len(self.vehicles) else str(number + 1)
 
     def replaced(self, **changes: Any) -> Task:
-        """Return a copy with other fields."""
-        return replace(self, **changes)
+        """Return a copy with other fields, also of the types of vehicles."""
+        return replace(self, types=tuple(replace(kind, **changes) for kind in self.types), **changes)
+
+
+def span(least: float, most: float) -> str:
+    """Return two numbers as text, one where they are equal."""
+    return f"{most:g}" if least == most else f"{least:g} to {most:g}"

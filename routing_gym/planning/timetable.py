@@ -206,7 +206,7 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     alone = float(task.km[0, node] + (0 if task.open else task.km[node, 0]))
     if task.max_km is not None and alone > task.max_km:
         return told("distance", f"{alone:.1f} km there and back; a route may have {task.max_km:g}")
-    if rules.route([node]) is None:
+    if all(kind.route([node]) is None for kind in rules.kinds):
         return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
     if np.isfinite(task.penalty[node]) and fits(rules, routes, node):
         return told("price", f"its detour costs more than its penalty of {task.penalty[node]:g} {task.minimise}")
@@ -232,7 +232,11 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
 
 def fits(rules: Rules, routes: list[list[int]], node: int) -> bool:
     """Return whether a stop fits into a route, or a vehicle is free for it."""
-    made = [rules.route(nodes) for nodes in routes]
-    inserted = any(route is not None and rules.best_place(node, route, 0, float("inf"))[1] >= 0 for route in made)
-    used = sum(bool(nodes) for nodes in routes)
-    return inserted or (used < rules.most_routes and rules.route([node]) is not None)
+    kinds = [rules.kinds[rules.task.type_of(vehicle)] for vehicle in range(len(routes))]
+    made = [kind.route(nodes) for kind, nodes in zip(kinds, routes, strict=True)]
+    inserted = any(
+        route is not None and kind.best_place(node, route, 0, float("inf"))[1] >= 0
+        for kind, route in zip(kinds, made, strict=True)
+    )
+    used = [route for route in made if route is not None and route.nodes]
+    return inserted or bool(rules.new_routes(node, used))

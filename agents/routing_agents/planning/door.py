@@ -73,7 +73,7 @@ def solve(
             y. One row a stop, the depot first. Columns: lat and lon, or x and y; demand; earliest, latest and service
             (minutes, HH:MM or ISO times); pickup; prize, penalty; id, name; and all others that problems declare.
         vehicles: How many; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00", "latest": "17:00",
-            "speed": 30, "open": False}; or a table of them.
+            "speed": 30, "open": False}; or a table with a row for each vehicle, or with a count for each type.
         durations: Matrix of minutes: array, DataFrame, .csv, .npy, or the JSON of OSRM, VROOM or openrouteservice.
         distances: Matrix of km, likewise.
         problem: Name of the problem; by default what the columns make of it.
@@ -198,7 +198,7 @@ def candidate(task: Task, name: str, trips: Any, notes: tuple[str, ...] = ()) ->
     """Bring routes within the task's limits, and price them."""
     rules = Rules(task)
     routes, absent = fit(rules, trips)
-    return Candidate(name, tuple(route.nodes for route in routes), tuple(absent), rules.total(routes, absent), notes)
+    return Candidate(name, rules.by_vehicle(routes), tuple(absent), rules.total(routes, absent), notes)
 
 
 def search(
@@ -259,4 +259,6 @@ def classical(task: Task, name: str, seconds: float, seed: int, told: Progress) 
     if name in external.SOLVERS:
         return candidate(task, name, external.SOLVERS[name](task, seconds, seed))
     own, rows = plain_instance(task)
-    return candidate(task, name, trips_in(own, rows, others.actions_of(own, name, seconds, seed)))
+    notes = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)
+    trips = trips_in(own, rows, others.actions_of(own, name, seconds, seed))
+    return candidate(task, name, trips, notes if task.types else ())

@@ -83,6 +83,45 @@ def test_a_fleet_that_is_too_small_names_what_it_leaves_out():
     assert all(stop.id in str(plan) for stop in plan.unserved)
 
 
+DIFFERING = {"name": ["van", "truck"], "count": [3, 1], "capacity": [8, 16], "latest": [150, 600]}
+
+
+@pytest.mark.parametrize("solver", ["auto", "pyvrp", "ortools"])
+def test_vehicles_that_differ(solver):
+    """Loads and hours are those of each vehicle's type."""
+    pytest.importorskip("pyvrp" if solver == "auto" else solver)
+    plan = routing_agents.solve(STOPS, vehicles=DIFFERING, durations=MINUTES, solver=solver, seconds=1.0)
+    assert {route.vehicle for route in plan.routes} <= {"van 1", "van 2", "van 3", "truck"}
+    assert len({route.vehicle for route in plan.routes}) == len(plan.routes)
+    for route in plan.routes:
+        kind = int(route.vehicle == "truck")
+        assert sum(STOPS["demand"][row] for row in route.rows) <= DIFFERING["capacity"][kind]
+        assert route.visits[-1].arrival <= DIFFERING["latest"][kind]
+    assert not plan.unserved
+
+
+def test_a_solver_of_equal_vehicles_plans_with_the_largest():
+    pytest.importorskip("hygese")
+    stops = {key: STOPS[key] for key in ("x", "y", "demand")}
+    plan = routing_agents.solve(stops, vehicles={"capacity": [9, 9, 9, 16]}, solver="hygese", seconds=0.5)
+    assert any("it planned with the largest" in note for note in plan.notes)
+    loads = {route.vehicle: route.visits[0].load for route in plan.routes}
+    assert all(load <= (16 if vehicle == "4" else 9) for vehicle, load in loads.items())
+
+
+def test_what_the_truck_has_driven_stays():
+    """It is the last vehicle, and keeps its number."""
+    first = routing_agents.solve(STOPS, vehicles=DIFFERING, durations=MINUTES, solver="search", seconds=0.4)
+    driven = [visit.id for route in first.routes if route.vehicle == "truck" for visit in route.stops[:1]]
+    again = {"start": first, "fixed": {"truck": 1}, "solver": "search", "seconds": 0.2}
+    second = routing_agents.solve(STOPS, vehicles=DIFFERING, durations=MINUTES, **again)
+    (route,) = [route for route in second.routes if route.vehicle == "truck"]
+    assert [route.stops[0].id] == driven
+    for route in second.routes:
+        load = sum(STOPS["demand"][row] for row in route.rows)
+        assert load <= DIFFERING["capacity"][int(route.vehicle == "truck")]
+
+
 def test_a_stop_is_a_pickup():
     """Two units are delivered to a and b each, and four picked up at c: a vehicle of 4 does it in one route."""
     stops = {"x": [0.0, 1, 2, 3], "y": [0.0, 0, 0, 0], "demand": [0, 2, 2, 0], "pickup": [0, 0, 0, 4]}

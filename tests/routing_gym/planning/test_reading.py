@@ -169,6 +169,38 @@ def test_pandas_index_and_lazy_polars():
     assert read_task(pl.DataFrame(STOPS).lazy(), vehicles=FLEET).ids == ("D", "A", "B")
 
 
+def test_vehicles_that_differ():
+    """Equal rows are one type; vehicles without a name keep the number of their row."""
+    table = {"capacity": [4, 9, 4], "latest": ["17:00", "18:00", "17:00"]}
+    task = read_task(STOPS, vehicles=table)
+    assert [(kind.count, kind.capacity, kind.due[0], kind.vehicles) for kind in task.types] == [
+        (2, 4 * task.units, 1020.0, ("1", "3")),
+        (1, 9 * task.units, 1080.0, ("2",)),
+    ]
+    assert [task.vehicle(number) for number in range(3)] == ["1", "3", "2"]
+    assert [task.type_of(number) for number in range(3)] == [0, 0, 1]
+    assert (task.count, task.capacity, task.due[0]) == (3, 9 * task.units, 1080.0)
+
+
+@pytest.mark.parametrize(
+    ("vehicles", "message"),
+    [
+        (
+            {"capacity": [4, 5], "speed": [30, 40]},
+            "speed: found 40; the first vehicle has 30.0; vehicles may differ in",
+        ),
+        (
+            {"capacity": [4, None]},
+            "capacity: .*expected a number in every row or in none; write a large one for no limit",
+        ),
+        ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
+    ],
+)
+def test_vehicles_that_cannot_differ(vehicles, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_task(STOPS, vehicles=vehicles)
+
+
 @pytest.mark.parametrize(
     ("shift", "message"),
     [

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from routing_gym.planning import external, read_task
+from routing_gym.planning.plan import plan_of
 from routing_gym.planning.recombine import Pool
-from routing_gym.planning.routes import Rules
+from routing_gym.planning.routes import Rules, fit
 from routing_gym.planning.search import Search
 
 RNG = np.random.default_rng(8)
@@ -40,6 +41,76 @@ def test_search_finds_the_cheapest_routes(columns):
     assert not found.absent
     assert found.cost == pytest.approx(sum(rules.route(nodes).cost for nodes in found.routes))
     assert found.cost == pytest.approx(cheapest(rules, tuple(task.stops)))
+
+
+TYPES = [  # a van that must be back early, two bicycles for short routes, a truck that leaves late
+    {"name": "van", "count": 1, "capacity": 8, "max_length": 40, "earliest": 0, "latest": 25},
+    {"name": "bicycle", "count": 2, "capacity": 4, "max_length": 16, "earliest": 0, "latest": 90},
+    {"name": "truck", "count": 1, "capacity": 12, "max_length": 60, "earliest": 20, "latest": 90},
+]
+VEHICLES = {key: [row[key] for row in TYPES] for key in TYPES[0]}
+
+
+def cheapest_by_type(rules: Rules, stops: tuple[int, ...]) -> float:
+    """Like `cheapest`, where each vehicle has one route, or none, within the limits of its type."""
+    whole = 2 ** len(stops)
+    vehicles = [kind for kind in rules.kinds for _ in range(kind.most_routes)]
+    best = [0.0] + [float("inf")] * (whole - 1)
+    for kind in vehicles:
+        alone = [0.0] * whole
+        for chosen in range(1, whole):
+            inside = [node for k, node in enumerate(stops) if chosen >> k & 1]
+            made = [route.cost for order in permutations(inside) if (route := kind.route(order)) is not None]
+            alone[chosen] = min(made, default=float("inf"))
+        best = [
+            min(best[chosen ^ part] + alone[part] for part in range(chosen + 1) if part & chosen == part)
+            for chosen in range(whole)
+        ]
+    return best[-1]
+
+
+@pytest.mark.parametrize("minimise", ["km", "minutes"])
+def test_vehicles_that_differ(minimise):
+    """Seven stops, three types: the cheapest of all ways to give each vehicle a route."""
+    task = read_task(COLUMNS, vehicles=VEHICLES, minimise=minimise)
+    assert "capacity 4 to 12, routes of at most 16 to 60 km" in task.sentence
+    found = Search(task, ()).run(0.6)
+    rules = Rules(task)
+    assert not found.absent
+    assert found.cost == pytest.approx(cheapest_by_type(rules, tuple(task.stops)))
+    assert len(found.routes) == 4
+    made = [rules.kinds[task.type_of(number)].route(nodes) for number, nodes in enumerate(found.routes)]
+    assert found.cost == pytest.approx(sum(route.cost for route in made))
+    names = ("van", "bicycle 1", "bicycle 2", "truck")
+    assert tuple(task.vehicle(number) for number in range(4)) == names
+
+
+@pytest.mark.parametrize("columns", [{}, {"pickup": [0, 0, 1, 0, 0, 1, 0, 0]}])
+@pytest.mark.parametrize("name", external.SOLVERS)
+def test_classical_solvers_know_types(name, columns):
+    """Each of the trips finds a vehicle whose limits it keeps."""
+    pytest.importorskip(name)
+    task = read_task(COLUMNS | columns, vehicles=VEHICLES)
+    rules = Rules(task)
+    routes, absent = fit(rules, external.SOLVERS[name](task, 0.5, 1))
+    assert absent == []
+    if not columns:
+        assert sum(route.cost for route in routes) == pytest.approx(
+            cheapest_by_type(rules, tuple(task.stops)), rel=1e-4
+        )
+
+
+def test_no_vehicle_is_left_for_a_stop():
+    """One bicycle of one unit and one of two: of stops with 2, 2 and 1 units, one with 2 is left out."""
+    stops = {"id": ["D", "A", "B", "C"], "x": [0, 1, 1, 0], "y": [0, 0, 1, 1], "demand": [0, 2, 2, 1]}
+    task = read_task(stops, vehicles={"capacity": [1, 2]})
+    found = Search(task, ()).run(0.1)
+    plan = plan_of(task, found.routes, found.absent, "search")
+    (left_out,) = plan.unserved
+    assert task.delivery[left_out.row] == 2
+    assert left_out.explanation == "no vehicle has 2 units free; all 2 vehicles are in use; one more could serve it"
+    loads = {route.vehicle: route.visits[0].load for route in plan.routes}
+    assert loads == {"1": 1, "2": 2}
 
 
 def test_the_best_choice_of_routes():
