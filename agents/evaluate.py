@@ -18,6 +18,7 @@ the same --out; see docs/how-to/several-machines.md.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class Args:
     """Arguments of an evaluation."""
 
     instances: tyro.conf.Positional[str]
-    """Test set (paper/TSP-20), generated instances (random/TSP-20), or a file."""
+    """Test set (paper/TSP-20), generated instances (random/TSP-20; on streets: random/VRPTW-matrices-50), or a file."""
     methods: tyro.conf.Positional[tuple[str, ...]] = (TRAINED,)
     """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; `trained` stands
     for the published weights of the problem with the nearest size."""
@@ -121,12 +122,14 @@ def read_instances(args: Args) -> TestSet:
     source, _, name = args.instances.partition("/")
     path = Path(args.instances)
     if source in ("paper", "random") and not path.exists():
-        kind, _, size = name.partition("-")
-        if not size.isdigit():
-            raise ValueError(f"{args.instances!r}: expected {source}/ID with an ID such as TSP-20")
-        problem = make_problem(kind, int(size))
+        match = re.fullmatch(r"([^-]*)(-matrices)?-(\d+)", name)
+        if match is None or (match[2] and source == "paper"):
+            on_streets = ", or VRPTW-matrices-50 (on streets)" if source == "random" else ""
+            raise ValueError(f"{args.instances!r}: expected {source}/ID with an ID such as TSP-20{on_streets}")
+        kind, size = match[1], int(match[3])
+        problem = make_problem(kind, size, **({"matrices": True} if match[2] else {}))
         if source == "paper":
-            return TestSet(problem, select(paper_test_set(kind, int(size)), slice(0, args.size)))
+            return TestSet(problem, select(paper_test_set(kind, size), slice(0, args.size)))
         return TestSet(problem, problem.generate(np.random.default_rng(args.seed), args.size))
     if path.suffix == ".pkl":
         if not args.problem:

@@ -132,6 +132,11 @@ def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
     if "num_salesmen" in own and count is None:
         count = int(own["num_salesmen"])
     label = next((key for key in ("name", "vehicle", "id") if key in table.columns), None)
+    if label is not None:
+        cells = [str(cell) for cell in table.columns[label]]
+        for row, cell in enumerate(cells):
+            if cell in cells[:row]:
+                raise table.error(row, label, "another row has the same name; give each its own")
     names = tuple(str(cell) for cell in table.columns[label]) if label is not None and counts is None else ()
     given = {key: value for key, value in made.items() if value is not None}
     fleet = Fleet(count, names, own, place=table.source, **given)

@@ -61,6 +61,12 @@ def test_torchrun_is_refused(monkeypatch):
         evaluate.main(Args("random/TSP-5", ("nearest-neighbour",), size=2))
 
 
+def test_generated_instances_on_streets():
+    found = evaluate.read_instances(Args("random/VRPTW-matrices-8", size=2))
+    assert found.problem.matrices
+    assert found.instance.durations.shape == (2, 9, 9)
+
+
 @pytest.fixture
 def model_path(tmp_path):
     """A small untrained model for TSP."""
@@ -135,7 +141,9 @@ def test_sources_of_instances(tmp_path, source):
         ({"instances": "TSP-8"}, "no file TSP-8; for a test set write paper/ID or random/ID"),
         ({"methods": ("magic",)}, "'magic' is neither a solver .* nor a checkpoint's path"),
         ({"methods": ("held-karp",), "reference": "other"}, "--reference 'other' must be one of the methods"),
-        ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20"),
+        ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20, or VRPTW-matrices-50"),
+        ({"instances": "paper/TSP-matrices-20"}, "expected paper/ID with an ID such as TSP-20$"),
+        ({"instances": "random/ATSP-matrices-8"}, "ATSP"),
         ({"instances": "random/XYZ-8"}, "unknown problem 'XYZ'"),
         ({"instances": "random/CVRP-8", "methods": ("fast-tsp",)}, "fast-tsp does not solve CVRP"),
         ({"methods": ("{model}:beam",)}, "'beam' has no value"),

@@ -193,6 +193,7 @@ def test_vehicles_that_differ():
             {"capacity": [4, None]},
             "capacity: .*expected a number in every row or in none; write a large one for no limit",
         ),
+        ({"capacity": [4, 5], "name": ["van", "van"]}, "name: found 'van'; another row has the same name"),
         ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
     ],
 )
