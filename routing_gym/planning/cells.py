@@ -134,3 +134,9 @@ def moment_in(text: str, decimal_comma: bool) -> float | datetime:
         return number_in(text, decimal_comma)
     except BadCell as error:
         raise BadCell(f"{error}".replace("a number", "minutes, HH:MM or an ISO time", 1)) from None
+
+
+def identity(cell: Any) -> str:
+    """Return a cell as an id: numbers without decimals, text without spaces around it."""
+    whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
+    return str(int(cell)) if whole else str(cell).strip()

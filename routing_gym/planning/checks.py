@@ -194,18 +194,33 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
         header = headers.get("due_time")
         value = task.at(task.due[row])
         raise table.error(row, header or "latest", told, value if header is None else None)
-    arrival = task.ready[0] + task.minutes[0]
+    kinds = task.types or (task,)
     for row in task.stops:
-        if arrival[row] > task.due[row] + SLACK and np.isinf(task.penalty[row]):
+        if np.isfinite(task.penalty[row]):
+            continue
+        if not any(arrival(kind, row) <= task.due[row] + SLACK for kind in kinds):
+            first = min(kinds, key=lambda kind: arrival(kind, row))
             told = (
-                f"a vehicle that leaves at {task.at(task.ready[0])} arrives at {task.at(arrival[row])}, when the "
-                "window is closed; let it close later, start earlier, or give the stop a penalty"
+                f"a vehicle that leaves at {task.at(first.ready[first.depot])} arrives at "
+                f"{task.at(arrival(first, row))}, when the window is closed; let it close later, start earlier, or "
+                "give the stop a penalty"
             )
             raise table.error(row, headers.get("due_time", "latest"), told, task.at(task.due[row]))
-        home = max(arrival[row], task.ready[row]) + task.service[row] + task.minutes[row, 0]
-        if not task.open and home > task.due[0] + SLACK and np.isinf(task.penalty[row]):
+        if not any(task.open or home(kind, row) <= kind.due[kind.depot] + SLACK for kind in kinds):
+            first = min(kinds, key=lambda kind: home(kind, row))
             told = (
-                f"a vehicle that serves only this stop is back at {task.at(home)}, and the depot closes at "
-                f"{task.at(task.due[0])}; let it close later, or give the stop a penalty"
+                f"a vehicle that serves only this stop is back at {task.at(home(first, row))}, and the depot closes at "
+                f"{task.at(first.due[first.depot])}; let it close later, or give the stop a penalty"
             )
             raise table.error(row, headers.get("ready_time", "earliest"), told, task.at(task.ready[row]))
+
+
+def arrival(task: Task, row: int) -> float:
+    """Return when a vehicle that drives to a stop first is there."""
+    return float(task.ready[task.depot] + task.minutes[task.depot, row])
+
+
+def home(task: Task, row: int) -> float:
+    """Return when a vehicle that serves only one stop is back."""
+    done = max(arrival(task, row), float(task.ready[row])) + float(task.service[row])
+    return done + float(task.minutes[row, task.depot])

@@ -47,11 +47,12 @@ class Numbers:
         self.km = np.ceil(task.km * per_km - 1e-6).astype(np.int64)
         self.max_km = None if task.max_km is None else int(np.floor(task.max_km * per_km + 1e-6))
         self.price = np.rint(np.minimum(task.penalty, UNSERVED * task.costs.max()) * self.scale)
+        depots = list(task.depots)
         if task.open:
-            self.legs[:, 0] = self.durations[:, 0] = self.km[:, 0] = 0
+            self.legs[:, depots] = self.durations[:, depots] = self.km[:, depots] = 0
         if not task.mixed and task.pickup.any():
             back = task.pickup > 0
-            linehaul = np.flatnonzero(~back)[1:]
+            linehaul = np.setdiff1d(np.flatnonzero(~back), depots)
             self.legs[np.ix_(back, linehaul)] = self.km[np.ix_(back, linehaul)] = FORBIDDEN
 
 
@@ -82,26 +83,26 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
             )
 
     if task.count is None:
-        return trips_of(run(must, 1.0))
+        return trips_of(task, run(must, 1.0))
     whole = max(task.delivery.sum(), task.pickup.sum())
     share = 1.0
     types = task.types or (task,)
     if task.capacity is None or whole <= sum((kind.count or 0) * (kind.capacity or 0) for kind in types):
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
-            return trips_of(run(must, 0.5, found.best))
-    return trips_of(run(must & False, share))
+            return trips_of(task, run(must, 0.5, found.best))
+    return trips_of(task, run(must & False, share))
 
 
 def vehicles_of(task: Task) -> int:
     """Return how many vehicles a plan may use; more than stops are of no use."""
-    most = len(task.ids) - 1
+    most = len(task.stops)
     return most if task.count is None else min(task.count, most)
 
 
-def trips_of(found: Any) -> Trips:
+def trips_of(task: Task, found: Any) -> Trips:
     """Return the stops of each of PyVRP's routes."""
-    return [[stop.idx + 1 for stop in route if stop.is_client()] for route in found.best.routes()]
+    return [[task.stops[stop.idx] for stop in route if stop.is_client()] for route in found.best.routes()]
 
 
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
@@ -125,7 +126,7 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
     return pyvrp.ProblemData(
         locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
         clients=clients,
-        depots=[pyvrp.Depot(0)],
+        depots=[pyvrp.Depot(row) for row in task.depots],
         vehicle_types=[pyvrp.VehicleType(**vehicle_type(kind)) for kind in of_types(numbers)],
         distance_matrices=[legs],
         duration_matrices=[numbers.durations],
@@ -140,10 +141,11 @@ def of_types(numbers: Numbers) -> list[Numbers]:
 def vehicle_type(numbers: Numbers) -> dict[str, Any]:
     """Return what PyVRP reads of vehicles that are alike."""
     task = numbers.task
-    vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[0])}
+    vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[task.depot])}
+    vehicle["start_depot"] = vehicle["end_depot"] = task.depots.index(task.depot)
     vehicle["capacity"] = [NEVER if task.capacity is None else int(task.capacity)]
-    if not task.open and np.isfinite(task.due[0]):
-        vehicle["tw_late"] = int(numbers.due[0])
+    if not task.open and np.isfinite(task.due[task.depot]):
+        vehicle["tw_late"] = int(numbers.due[task.depot])
     if numbers.max_km is not None:
         vehicle["max_distance"] = numbers.max_km
     return vehicle
@@ -159,8 +161,11 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
     enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
     numbers = Numbers(task)
     fleet = [kind for kind in of_types(numbers) for _ in range(vehicles_of(kind.task))]
-    manager = pywrapcp.RoutingIndexManager(len(task.ids), len(fleet), 0)
+    starts = [one.task.depot for one in fleet]
+    manager = pywrapcp.RoutingIndexManager(len(task.ids), len(fleet), starts, starts)
     routing = pywrapcp.RoutingModel(manager)
+    for depot in {*task.depots}.difference(starts):
+        routing.AddDisjunction([manager.NodeToIndex(depot)], 0)
     routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(numbers.legs.tolist()))
     add_times(routing, manager, numbers, fleet)
     add_loads(routing, manager, task, fleet)
@@ -197,8 +202,9 @@ def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]
     for node in task.stops:
         time.CumulVar(manager.NodeToIndex(node)).SetRange(int(numbers.ready[node]), int(numbers.due[node]))
     for vehicle, one in enumerate(fleet):
-        time.CumulVar(routing.Start(vehicle)).SetMin(int(one.ready[0]))
-        time.CumulVar(routing.End(vehicle)).SetMax(NEVER if task.open else int(one.due[0]))
+        depot = one.task.depot
+        time.CumulVar(routing.Start(vehicle)).SetMin(int(one.ready[depot]))
+        time.CumulVar(routing.End(vehicle)).SetMax(NEVER if task.open else int(one.due[depot]))
 
 
 def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.planning.cells import BadCell, flag, is_missing, moment, number
+from routing_gym.planning.cells import BadCell, flag, identity, is_missing, moment, number
 from routing_gym.planning.table import InvalidInput, Table, read_table
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 
@@ -19,10 +19,11 @@ ALIASES = {
     **dict.fromkeys(("latest", "due_time", "end", "shift_end", "tw_late"), "latest"),
     **dict.fromkeys(("speed", "speed_kmh", "kmh"), "speed"),
     **dict.fromkeys(("open", "open_routes"), "open"),
+    **dict.fromkeys(("depot", "depot_id", "start_depot"), "depot"),
     **dict.fromkeys(("name", "vehicle"), "name"),
     **dict.fromkeys(("capacity", "id"), None),
 }
-LIMITS, SHIFT = ("capacity", "max_length"), ("earliest", "latest")  # in which vehicles may differ
+LIMITS, OWN = ("capacity", "max_length"), ("earliest", "latest", "depot")  # in which vehicles may differ
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Fleet:
         latest: When vehicles have to be back.
         speed: km/h.
         open: Whether vehicles stay at their last stop.
+        depot: Id of the row where they start and end; None: the first row.
         place: Where the numbers stand, for messages.
         types: Where vehicles differ, the vehicles of each type.
     """
@@ -49,6 +51,7 @@ class Fleet:
     latest: Any = None
     speed: float | None = None
     open: bool = False
+    depot: str | None = None
     place: str = "vehicles"
     types: tuple[Fleet, ...] = ()
 
@@ -64,7 +67,8 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
 
     Args:
         vehicles: How many; or a mapping such as {"count": 5, "capacity": 60}; or a table with a row for each vehicle or
-            kind of vehicle: count, capacity, max_length (km), earliest, latest, speed (km/h), open, id, name.
+            kind of vehicle: count, capacity, max_length (km), earliest, latest, depot (an id), speed (km/h), open, id,
+            name.
         numbers: What problems declare for an instance, given beside it.
 
     Raises:
@@ -112,10 +116,10 @@ def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
                 raise table.error(
                     row, header, "expected a number in every row or in none; write a large one for no limit"
                 )
-            if key not in (*LIMITS, *SHIFT) and value != values[0]:
-                told = f"the first vehicle has {values[0]}; vehicles may differ in {', '.join((*LIMITS, *SHIFT))} only"
+            if key not in (*LIMITS, *OWN) and value != values[0]:
+                told = f"the first vehicle has {values[0]}; vehicles may differ in {', '.join((*LIMITS, *OWN))} only"
                 raise table.error(row, header, told)
-        if any(value != values[0] for value in values):
+        if key == "depot" or any(value != values[0] for value in values):
             differing[key] = values
         made[key] = values[0] if values else None
     counts = made.pop("count", None)
@@ -142,6 +146,8 @@ def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
     fleet = Fleet(count, names, own, place=table.source, **given)
     if not differing:
         return fleet
+    if count is None:
+        raise InvalidInput(f"{table.source}: found a depot, expected the number of vehicles there, too; add count")
     labels = None if label is None else [str(cell) for cell in table.columns[label]]
     return with_types(fleet, differing, counts or [1] * table.num_rows, labels)
 
@@ -175,7 +181,7 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
                 count=sum(counts[row] for row in same),
                 names=tuple(name for row in same for name in names(row)),
                 numbers={**fleet.numbers, **{key: own[key] for key in LIMITS if key in own}},
-                **{key: own[key] for key in SHIFT if key in own},
+                **{key: own[key] for key in OWN if key in own},
             )
         )
     largest = {key: max(values) for key, values in differing.items() if key in LIMITS}
@@ -197,6 +203,8 @@ def value_of(table: Table, header: str, key: str, row: int) -> Any:
     try:
         if key in ("earliest", "latest"):
             return moment(cell, table.decimal_comma)
+        if key == "depot":
+            return identity(cell)
         if key == "open":
             return flag(cell, table.decimal_comma) == 1
     except BadCell as error:

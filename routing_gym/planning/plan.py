@@ -74,7 +74,7 @@ class Plan(PlanData):
 def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], solver: str) -> Plan:
     """Return the plan that routes of a plain task make, without the depot; the cost is added up anew."""
     planned = tuple(
-        timetable(task.driven_by(k), task.vehicle(k), [0, *nodes], closed=not task.open)
+        timetable(task.driven_by(k), task.vehicle(k), [task.driven_by(k).depot, *nodes], closed=not task.open)
         for k, nodes in enumerate(routes)
         if len(nodes)
     )

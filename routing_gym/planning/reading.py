@@ -12,7 +12,7 @@ import numpy as np
 from routing_gym.arrays import euclidean
 from routing_gym.files import found
 from routing_gym.planning import checks
-from routing_gym.planning.cells import BadCell, flag, is_missing, moment, number
+from routing_gym.planning.cells import BadCell, flag, identity, is_missing, moment, number
 from routing_gym.planning.fleet import Fleet, read_fleet
 from routing_gym.planning.geography import FloatArray, geodesic_km, plane_of
 from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
@@ -176,9 +176,7 @@ def read_ids(table: Table, headers: Mapping[str, str]) -> tuple[str, ...]:
     for row, cell in enumerate(table.columns[header]):
         if is_missing(cell):
             raise table.error(row, header, "expected an id; give every stop its own, or leave the column out", "")
-        key = (
-            str(int(cell)) if isinstance(cell, float | np.floating) and float(cell).is_integer() else str(cell).strip()
-        )
+        key = identity(cell)
         if key in first:
             raise table.error(row, header, f"the stop of {table.place(first[key])} has the same id; give each its own")
         first[key] = row
@@ -360,9 +358,15 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         for key in ("ready_time", "due_time", "service_time")
     )
     ready, due = np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due)
-    hours = [working_hours(kind, ready[0], due[0], parsed.origin) for kind in fleet.types or (fleet,)]
+    kinds = fleet.types or (fleet,)
+    depots = [depot_of(one, parsed.ids) for one in kinds]
+    hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
+    for key, amounts in (("demand", delivery), ("pickup", pickup), ("service_time", service)):
+        for row in sorted({*depots} - {0}):
+            if amounts[row]:
+                raise table.error(row, headers.get(key, key), "vehicles start in this row; set it to 0")
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
     penalty = np.full(size, np.inf)
@@ -380,6 +384,7 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         units=units,
         count=1 if kind.plain_routes and not kind.has_depot else fleet.count,
         vehicles=fleet.names,
+        depots=tuple(sorted({0, *depots})),
         capacity=None if capacities[-1] is None else round(capacities[-1] * units),
         max_km=fleet.numbers.get("max_length") if kind.plain_routes else None,
         open=fleet.open or bool(make_problem(task["problem"], kind.min_nodes).open_routes),
@@ -387,8 +392,21 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         clock=parsed.clock,
         origin=parsed.origin,
     )
-    types = zip(fleet.types, capacities, hours, strict=False)
-    return replace(made, types=tuple(of_type(made, kind, capacity, *span) for kind, capacity, span in types))
+    types = zip(fleet.types, capacities, depots, hours, strict=False)
+    return replace(made, types=tuple(of_type(made, *of) for of in types))
+
+
+def depot_of(fleet: Fleet, ids: Sequence[str]) -> int:
+    """Return the row where vehicles start.
+
+    Raises:
+        InvalidInput: No row has the id.
+    """
+    if fleet.depot is None:
+        return 0
+    if fleet.depot not in ids:
+        raise InvalidInput(f"{fleet.place}, column depot: found {fleet.depot!r}; expected the id of a row of the stops")
+    return list(ids).index(fleet.depot)
 
 
 def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | None) -> tuple[float, float]:
@@ -406,12 +424,13 @@ def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | 
     return max(opens, start), min(closes, end)
 
 
-def of_type(task: Task, fleet: Fleet, capacity: float | None, start: float, end: float) -> Task:
+def of_type(task: Task, fleet: Fleet, capacity: float | None, depot: int, hours: tuple[float, float]) -> Task:
     """Return a task with the vehicles of one type only."""
     ready, due = task.ready.copy(), task.due.copy()
-    ready[0], due[0] = start, end
+    ready[depot], due[depot] = hours
     return replace(
         task,
+        depot=depot,
         ready=ready,
         due=due,
         count=fleet.count,

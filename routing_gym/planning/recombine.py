@@ -52,7 +52,7 @@ class Pool:
         """
         optimize = self.optimize
         routes = [route for route in self.routes.values() if route.nodes]
-        stops = list(self.rules.task.stops)
+        stops = self.rules.task.stops
         costs, matrix = self.program(routes)
         most = [kind.most_routes for kind in self.rules.kinds]
         relaxed = optimize.linprog(
@@ -94,12 +94,14 @@ class Pool:
         The rows count the visits of each stop, then the routes of each type of vehicle.
         """
         sparse = self.sparse
-        stops = len(self.rules.task.stops)
-        rows = [node - 1 for route in routes for node in route.nodes]
+        nodes = self.rules.task.stops
+        stops, place = len(nodes), {node: row for row, node in enumerate(nodes)}
+        rows = [place[node] for route in routes for node in route.nodes]
         columns = np.repeat(np.arange(len(routes)), [len(route.nodes) for route in routes])
         visits = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(stops, len(routes)))
         kinds = [route.kind for route in routes]
         shape = (len(self.rules.kinds), len(routes) + stops)
         counted = sparse.csr_array((np.ones(len(routes)), (kinds, range(len(routes)))), shape=shape)
         matrix = sparse.vstack([sparse.hstack([visits, sparse.eye_array(stops)]), counted])
-        return np.array([*(route.cost for route in routes), *self.rules.price[1:]]), matrix.tocsr()
+        prices = (self.rules.price[node] for node in nodes)
+        return np.array([*(route.cost for route in routes), *prices]), matrix.tocsr()

@@ -13,6 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from routing_gym.optional import require
+from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.task import Task
 
 SLACK = 1e-6  # minutes and km that rounding may take
@@ -44,6 +45,8 @@ class Route:
 class Rules:
     """A task's limits as plain lists, which are faster than arrays where single numbers are read.
 
+    Row 0 is the vehicles' depot, also where it is another row of the table.
+
     Args:
         task: A plain task.
 
@@ -52,7 +55,7 @@ class Rules:
     """
 
     def __init__(self, task: Task) -> None:
-        matrices = [matrix.copy() for matrix in (task.costs, task.minutes, task.km)]
+        matrices = [with_depot_first(matrix, task.depot) for matrix in (task.costs, task.minutes, task.km)]
         if task.open:
             for matrix in matrices:
                 matrix[:, 0] = 0.0
@@ -66,7 +69,7 @@ class Rules:
         self.limit(task, 0)
         self.kinds = [self]
         if task.types:
-            self.kinds = [copy(self) for _ in task.types]
+            self.kinds = [copy(self) if one.depot == task.depot else Rules(one) for one in task.types]
             for kind, (rules, of_type) in enumerate(zip(self.kinds, task.types, strict=True)):
                 rules.limit(of_type, kind)
 
@@ -75,6 +78,7 @@ class Rules:
         self.task, self.kind = task, kind
         self.ready = task.ready.tolist()
         self.due = [late + SLACK for late in task.due.tolist()]
+        self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
         self.end = NEVER if task.open else self.due[0]
         self.capacity = 2**60 if task.capacity is None else task.capacity
         self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
@@ -204,6 +208,13 @@ class Rules:
         return float(sum(route.cost for route in routes) + sum(self.price[node] for node in absent))
 
 
+def with_depot_first(matrix: FloatArray, depot: int) -> FloatArray:
+    """Return a copy of a matrix, (A, A), in whose row and column 0 a depot stands in for the first row."""
+    rows = np.arange(len(matrix))
+    rows[0] = depot
+    return matrix[np.ix_(rows, rows)]
+
+
 def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
     """Make routes keep all limits: stops that do not fit go elsewhere, or are left out.
 
@@ -239,20 +250,19 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
 
 
 def assign(rules: Rules, trips: Sequence[Sequence[int]]) -> list[Route]:
-    """Give vehicles of several types to trips so that most stops are served; trips without a vehicle are left out.
+    """Give trips vehicles of several types: most stops are served, then costs are least. Some trips may get none.
 
     Raises:
         ImportError: scipy is missing; names the extra.
     """
     routes = [[kind.route(trip) for kind in rules.kinds] for trip in trips]
-    kinds = np.repeat(np.arange(len(rules.kinds)), [min(kind.most_routes, len(trips)) for kind in rules.kinds])
-    served = np.array(
-        [[len(trip) * (route is not None) for route in of_trip] for trip, of_trip in zip(trips, routes, strict=True)]
+    kinds = [place for place, kind in enumerate(rules.kinds) for _ in range(min(kind.most_routes, len(trips)))]
+    dearest = 1.0 + sum(max((route.cost for route in of if route is not None), default=0.0) for of in routes)
+    worth = [[0.0 if route is None else len(route.nodes) * dearest - route.cost for route in of] for of in routes]
+    chosen = require("scipy.optimize", "agents").linear_sum_assignment(
+        np.reshape(worth, (len(trips), len(rules.kinds)))[:, kinds], maximize=True
     )
-    if not len(kinds) or not len(trips):
-        return []
-    chosen = require("scipy.optimize", "agents").linear_sum_assignment(served[:, kinds], maximize=True)
-    pairs = ((routes[trip][kinds[vehicle]]) for trip, vehicle in zip(*chosen, strict=True))
+    pairs = (routes[trip][kinds[vehicle]] for trip, vehicle in zip(*chosen, strict=True))
     return [route for route in pairs if route is not None]
 
 

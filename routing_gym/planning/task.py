@@ -24,7 +24,7 @@ DAY = 1440  # minutes
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A table of A stops and its vehicles, in minutes and km. Row 0 is the depot, where the problem has one.
+    """A table of A rows and its vehicles, in minutes and km. Row 0 is a depot, where the problem has one.
 
     Attributes:
         source: Name of the table.
@@ -49,7 +49,9 @@ class Task:
         count: Vehicles at most; None: as many as it takes.
         vehicles: Their names, as far as given.
         types: Where vehicles differ, a task for each type, with the vehicles of this type only. Capacity, `max_km` and
-            the hours of the depot are then the most that any type has. The vehicles of the first type come first.
+            the hours of row 0 are then the most that any type has. The vehicles of the first type come first.
+        depot: Row where vehicles start and end; see `types`.
+        depots: Rows of all depots.
         capacity: Of each vehicle, times `units`; None: no limit.
         max_km: Of each route; None: no limit.
         open: Vehicles stay at their last stop.
@@ -82,6 +84,8 @@ class Task:
     count: int | None = None
     vehicles: tuple[str, ...] = ()
     types: tuple[Task, ...] = ()
+    depot: int = 0
+    depots: tuple[int, ...] = (0,)
     capacity: int | None = None
     max_km: float | None = None
     open: bool = False
@@ -113,15 +117,16 @@ class Task:
         return bool((self.ready > 0).any() or np.isfinite(self.due).any())
 
     @property
-    def stops(self) -> range:
-        """Rows to be visited, without the start."""
-        return range(1, len(self.ids))
+    def stops(self) -> list[int]:
+        """Rows to be visited, without depots; of problems that have none, without the start."""
+        return [row for row in range(len(self.ids)) if row not in self.depots]
 
     @property
     def sentence(self) -> str:
         """Which problem this is, in one line."""
         kind = PROBLEMS[self.problem]
-        size = f"{len(self.ids) - 1} stops and a depot" if kind.has_depot else f"{len(self.ids)} stops"
+        depots = "a depot" if len(self.depots) == 1 else f"{len(self.depots)} depots"
+        size = f"{len(self.stops)} stops and {depots}" if kind.has_depot else f"{len(self.ids)} stops"
         parts = [f"{self.source}: {size}: {self.problem}"]
         if self.mixed:
             parts.append("pickups and deliveries in any order")

@@ -158,7 +158,7 @@ def timetable(
         closed: Whether it returns.
         loads: On board after each visit, where it does not follow from deliveries and pickups.
     """
-    time, km, driven = float(task.ready[nodes[0]]) if task.ready[0] else 0.0, 0.0, 0.0
+    time, km, driven = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0, 0.0, 0.0
     load = int(task.delivery[list(nodes[1:])].sum())
     visits = []
     ends = [*nodes, nodes[0]] if closed else list(nodes)
@@ -203,7 +203,10 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
 
     if task.capacity is not None and amount > task.capacity:
         return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(task.capacity):g}")
-    alone = float(task.km[0, node] + (0 if task.open else task.km[node, 0]))
+    alone = min(
+        float(task.km[kind.depot, node] + (0 if task.open else task.km[node, kind.depot]))
+        for kind in task.types or (task,)
+    )
     if task.max_km is not None and alone > task.max_km:
         return told("distance", f"{alone:.1f} km there and back; a route may have {task.max_km:g}")
     if all(kind.route([node]) is None for kind in rules.kinds):

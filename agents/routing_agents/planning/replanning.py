@@ -90,7 +90,7 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
             raise InvalidInput("fixed: it keeps stops of a previous plan; give that as start")
         return Beginning()
     previous = read_previous(start)
-    rows = {key: row for row, key in enumerate(task.ids) if row}  # a stop that is the depot now is none any more
+    rows = {task.ids[row]: row for row in task.stops}  # a stop that is a depot now is none any more
     seen: set[str] = set()
     for key in (key for stops in previous.stops for key in stops):
         if key in seen:

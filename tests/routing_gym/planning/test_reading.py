@@ -193,6 +193,15 @@ def test_vehicles_that_differ():
             {"capacity": [4, None]},
             "capacity: .*expected a number in every row or in none; write a large one for no limit",
         ),
+        (
+            {"count": [1, 1], "capacity": [4, 4], "depot": ["D", "X"]},
+            "vehicles, column depot: found 'X'; expected the id of a row of the stops",
+        ),
+        (
+            {"count": [1, 1], "capacity": [4, 4], "depot": ["D", "A"]},
+            "demand: .*vehicles start in this row; set it to 0",
+        ),
+        ({"depot": "D"}, "vehicles: found a depot, expected the number of vehicles there, too; add count"),
         ({"capacity": [4, 5], "name": ["van", "van"]}, "name: found 'van'; another row has the same name"),
         ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -98,6 +98,39 @@ def test_classical_solvers_know_types(name, columns):
         assert sum(route.cost for route in routes) == pytest.approx(
             cheapest_by_type(rules, tuple(task.stops)), rel=1e-4
         )
+
+
+DEPOTS = {"name": ["a", "b"], "count": [2, 2], "capacity": [8, 6], "depot": ["0", "5"], "latest": [60, 45]}
+
+
+@pytest.mark.parametrize("solver", ["search", *external.SOLVERS])
+@pytest.mark.parametrize("columns", [{}, {"open": [True, True]}, {"backhaul": [0, 0, 1, 0, 0, 0, 1, 0]}])
+def test_vehicles_of_two_depots(solver, columns):
+    """Row 5 is the second depot: the cheapest of all ways for six stops, added up along each route's own depot."""
+    if solver != "search":
+        pytest.importorskip(solver)
+    fleet = {**DEPOTS, **({"open": columns["open"]} if "open" in columns else {})}
+    stops = {**COLUMNS, "demand": [0, 3, 2, 4, 1, 0, 2, 4]} | {key: columns[key] for key in columns if key != "open"}
+    task = read_task(stops, vehicles=fleet)
+    assert task.stops == [1, 2, 3, 4, 6, 7]
+    assert "6 stops and 2 depots" in task.sentence
+    rules = Rules(task)
+    if solver == "search":
+        found = Search(task, ()).run(0.6)
+        trips, absent = found.routes, found.absent
+    else:
+        routes, absent = fit(rules, external.SOLVERS[solver](task, 0.5, 1))
+        trips = rules.by_vehicle(routes)
+    plan = plan_of(task, trips, absent, solver)
+    assert not plan.unserved
+    assert plan.cost == pytest.approx(cheapest_by_type(rules, tuple(task.stops)), rel=1e-4)
+    for route in plan.routes:
+        rows = route.rows
+        assert rows[0] == (0 if route.vehicle.startswith("a") else 5)
+        assert ("open" in columns) or rows[-1] == rows[0]
+        km = [np.hypot(*(POINTS[before] - POINTS[after])) for before, after in pairwise(rows)]
+        assert route.km == pytest.approx(sum(km))
+        assert route.visits[-1].arrival <= (60 if rows[0] == 0 else 45) or "open" in columns
 
 
 def test_no_vehicle_is_left_for_a_stop():
