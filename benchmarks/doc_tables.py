@@ -236,6 +236,10 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
         f"learning-{stage.replace(' ', '-')}": (partial(learning_tables.arms, stage), ("learning",))
         for stage in ("transfer", "from scratch", "longer", "fine-tuning")
     },
+    **{
+        f"learning-{stage.replace(' ', '-')}": (partial(learning_tables.arms, stage), ("learning_labels",))
+        for stage in ("larger from scratch", "labels for trained weights", "transfer to 100")
+    },
     "learning-averages": (learning_tables.averages, ("learning",)),
     "gap-by-size": (gap_by_size, ("gap_by_size",)),
     "large-instances": (speed_tables.large_instances, ("large_instances",)),

@@ -360,6 +360,9 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
     ready, due = np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due)
     kinds = fleet.types or (fleet,)
     depots = [depot_of(one, parsed.ids) for one in kinds]
+    if 0 not in depots:
+        told = f"no vehicle starts in the first row of the stops, {parsed.ids[0]}; put a depot first"
+        raise InvalidInput(f"{fleet.place}, column depot: {told}")
     hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
@@ -392,6 +395,8 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         clock=parsed.clock,
         origin=parsed.origin,
     )
+    if len(fleet.types) < 2:
+        return made
     types = zip(fleet.types, capacities, depots, hours, strict=False)
     return replace(made, types=tuple(of_type(made, *of) for of in types))
 

@@ -51,7 +51,7 @@ class Task:
         types: Where vehicles differ, a task for each type, with the vehicles of this type only. Capacity, `max_km` and
             the hours of row 0 are then the most that any type has. The vehicles of the first type come first.
         depot: Row where vehicles start and end; see `types`.
-        depots: Rows of all depots.
+        depots: Rows of all depots; row 0 is one of them.
         capacity: Of each vehicle, times `units`; None: no limit.
         max_km: Of each route; None: no limit.
         open: Vehicles stay at their last stop.

@@ -73,7 +73,8 @@ def solve(
             y. One row a stop, the depot first. Columns: lat and lon, or x and y; demand; earliest, latest and service
             (minutes, HH:MM or ISO times); pickup; prize, penalty; id, name; and all others that problems declare.
         vehicles: How many; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00", "latest": "17:00",
-            "speed": 30, "open": False}; or a table with a row for each vehicle, or with a count for each type.
+            "depot": "D", "speed": 30, "open": False}; or a table with a row for each vehicle, or with a count for each
+            type.
         durations: Matrix of minutes: array, DataFrame, .csv, .npy, or the JSON of OSRM, VROOM or openrouteservice.
         distances: Matrix of km, likewise.
         problem: Name of the problem; by default what the columns make of it.

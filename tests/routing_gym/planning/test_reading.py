@@ -201,6 +201,10 @@ def test_vehicles_that_differ():
             {"count": [1, 1], "capacity": [4, 4], "depot": ["D", "A"]},
             "demand: .*vehicles start in this row; set it to 0",
         ),
+        (
+            {"count": 2, "capacity": 4, "depot": "A"},
+            "column depot: no vehicle starts in the first row of the stops, D;",
+        ),
         ({"depot": "D"}, "vehicles: found a depot, expected the number of vehicles there, too; add count"),
         ({"capacity": [4, 5], "name": ["van", "van"]}, "name: found 'van'; another row has the same name"),
         ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
