@@ -164,8 +164,6 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
     starts = [one.task.depot for one in fleet]
     manager = pywrapcp.RoutingIndexManager(len(task.ids), len(fleet), starts, starts)
     routing = pywrapcp.RoutingModel(manager)
-    for depot in {*task.depots}.difference(starts):
-        routing.AddDisjunction([manager.NodeToIndex(depot)], 0)
     routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(numbers.legs.tolist()))
     add_times(routing, manager, numbers, fleet)
     add_loads(routing, manager, task, fleet)

@@ -76,7 +76,7 @@ class Search:
         self.far = task.costs[0].tolist()
         self.cost = self.rules.total(self.routes, self.absent)
         self.pool = Pool(self.rules)
-        known = (rules.new_route(tuple(nodes)) for nodes in pool for rules in self.rules.kinds)
+        known = (rules.new_route(nodes) for nodes in dict.fromkeys(map(tuple, pool)) for rules in self.rules.kinds)
         self.pool.add([*self.routes, *(route for route in known if route is not None)])
 
     def take_up(self, start: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
@@ -224,7 +224,9 @@ class Search:
                 if extra < most and at >= 0:
                     most, chosen, place = extra, k, at
             new = rules.new_routes(node, routes)
-            alone = new[int(self.rng.random() * len(new))] if len(new) > 1 else new[0] if new else None
+            if len(new) > 1:  # equal costs are common: of types that differ in their limits only
+                new.sort(key=lambda route: (route.cost, self.rng.random()))
+            alone = next(iter(new), None)
             if alone is not None and alone.cost < most:
                 routes.append(alone)
                 used += 1
