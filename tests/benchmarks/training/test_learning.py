@@ -94,7 +94,7 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
     ("changes", "message"),
     [
         ({"stages": ("none",)}, "--stages: unknown none; choose from transfer"),
-        ({"arms": ("none",)}, "--arms: unknown none; choose from 16 tours"),
+        ({"arms": ("none",)}, "--arms: unknown none; choose from 10 neighbours"),
         ({"sampled": 2000}, "--sampled 2000 of 1000 held-out instances; take fewer"),
     ],
 )
