@@ -46,7 +46,9 @@ class Numbers:
         per_km = self.scale if task.minimise == "km" else COST_SCALE / unit_of(task.km)
         self.km = np.ceil(task.km * per_km - 1e-6).astype(np.int64)
         self.max_km = None if task.max_km is None else int(np.floor(task.max_km * per_km + 1e-6))
-        self.price = np.rint(np.minimum(task.penalty, UNSERVED * task.costs.max()) * self.scale)
+        dearest = UNSERVED * task.cost_per_unit * task.costs.max() + task.fixed_cost
+        self.price = np.rint(np.minimum(task.penalty, dearest) * self.scale)
+        self.fixed_cost = round(task.fixed_cost * self.scale)
         depots = list(task.depots)
         if task.open:
             self.legs[:, depots] = self.durations[:, depots] = self.km[:, depots] = 0
@@ -107,7 +109,8 @@ def trips_of(task: Task, found: Any) -> Trips:
 
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
     """Return PyVRP's form of a task."""
-    task = numbers.task
+    task, types = numbers.task, of_types(numbers)
+    factors = list(dict.fromkeys(one.task.cost_per_unit for one in types))
     clients = [
         pyvrp.Client(
             node,
@@ -127,9 +130,9 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
         locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
         clients=clients,
         depots=[pyvrp.Depot(row) for row in task.depots],
-        vehicle_types=[pyvrp.VehicleType(**vehicle_type(kind)) for kind in of_types(numbers)],
-        distance_matrices=[legs],
-        duration_matrices=[numbers.durations],
+        vehicle_types=[pyvrp.VehicleType(**vehicle_type(one, factors.index(one.task.cost_per_unit))) for one in types],
+        distance_matrices=[np.ceil(factor * legs).astype(np.int64) for factor in factors],
+        duration_matrices=[numbers.durations] * len(factors),
     )
 
 
@@ -138,16 +141,17 @@ def of_types(numbers: Numbers) -> list[Numbers]:
     return [Numbers(kind) for kind in numbers.task.types] or [numbers]
 
 
-def vehicle_type(numbers: Numbers) -> dict[str, Any]:
-    """Return what PyVRP reads of vehicles that are alike."""
+def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
+    """Return what PyVRP reads of vehicles that are alike; `profile` is the number of their matrix."""
     task = numbers.task
     vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[task.depot])}
+    vehicle["fixed_cost"], vehicle["profile"] = numbers.fixed_cost, profile
     vehicle["start_depot"] = vehicle["end_depot"] = task.depots.index(task.depot)
     vehicle["capacity"] = [NEVER if task.capacity is None else int(task.capacity)]
     if not task.open and np.isfinite(task.due[task.depot]):
         vehicle["tw_late"] = int(numbers.due[task.depot])
     if numbers.max_km is not None:
-        vehicle["max_distance"] = numbers.max_km
+        vehicle["max_distance"] = int(numbers.max_km * task.cost_per_unit)
     return vehicle
 
 
@@ -164,7 +168,11 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
     starts = [one.task.depot for one in fleet]
     manager = pywrapcp.RoutingIndexManager(len(task.ids), len(fleet), starts, starts)
     routing = pywrapcp.RoutingModel(manager)
-    routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(numbers.legs.tolist()))
+    factors = {one.task.cost_per_unit for one in fleet}
+    costs = {one: routing.RegisterTransitMatrix(np.rint(one * numbers.legs).astype(int).tolist()) for one in factors}
+    for vehicle, one in enumerate(fleet):
+        routing.SetArcCostEvaluatorOfVehicle(costs[one.task.cost_per_unit], vehicle)
+        routing.SetFixedCostOfVehicle(one.fixed_cost, vehicle)
     add_times(routing, manager, numbers, fleet)
     add_loads(routing, manager, task, fleet)
     if numbers.max_km is not None:

@@ -20,10 +20,13 @@ ALIASES = {
     **dict.fromkeys(("speed", "speed_kmh", "kmh"), "speed"),
     **dict.fromkeys(("open", "open_routes"), "open"),
     **dict.fromkeys(("depot", "depot_id", "start_depot"), "depot"),
+    **dict.fromkeys(("fixed_cost", "cost_per_vehicle"), "fixed_cost"),
+    **dict.fromkeys(("cost_per_unit", "cost_per_km", "cost_per_minute"), "cost_per_unit"),
     **dict.fromkeys(("name", "vehicle"), "name"),
     **dict.fromkeys(("capacity", "id"), None),
 }
-LIMITS, OWN = ("capacity", "max_length"), ("earliest", "latest", "depot")  # in which vehicles may differ
+LIMITS = ("capacity", "max_length")  # in these and the next, vehicles may differ
+OWN = ("earliest", "latest", "depot", "fixed_cost", "cost_per_unit")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Fleet:
         speed: km/h.
         open: Whether vehicles stay at their last stop.
         depot: Id of the row where they start and end; None: the first row.
+        fixed_cost: Of a vehicle in use, in the unit that is minimised.
+        cost_per_unit: Of a km or minute, whichever is minimised.
         place: Where the numbers stand, for messages.
         types: Where vehicles differ, the vehicles of each type.
     """
@@ -52,6 +57,8 @@ class Fleet:
     speed: float | None = None
     open: bool = False
     depot: str | None = None
+    fixed_cost: float | None = None
+    cost_per_unit: float | None = None
     place: str = "vehicles"
     types: tuple[Fleet, ...] = ()
 
@@ -67,8 +74,8 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
 
     Args:
         vehicles: How many; or a mapping such as {"count": 5, "capacity": 60}; or a table with a row for each vehicle or
-            kind of vehicle: count, capacity, max_length (km), earliest, latest, depot (an id), speed (km/h), open, id,
-            name.
+            kind of vehicle: count, capacity, max_length (km), earliest, latest, depot (an id), fixed_cost,
+            cost_per_unit, speed (km/h), open, id, name.
         numbers: What problems declare for an instance, given beside it.
 
     Raises:
@@ -209,7 +216,7 @@ def value_of(table: Table, header: str, key: str, row: int) -> Any:
             return flag(cell, table.decimal_comma) == 1
     except BadCell as error:
         raise table.error(row, header, str(error)) from None
-    value = positive(table, header, row)
+    value = positive(table, header, row, zero=key == "fixed_cost")
     if key == "count":
         if value % 1:
             raise table.error(row, header, "expected a whole number of vehicles")
@@ -217,8 +224,8 @@ def value_of(table: Table, header: str, key: str, row: int) -> Any:
     return value
 
 
-def positive(table: Table, header: str, row: int) -> float:
-    """Return a positive number.
+def positive(table: Table, header: str, row: int, zero: bool = False) -> float:
+    """Return a positive number, or perhaps 0.
 
     Raises:
         InvalidInput: With row, column and value.
@@ -227,6 +234,6 @@ def positive(table: Table, header: str, row: int) -> float:
         value = number(table.columns[header][row], table.decimal_comma)
     except BadCell as error:
         raise table.error(row, header, str(error)) from None
-    if not value > 0:
-        raise table.error(row, header, "expected a positive number")
+    if not (value > 0 or (zero and value == 0)):
+        raise table.error(row, header, f"expected a positive number{' or 0' * zero}")
     return value

@@ -80,7 +80,9 @@ def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], 
     )
     rules = Rules(task)
     unserved = tuple(explain(rules, [list(nodes) for nodes in routes], node) for node in sorted(absent))
-    cost = sum(route.km if task.minimise == "km" else route.minutes for route in planned)
+    prices = [task.driven_by(k).price for k, nodes in enumerate(routes) if len(nodes)]
+    lengths = [route.km if task.minimise == "km" else route.minutes for route in planned]
+    cost = sum(price(length) for price, length in zip(prices, lengths, strict=True))
     cost += sum(float(task.penalty[node]) for node in absent if np.isfinite(task.penalty[node]))
     return Plan(task, planned, unserved, cost, solver, notes=task.notes)
 

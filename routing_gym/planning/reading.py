@@ -253,8 +253,10 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         numbers = {key: value for key, value in numbers.items() if key in {column.name for column in declared}}
     if "num_salesmen" in {column.name for column in declared} and fleet.count is not None:
         numbers["num_salesmen"] = float(fleet.count)
-    elif fleet.types and not (PROBLEMS[name].plain_routes and PROBLEMS[name].has_depot):
-        raise InvalidInput(f"{fleet.place}: vehicles of {name} must be alike; plan each type on its own")
+    elif (fleet.types or fleet.fixed_cost or fleet.cost_per_unit) and not (
+        PROBLEMS[name].plain_routes and PROBLEMS[name].has_depot
+    ):
+        raise InvalidInput(f"{fleet.place}: vehicles of {name} must be alike and without costs; plan each type apart")
     elif fleet.count not in (None, 1) and not PROBLEMS[name].plain_routes:
         raise InvalidInput(f"{fleet.place}: {name} takes no number of vehicles, got {fleet.count}; leave it out")
     known = {*parsed.headers.values()}
@@ -390,6 +392,8 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         depots=tuple(sorted({0, *depots})),
         capacity=None if capacities[-1] is None else round(capacities[-1] * units),
         max_km=fleet.numbers.get("max_length") if kind.plain_routes else None,
+        fixed_cost=max(one.fixed_cost or 0.0 for one in kinds),
+        cost_per_unit=max(one.cost_per_unit or 1.0 for one in kinds),
         open=fleet.open or bool(make_problem(task["problem"], kind.min_nodes).open_routes),
         values={key: value for key, value in values.items() if key in {column.name for column in declared}},
         clock=parsed.clock,
@@ -442,4 +446,6 @@ def of_type(task: Task, fleet: Fleet, capacity: float | None, depot: int, hours:
         vehicles=fleet.names,
         capacity=None if capacity is None else round(capacity * task.units),
         max_km=fleet.numbers.get("max_length"),
+        fixed_cost=fleet.fixed_cost or 0.0,
+        cost_per_unit=fleet.cost_per_unit or 1.0,
     )

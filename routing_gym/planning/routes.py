@@ -56,6 +56,7 @@ class Rules:
 
     def __init__(self, task: Task) -> None:
         matrices = [with_depot_first(matrix, task.depot) for matrix in (task.costs, task.minutes, task.km)]
+        matrices[0] *= task.cost_per_unit
         if task.open:
             for matrix in matrices:
                 matrix[:, 0] = 0.0
@@ -64,12 +65,14 @@ class Rules:
         self.service, self.delivery, self.pickup = (x.tolist() for x in (task.service, task.delivery, task.pickup))
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
         dearest = float(max(matrices[0].max(), 1e-9))
-        self.price = [min(one, 4.0 * dearest * len(task.ids)) for one in task.penalty.tolist()]  # of leaving a stop out
+        most = 4.0 * (dearest * len(task.ids) + task.fixed_cost)
+        self.price = [min(one, most) for one in task.penalty.tolist()]  # of leaving a stop out
         self.price[0] = 0.0
         self.limit(task, 0)
         self.kinds = [self]
         if task.types:
-            self.kinds = [copy(self) if one.depot == task.depot else Rules(one) for one in task.types]
+            alike = [(one.depot, one.cost_per_unit) == (task.depot, task.cost_per_unit) for one in task.types]
+            self.kinds = [copy(self) if same else Rules(one) for one, same in zip(task.types, alike, strict=True)]
             for kind, (rules, of_type) in enumerate(zip(self.kinds, task.types, strict=True)):
                 rules.limit(of_type, kind)
 
@@ -80,6 +83,7 @@ class Rules:
         self.due = [late + SLACK for late in task.due.tolist()]
         self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
         self.end = NEVER if task.open else self.due[0]
+        self.fixed_cost = task.fixed_cost
         self.capacity = 2**60 if task.capacity is None else task.capacity
         self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
         self.most_routes = len(task.ids) if task.count is None else task.count
@@ -118,7 +122,7 @@ class Rules:
         loads.pop()
         if max(loads) > self.capacity or made.km > self.max_km:
             return None
-        made.cost = sum(made.legs) if stops else 0.0
+        made.cost = self.fixed_cost + sum(made.legs) if stops else 0.0
         made.departure = departure[:-1]
         made.latest = self.latest(ends)
         made.most_before = list(accumulate(loads, max))
@@ -162,7 +166,7 @@ class Rules:
             else:
                 last = route.num_deliveries
         minutes, km, into, out = self.minutes, self.km, self.costs_to[node], self.costs[node]
-        legs = route.legs if nodes else [0.0]
+        legs = route.legs if nodes else [-self.fixed_cost]
         ready, due, service = self.ready[node], self.due[node], self.service[node]
         room: float = self.max_km - route.km
         for k in range(first, last + 1):

@@ -108,7 +108,7 @@ class Search:
         started = reported = time.perf_counter()
         best, best_absent, best_cost = list(self.routes), list(self.absent), self.cost
         legs = max(1, len(self.stops) + len(self.routes))
-        mean = max(sum(route.cost for route in self.routes) / legs, 1e-9)
+        mean = max(sum(sum(route.legs) for route in self.routes) / legs, 1e-9)
         rounds, done, interrupted = 0, -1, False
         try:
             while self.stops and (elapsed := time.perf_counter() - started) < seconds:

@@ -50,6 +50,8 @@ class Task:
         vehicles: Their names, as far as given.
         types: Where vehicles differ, a task for each type, with the vehicles of this type only. Capacity, `max_km` and
             the hours of row 0 are then the most that any type has. The vehicles of the first type come first.
+        fixed_cost: Of each vehicle in use, in the unit that is minimised.
+        cost_per_unit: Of each minute or km, whichever is minimised.
         depot: Row where vehicles start and end; see `types`.
         depots: Rows of all depots; row 0 is one of them.
         capacity: Of each vehicle, times `units`; None: no limit.
@@ -84,6 +86,8 @@ class Task:
     count: int | None = None
     vehicles: tuple[str, ...] = ()
     types: tuple[Task, ...] = ()
+    fixed_cost: float = 0.0
+    cost_per_unit: float = 1.0
     depot: int = 0
     depots: tuple[int, ...] = (0,)
     capacity: int | None = None
@@ -138,6 +142,9 @@ class Task:
         if self.max_km is not None:
             least_km = min((kind.max_km or 0.0 for kind in self.types), default=self.max_km)
             parts.append(f"routes of at most {span(least_km, self.max_km)} km")
+        fixed = [kind.fixed_cost for kind in self.types or (self,)]
+        if any(fixed):
+            parts.append(f"{span(min(fixed), max(fixed))} for each vehicle")
         return ", ".join([*parts, f"minimises {self.minimise}"])
 
     def at(self, minutes: float) -> str:
@@ -163,6 +170,15 @@ class Task:
         """Return the place in `types` of a vehicle, counted from 0; 0 where all are alike."""
         ends = accumulate(kind.count or 0 for kind in self.types)
         return next((place for place, end in enumerate(ends) if number < end), 0)
+
+    @property
+    def priced(self) -> bool:
+        """Whether vehicles have costs of their own."""
+        return any(kind.fixed_cost != 0 or kind.cost_per_unit != 1 for kind in self.types or (self,))
+
+    def price(self, length: float) -> float:
+        """Return the cost of a route, from its minutes or km."""
+        return self.fixed_cost + self.cost_per_unit * length
 
     def driven_by(self, number: int) -> Task:
         """Return the task of the vehicles of one type: that of a vehicle, counted from 0."""

@@ -22,7 +22,7 @@ def plan_text(plan: PlanData) -> str:
         lines += ["", f"vehicle {route.vehicle}: {len(route.stops)} stops, {told}"]
         lines += table([HEADERS, *(cells(task, visit) for visit in route.visits)])
     if plan.unserved:
-        lines += ["", f"{len(plan.unserved)} of {len(task.ids) - 1} stops are left out:"]
+        lines += ["", f"{len(plan.unserved)} of {len(task.stops)} stops are left out:"]
         lines += [f"  {label(one.id, one.name)}: {one.reason}: {one.explanation}" for one in plan.unserved]
     lines += [
         "",

@@ -105,8 +105,8 @@ class PlanData:
         task: What was planned.
         routes: One for each vehicle in use.
         unserved: Stops that are left out.
-        cost: What is minimised: minutes of driving or km, with the penalties of stops left out; or what the problem
-            defines (the prize of OP).
+        cost: What is minimised: minutes of driving or km, with the costs of vehicles and the penalties of stops left
+            out; or what the problem defines (the prize of OP).
         solver: Whose plan it is.
         costs: Cost of each solver's plan, by its name.
         left_out: Stops that each solver's plan leaves out.
@@ -134,7 +134,9 @@ class PlanData:
     @property
     def unit(self) -> str:
         """Unit of the cost."""
-        return "prize" if self.task.rules.maximises else self.task.minimise
+        if self.task.rules.maximises:
+            return "prize"
+        return "cost" if self.task.priced else self.task.minimise
 
     @property
     def km(self) -> float:

@@ -69,10 +69,14 @@ def cheapest_by_type(rules: Rules, stops: tuple[int, ...]) -> float:
     return best[-1]
 
 
+COSTS = {"fixed_cost": [6, 0, 9], "cost_per_unit": [1, 2.5, 0.75]}
+
+
+@pytest.mark.parametrize("costs", [{}, COSTS], ids=["lengths", "costs"])
 @pytest.mark.parametrize("minimise", ["km", "minutes"])
-def test_vehicles_that_differ(minimise):
+def test_vehicles_that_differ(minimise, costs):
     """Seven stops, three types: the cheapest of all ways to give each vehicle a route."""
-    task = read_task(COLUMNS, vehicles=VEHICLES, minimise=minimise)
+    task = read_task(COLUMNS, vehicles=VEHICLES | costs, minimise=minimise)
     assert "capacity 4 to 12, routes of at most 16 to 60 km" in task.sentence
     found = Search(task, ()).run(0.6)
     rules = Rules(task)
@@ -81,20 +85,28 @@ def test_vehicles_that_differ(minimise):
     assert len(found.routes) == 4
     made = [rules.kinds[task.type_of(number)].route(nodes) for number, nodes in enumerate(found.routes)]
     assert found.cost == pytest.approx(sum(route.cost for route in made))
+    plan = plan_of(task, found.routes, found.absent, "search")
+    assert plan.cost == pytest.approx(found.cost)
+    if costs:
+        factors = dict(zip(VEHICLES["name"], zip(*costs.values(), strict=True), strict=True))
+        priced = [(*factors[route.vehicle.split()[0]], route.km) for route in plan.routes]  # a km takes a minute
+        assert plan.cost == pytest.approx(sum(fixed + factor * km for fixed, factor, km in priced))
+        assert plan.unit == "cost"
     names = ("van", "bicycle 1", "bicycle 2", "truck")
     assert tuple(task.vehicle(number) for number in range(4)) == names
 
 
-@pytest.mark.parametrize("columns", [{}, {"pickup": [0, 0, 1, 0, 0, 1, 0, 0]}])
+@pytest.mark.parametrize("columns", [{}, {"pickup": [0, 0, 1, 0, 0, 1, 0, 0]}, COSTS], ids=["", "pickup", "costs"])
 @pytest.mark.parametrize("name", external.SOLVERS)
 def test_classical_solvers_know_types(name, columns):
-    """Each of the trips finds a vehicle whose limits it keeps."""
+    """Each of the trips finds a vehicle whose limits it keeps; without pickups, costs are the least."""
     pytest.importorskip(name)
-    task = read_task(COLUMNS | columns, vehicles=VEHICLES)
+    costs = columns if columns is COSTS else {}
+    task = read_task(COLUMNS if costs else COLUMNS | columns, vehicles=VEHICLES | costs)
     rules = Rules(task)
     routes, absent = fit(rules, external.SOLVERS[name](task, 0.5, 1))
     assert absent == []
-    if not columns:
+    if "pickup" not in columns:
         assert sum(route.cost for route in routes) == pytest.approx(
             cheapest_by_type(rules, tuple(task.stops)), rel=1e-4
         )
@@ -131,6 +143,21 @@ def test_vehicles_of_two_depots(solver, columns):
         km = [np.hypot(*(POINTS[before] - POINTS[after])) for before, after in pairwise(rows)]
         assert route.km == pytest.approx(sum(km))
         assert route.visits[-1].arrival <= (60 if rows[0] == 0 else 45) or "open" in columns
+
+
+@pytest.mark.parametrize(("fixed_cost", "vehicles"), [(0, 3), (30, 2)])
+def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
+    """Three stops each in the east and west, two in the north: these are split where a third vehicle is dear."""
+    stops = {
+        "x": [0, 10, 10, 10, -10, -10, -10, 0, 0],
+        "y": [0, 0, 0.1, -0.1, 0, 0.1, -0.1, 10, 10.1],
+        "demand": [0, *[2] * 8],
+    }
+    task = read_task(stops, vehicles={"count": 4, "capacity": 8, "fixed_cost": fixed_cost})
+    found = Search(task, ()).run(0.3)
+    plan = plan_of(task, found.routes, found.absent, "search")
+    assert len(plan.routes) == vehicles
+    assert plan.cost == pytest.approx(plan.km + vehicles * fixed_cost)
 
 
 def test_no_vehicle_is_left_for_a_stop():
