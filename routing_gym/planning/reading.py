@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,47 +12,18 @@ import numpy as np
 from routing_gym.arrays import euclidean
 from routing_gym.files import found
 from routing_gym.planning import checks
-from routing_gym.planning.cells import BadCell, flag, identity, is_missing, moment, number
 from routing_gym.planning.fleet import Fleet, read_fleet
 from routing_gym.planning.geography import FloatArray, geodesic_km, plane_of
 from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
-from routing_gym.planning.recognise import FILLED, OPTIONAL, Given, check_problem_name, known_columns, recognise_task
-from routing_gym.planning.table import InvalidInput, Table, read_table
+from routing_gym.planning.parsing import PLACES, Parsed, has_amounts, parse
+from routing_gym.planning.recognise import FILLED, OPTIONAL, Given, check_problem_name, recognise_task
+from routing_gym.planning.table import InvalidInput, read_table
 from routing_gym.planning.task import Minimise, Task
-from routing_gym.planning.times import from_midnight, shift_minutes
+from routing_gym.planning.times import shift_minutes
 from routing_gym.problems import PROBLEMS, make_problem
-from routing_gym.traits import Column
 
-PLACES = {
-    **dict.fromkeys(("lat", "latitude"), "lat"),
-    **dict.fromkeys(("lon", "lng", "long", "longitude"), "lon"),
-    **{key: key for key in ("x", "y", "id", "name", "pickup")},
-}
 CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane one unit of length takes one unit of time
 MOST_TOLD = 10  # columns that a message names
-
-
-@dataclass(frozen=True, eq=False)
-class Parsed:
-    """The cells of a table as numbers.
-
-    Attributes:
-        table: As it was read.
-        headers: The header of each column by the name by which it is known.
-        ids: Of the stops.
-        names: Of the stops.
-        values: Numbers by column, empty cells as nan.
-        origin: Midnight that dates count from.
-        clock: How times are written.
-    """
-
-    table: Table
-    headers: dict[str, str]
-    ids: tuple[str, ...]
-    names: tuple[str, ...]
-    values: dict[str, FloatArray]
-    origin: datetime | None
-    clock: Any
 
 
 def read_task(
@@ -96,129 +67,6 @@ def read_task(
     task = with_amounts(chosen, parsed, fleet)
     checks.check_task(task, parsed.table, parsed.headers, bool(matrices))
     return task
-
-
-def headers_of(table: Table) -> dict[str, str]:
-    """Return the header of each known column, by the name that problems declare.
-
-    Raises:
-        InvalidInput: Two columns have one meaning.
-    """
-    known = {key: column.name for key, column in known_columns().items()} | PLACES
-    headers: dict[str, str] = {}
-    for header in table.columns:
-        name = known.get(header)
-        if name is None:
-            continue
-        if name in headers:
-            raise InvalidInput(
-                f"{table.source}: the columns {headers[name]} and {header} mean the same; leave one of them out"
-            )
-        headers[name] = header
-    return headers
-
-
-def parse(table: Table, fleet: Fleet) -> Parsed:
-    """Read the cells of a table.
-
-    Raises:
-        InvalidInput: With row, column, value and remedy.
-    """
-    headers = headers_of(table)
-    ids = read_ids(table, headers)
-    names = ids
-    if "name" in headers:
-        cells = table.columns[headers["name"]]
-        names = tuple(key if is_missing(cell) else str(cell) for key, cell in zip(ids, cells, strict=True))
-    known = {column.name: column for column in known_columns().values()}
-    values, moments = {}, {}
-    for name, header in headers.items():
-        if name in ("id", "name"):
-            continue
-        column = known.get(name)
-        if name == "pickup" and has_amounts(headers, fleet):
-            column = None  # amounts, or flags: PDP's column of that name holds rows
-        if column is not None and column.kind == "node":
-            values[name] = read_nodes(table, header, column, ids, "id" in headers)
-        elif column is not None and column.kind == "time":
-            moments[name] = [read_cell(table, header, row, moment) for row in range(table.num_rows)]
-        else:
-            read = (
-                flag
-                if (column is not None and column.kind == "flag") or (name == "pickup" and is_flags(table, header))
-                else number
-            )
-            values[name] = np.array([read_cell(table, header, row, read) for row in range(table.num_rows)], dtype=float)
-    origin, clock, times = from_midnight(table, headers, moments, fleet)
-    return Parsed(table, headers, ids, names, values | times, origin, clock)
-
-
-def has_amounts(headers: Mapping[str, str], fleet: Fleet) -> bool:
-    """Return whether the column pickup holds amounts or flags: there are demands, or a capacity."""
-    return "demand" in headers or "capacity" in fleet.numbers
-
-
-def is_flags(table: Table, header: str) -> bool:
-    """Return whether a column holds words such as yes and no."""
-    return any(isinstance(cell, str) and cell.strip()[:1].isalpha() for cell in table.columns[header])
-
-
-def read_ids(table: Table, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the ids of the stops, by default the numbers of their rows.
-
-    Raises:
-        InvalidInput: One is missing, or not unique.
-    """
-    if "id" not in headers:
-        return tuple(map(str, range(table.num_rows)))
-    header = headers["id"]
-    first: dict[str, int] = {}
-    for row, cell in enumerate(table.columns[header]):
-        if is_missing(cell):
-            raise table.error(row, header, "expected an id; give every stop its own, or leave the column out", "")
-        key = identity(cell)
-        if key in first:
-            raise table.error(row, header, f"the stop of {table.place(first[key])} has the same id; give each its own")
-        first[key] = row
-    return tuple(first)
-
-
-def read_cell(table: Table, header: str, row: int, read: Any) -> Any:
-    """Return a cell, nan where it is empty.
-
-    Raises:
-        InvalidInput: It is not what it should be.
-    """
-    cell = table.columns[header][row]
-    if is_missing(cell):
-        return float("nan")
-    try:
-        return read(cell, table.decimal_comma)
-    except BadCell as error:
-        raise table.error(row, header, str(error)) from None
-
-
-def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], has_ids: bool) -> FloatArray:
-    """Return the rows that a column refers to: by id where stops have ids, else by the number of the row.
-
-    Raises:
-        InvalidInput: There is no such stop.
-    """
-    place = {key: row for row, key in enumerate(ids)}
-    rows = np.zeros(table.num_rows)
-    for row, cell in enumerate(table.columns[header]):
-        none = row if column.at_depot else 0  # a fixed edge from a city to itself is none
-        key = "" if is_missing(cell) else str(cell).strip()
-        if isinstance(cell, float | np.floating) and float(cell).is_integer():
-            key = str(int(cell))
-        if key.removesuffix(".0") in place:
-            rows[row] = place[key.removesuffix(".0")]
-        elif key in ("", "0") or key == "0.0":
-            rows[row] = none
-        else:
-            what = "the id of a stop" if has_ids else f"the number of a row, 0 to {table.num_rows - 1}"
-            raise table.error(row, header, f"expected {what}: {column.meaning}")
-    return rows
 
 
 def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None) -> dict[str, Any]:

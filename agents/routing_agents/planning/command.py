@@ -12,7 +12,7 @@ import tyro
 from routing_agents.planning.door import solve
 from routing_agents.runs import option
 from routing_gym.planning import Plan
-from routing_gym.planning.reading import headers_of
+from routing_gym.planning.parsing import headers_of
 from routing_gym.planning.table import read_table
 
 OUTPUTS = {"map": "to_html", "geojson": "to_geojson", "json": "to_json", "gantt": "gantt"}
