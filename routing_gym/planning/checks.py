@@ -194,8 +194,8 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
         header = headers.get("due_time")
         value = task.at(task.due[row])
         raise table.error(row, header or "latest", told, value if header is None else None)
-    kinds = task.types or (task,)
     for row in task.stops:
+        kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[row]]
         if np.isfinite(task.penalty[row]):
             continue
         if not any(arrival(kind, row) <= task.due[row] + SLACK for kind in kinds):

@@ -16,7 +16,7 @@ Trips = list[list[int]]
 COST_SCALE = 4e4  # integers in the longest leg, so that costs and the prices of stops are told apart
 TICKS = 6000.0  # of a minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
-FORBIDDEN = 10**8  # cost of a leg from a pickup to a delivery, where routes have to deliver first
+FORBIDDEN = 10**8  # cost of a leg from a pickup to a delivery, where routes have to deliver first, or to a refused stop
 UNSERVED = (
     3.0  # longest legs: price of a stop that has to be served, more than any detour; PyVRP fails with larger ones
 )
@@ -110,7 +110,6 @@ def trips_of(task: Task, found: Any) -> Trips:
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
     """Return PyVRP's form of a task."""
     task, types = numbers.task, of_types(numbers)
-    factors = list(dict.fromkeys(one.task.cost_per_unit for one in types))
     clients = [
         pyvrp.Client(
             node,
@@ -130,15 +129,24 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
         locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
         clients=clients,
         depots=[pyvrp.Depot(row) for row in task.depots],
-        vehicle_types=[pyvrp.VehicleType(**vehicle_type(one, factors.index(one.task.cost_per_unit))) for one in types],
-        distance_matrices=[np.ceil(factor * legs).astype(np.int64) for factor in factors],
-        duration_matrices=[numbers.durations] * len(factors),
+        vehicle_types=[pyvrp.VehicleType(**vehicle_type(one, profile)) for profile, one in enumerate(types)],
+        distance_matrices=[legs_of(one.task, legs) for one in types],
+        duration_matrices=[numbers.durations] * len(types),
     )
 
 
 def of_types(numbers: Numbers) -> list[Numbers]:
     """Return the numbers of each type of vehicle."""
     return [Numbers(kind) for kind in numbers.task.types] or [numbers]
+
+
+def legs_of(task: Task, legs: IntArray) -> IntArray:
+    """Return what legs cost a vehicle; those to stops that it may not serve more than any plan."""
+    costs: IntArray = np.ceil(task.cost_per_unit * legs).astype(np.int64)
+    if task.allowed is not None:
+        costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = FORBIDDEN
+        np.fill_diagonal(costs, 0)
+    return costs
 
 
 def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
@@ -181,6 +189,8 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
         routing.AddDimensionWithVehicleCapacity(km, 0, limits, True, "km")
     for node in task.stops:
         routing.AddDisjunction([manager.NodeToIndex(node)], int(numbers.price[node]))
+        refusing = [one.task.allowed is not None and not one.task.allowed[node] for one in fleet]
+        routing.VehicleVar(manager.NodeToIndex(node)).RemoveValues(np.flatnonzero(refusing).tolist())
     parameters = pywrapcp.DefaultRoutingSearchParameters()
     parameters.first_solution_strategy = enums.FirstSolutionStrategy.PARALLEL_CHEAPEST_INSERTION
     parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH

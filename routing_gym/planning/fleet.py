@@ -45,6 +45,7 @@ class Fleet:
         depot: Id of the row where they start and end; None: the first row.
         fixed_cost: Of a vehicle in use, in the unit that is minimised.
         cost_per_unit: Of a km or minute, whichever is minimised.
+        name: Of the row of a type, where stops name the vehicles that may serve them.
         place: Where the numbers stand, for messages.
         types: Where vehicles differ, the vehicles of each type.
     """
@@ -59,6 +60,7 @@ class Fleet:
     depot: str | None = None
     fixed_cost: float | None = None
     cost_per_unit: float | None = None
+    name: str | None = None
     place: str = "vehicles"
     types: tuple[Fleet, ...] = ()
 
@@ -69,7 +71,7 @@ def instance_columns() -> frozenset[str]:
     return frozenset(column.name for kind in kinds for column in kind.columns if column.per == "instance")
 
 
-def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
+def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False) -> Fleet:
     """Read the vehicles.
 
     Args:
@@ -77,6 +79,7 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
             kind of vehicle: count, capacity, max_length (km), earliest, latest, depot (an id), fixed_cost,
             cost_per_unit, speed (km/h), open, id, name.
         numbers: What problems declare for an instance, given beside it.
+        by_name: Each row is a type of its own, since stops name those that may serve them.
 
     Raises:
         InvalidInput: A column is unknown, a value is not what it must be, or vehicles differ in speed or open.
@@ -101,10 +104,11 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any]) -> Fleet:
     for key in numbers:
         if key not in instance_columns():
             raise InvalidInput(f"no problem has a {key}; known are {', '.join(sorted(instance_columns()))}")
-    return fleet_of(table, {key: positive(Table("solve", {key: [value]}), key, 0) for key, value in numbers.items()})
+    own = {key: positive(Table("solve", {key: [value]}), key, 0) for key, value in numbers.items()}
+    return fleet_of(table, own, by_name)
 
 
-def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
+def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool) -> Fleet:
     """Return the fleet of a table; see `read_fleet`."""
     made: dict[str, Any] = {}
     differing: dict[str, list[Any]] = {}
@@ -151,11 +155,15 @@ def fleet_of(table: Table, numbers: Mapping[str, float]) -> Fleet:
     names = tuple(str(cell) for cell in table.columns[label]) if label is not None and counts is None else ()
     given = {key: value for key, value in made.items() if value is not None}
     fleet = Fleet(count, names, own, place=table.source, **given)
+    labels = None if label is None else [str(cell) for cell in table.columns[label]]
+    if by_name:
+        if labels is None:
+            raise InvalidInput(f"{table.source}: the stops name vehicles; expected a column name here, too")
+        differing["name"] = labels
     if not differing:
         return fleet
     if count is None:
-        raise InvalidInput(f"{table.source}: found a depot, expected the number of vehicles there, too; add count")
-    labels = None if label is None else [str(cell) for cell in table.columns[label]]
+        raise InvalidInput(f"{table.source}: expected the number of vehicles of each type or depot; add count")
     return with_types(fleet, differing, counts or [1] * table.num_rows, labels)
 
 
@@ -188,7 +196,7 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
                 count=sum(counts[row] for row in same),
                 names=tuple(name for row in same for name in names(row)),
                 numbers={**fleet.numbers, **{key: own[key] for key in LIMITS if key in own}},
-                **{key: own[key] for key in OWN if key in own},
+                **{key: own[key] for key in (*OWN, "name") if key in own},
             )
         )
     largest = {key: max(values) for key, values in differing.items() if key in LIMITS}

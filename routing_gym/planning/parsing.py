@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,7 @@ from routing_gym.traits import Column
 PLACES = {
     **dict.fromkeys(("lat", "latitude"), "lat"),
     **dict.fromkeys(("lon", "lng", "long", "longitude"), "lon"),
+    **dict.fromkeys(("vehicles", "served_by", "allowed_vehicles"), "vehicles"),
     **{key: key for key in ("x", "y", "id", "name", "pickup")},
 }
 
@@ -33,6 +35,7 @@ class Parsed:
         headers: The header of each column by the name by which it is known.
         ids: Of the stops.
         names: Of the stops.
+        vehicles: Names of the vehicles that may serve each stop; none for all.
         values: Numbers by column, empty cells as nan.
         origin: Midnight that dates count from.
         clock: How times are written.
@@ -42,6 +45,7 @@ class Parsed:
     headers: dict[str, str]
     ids: tuple[str, ...]
     names: tuple[str, ...]
+    vehicles: tuple[frozenset[str], ...]
     values: dict[str, FloatArray]
     origin: datetime | None
     clock: Any
@@ -82,7 +86,7 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
     known = {column.name: column for column in known_columns().values()}
     values, moments = {}, {}
     for name, header in headers.items():
-        if name in ("id", "name"):
+        if name in ("id", "name", "vehicles"):
             continue
         column = known.get(name)
         if name == "pickup" and has_amounts(headers, fleet):
@@ -99,7 +103,17 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
             )
             values[name] = np.array([read_cell(table, header, row, read) for row in range(table.num_rows)], dtype=float)
     origin, clock, times = from_midnight(table, headers, moments, fleet)
-    return Parsed(table, headers, ids, names, values | times, origin, clock)
+    vehicles = (names_in(cell) for cell in table.columns[headers["vehicles"]]) if "vehicles" in headers else ()
+    return Parsed(table, headers, ids, names, tuple(vehicles), values | times, origin, clock)
+
+
+def names_in(cell: Any) -> frozenset[str]:
+    """Return the names in a cell: a list, or text with semicolons, commas or bars between them."""
+    if isinstance(cell, str):
+        cell = re.split("[;,|]", cell)
+    elif is_missing(cell) or not isinstance(cell, Iterable):
+        cell = [] if is_missing(cell) else [cell]
+    return frozenset(name for one in cell if (name := identity(one)))
 
 
 def has_amounts(headers: Mapping[str, str], fleet: Fleet) -> bool:

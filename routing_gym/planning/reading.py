@@ -15,7 +15,7 @@ from routing_gym.planning import checks
 from routing_gym.planning.fleet import Fleet, read_fleet
 from routing_gym.planning.geography import FloatArray, geodesic_km, plane_of
 from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
-from routing_gym.planning.parsing import PLACES, Parsed, has_amounts, parse
+from routing_gym.planning.parsing import PLACES, Parsed, has_amounts, headers_of, parse
 from routing_gym.planning.recognise import FILLED, OPTIONAL, Given, check_problem_name, recognise_task
 from routing_gym.planning.table import InvalidInput, read_table
 from routing_gym.planning.task import Minimise, Task
@@ -59,7 +59,7 @@ def read_task(
         size = matrix_size(durations if durations is not None else distances)
         stops = {"id": list(range(size))}
     table = read_table(stops, "stops")
-    fleet = read_fleet(vehicles, numbers)
+    fleet = read_fleet(vehicles, numbers, by_name="vehicles" in headers_of(table))
     parsed = parse(table, fleet)
     matrices = read_matrices(durations, distances, parsed.ids)
     chosen = choose(parsed, fleet, matrices, problem)
@@ -99,12 +99,14 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         if unused := sorted((columns | numbers.keys()) - keep):
             notes.append(f"{name} has no {', '.join(unused)}: not used")
         numbers = {key: value for key, value in numbers.items() if key in {column.name for column in declared}}
+    plain = PROBLEMS[name].plain_routes and PROBLEMS[name].has_depot
+    if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit):
+        raise InvalidInput(
+            f"{fleet.place}: vehicles of {name} must be alike and without costs; plan each type on its own, or add a "
+            "demand to the stops and a capacity to the vehicles"
+        )
     if "num_salesmen" in {column.name for column in declared} and fleet.count is not None:
         numbers["num_salesmen"] = float(fleet.count)
-    elif (fleet.types or fleet.fixed_cost or fleet.cost_per_unit) and not (
-        PROBLEMS[name].plain_routes and PROBLEMS[name].has_depot
-    ):
-        raise InvalidInput(f"{fleet.place}: vehicles of {name} must be alike and without costs; plan each type apart")
     elif fleet.count not in (None, 1) and not PROBLEMS[name].plain_routes:
         raise InvalidInput(f"{fleet.place}: {name} takes no number of vehicles, got {fleet.count}; leave it out")
     known = {*parsed.headers.values()}
@@ -220,6 +222,7 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         for row in sorted({*depots} - {0}):
             if amounts[row]:
                 raise table.error(row, headers.get(key, key), "vehicles start in this row; set it to 0")
+    check_vehicles(parsed, fleet)
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
     penalty = np.full(size, np.inf)
@@ -250,7 +253,7 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
     if len(fleet.types) < 2:
         return made
     types = zip(fleet.types, capacities, depots, hours, strict=False)
-    return replace(made, types=tuple(of_type(made, *of) for of in types))
+    return replace(made, types=tuple(of_type(made, parsed, *of) for of in types))
 
 
 def depot_of(fleet: Fleet, ids: Sequence[str]) -> int:
@@ -281,12 +284,28 @@ def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | 
     return max(opens, start), min(closes, end)
 
 
-def of_type(task: Task, fleet: Fleet, capacity: float | None, depot: int, hours: tuple[float, float]) -> Task:
+def check_vehicles(parsed: Parsed, fleet: Fleet) -> None:
+    """Check the names of the vehicles that may serve a stop.
+
+    Raises:
+        InvalidInput: There is no such vehicle.
+    """
+    known = [kind.name or "" for kind in fleet.types]
+    for row, names in enumerate(parsed.vehicles):
+        if unknown := sorted(names.difference(known)):
+            told = f"there is no vehicle {', '.join(unknown)}; name those of {listed(known)}, or leave the cell empty"
+            raise parsed.table.error(row, parsed.headers["vehicles"], told)
+
+
+def of_type(
+    task: Task, parsed: Parsed, fleet: Fleet, capacity: float | None, depot: int, hours: tuple[float, float]
+) -> Task:
     """Return a task with the vehicles of one type only."""
     ready, due = task.ready.copy(), task.due.copy()
     ready[depot], due[depot] = hours
     return replace(
         task,
+        allowed=np.array([not names or fleet.name in names for names in parsed.vehicles]) if parsed.vehicles else None,
         depot=depot,
         ready=ready,
         due=due,

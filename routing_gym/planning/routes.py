@@ -84,6 +84,7 @@ class Rules:
         self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
         self.end = NEVER if task.open else self.due[0]
         self.fixed_cost = task.fixed_cost
+        self.refused = set() if task.allowed is None else set(np.flatnonzero(~task.allowed).tolist())
         self.capacity = 2**60 if task.capacity is None else task.capacity
         self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
         self.most_routes = len(task.ids) if task.count is None else task.count
@@ -104,6 +105,8 @@ class Rules:
         ends = (*stops, 0)
         num_deliveries = next((k for k, node in enumerate(stops) if self.pickup[node]), len(stops))
         if self.in_order and any(not self.pickup[node] for node in stops[num_deliveries:]):
+            return None
+        if self.refused and not self.refused.isdisjoint(stops):
             return None
         made = Route(stops, num_deliveries, self.kind)
         time, before, load = self.ready[0], 0, sum(self.delivery[node] for node in stops)
@@ -157,6 +160,8 @@ class Rules:
             locked: Stops at the head of the route that stay.
             most: Extra cost that is too much.
         """
+        if node in self.refused:
+            return most, -1
         place, nodes, ends = -1, route.nodes, (0, *route.nodes, 0)
         delivery, pickup = self.capacity - self.delivery[node], self.capacity - self.pickup[node]
         first, last = locked, len(nodes)

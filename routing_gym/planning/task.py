@@ -17,6 +17,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import embedding
 
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 Minimise = Literal["minutes", "km"]
 DAY = 1440  # minutes
@@ -52,6 +53,7 @@ class Task:
             the hours of row 0 are then the most that any type has. The vehicles of the first type come first.
         fixed_cost: Of each vehicle in use, in the unit that is minimised.
         cost_per_unit: Of each minute or km, whichever is minimised.
+        allowed: Whether vehicles may serve a stop: bool (A,); None: all; see `types`.
         depot: Row where vehicles start and end; see `types`.
         depots: Rows of all depots; row 0 is one of them.
         capacity: Of each vehicle, times `units`; None: no limit.
@@ -88,6 +90,7 @@ class Task:
     types: tuple[Task, ...] = ()
     fixed_cost: float = 0.0
     cost_per_unit: float = 1.0
+    allowed: BoolArray | None = None
     depot: int = 0
     depots: tuple[int, ...] = (0,)
     capacity: int | None = None

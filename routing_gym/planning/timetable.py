@@ -5,6 +5,7 @@ Times, km and costs are added up here from the task's matrices, independently of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -203,14 +204,15 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     def told(reason: str, words: str) -> Unserved:
         return Unserved(node, task.ids[node], task.names[node], reason, words)
 
-    if task.capacity is not None and amount > task.capacity:
-        return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(task.capacity):g}")
-    alone = min(
-        float(task.km[kind.depot, node] + (0 if task.open else task.km[node, kind.depot]))
-        for kind in task.types or (task,)
-    )
-    if task.max_km is not None and alone > task.max_km:
-        return told("distance", f"{alone:.1f} km there and back; a route may have {task.max_km:g}")
+    serving = [kind.task for kind in rules.kinds if node not in kind.refused]
+    largest = max((math.inf if kind.capacity is None else kind.capacity for kind in serving), default=0)
+    if amount > largest:
+        return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
+    ways = [task.km[kind.depot, node] + (0 if task.open else task.km[node, kind.depot]) for kind in serving]
+    alone = float(min(ways))
+    longest = max(math.inf if kind.max_km is None else kind.max_km for kind in serving)
+    if alone > longest:
+        return told("distance", f"{alone:.1f} km there and back; a route may have {longest:g}")
     if all(kind.route([node]) is None for kind in rules.kinds):
         return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
     if np.isfinite(task.penalty[node]) and fits(rules, routes, node):

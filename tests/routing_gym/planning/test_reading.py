@@ -169,6 +169,13 @@ def test_pandas_index_and_lazy_polars():
     assert read_task(pl.DataFrame(STOPS).lazy(), vehicles=FLEET).ids == ("D", "A", "B")
 
 
+@pytest.mark.parametrize("vehicles", [{"max_length": [9, 8]}, {"max_length": 9, "fixed_cost": 4}])
+def test_vehicles_of_other_problems_are_alike(vehicles):
+    """Orienteering has one vehicle; its length is that of the whole tour."""
+    with pytest.raises(InvalidInput, match="vehicles of OP must be alike and without costs; plan each type on its own"):
+        read_task({"x": [0, 1, 2], "y": [0, 1, 1], "prize": [0, 3, 4]}, vehicles=vehicles)
+
+
 def test_vehicles_that_differ():
     """Equal rows are one type; vehicles without a name keep the number of their row."""
     table = {"capacity": [4, 9, 4], "latest": ["17:00", "18:00", "17:00"]}
@@ -205,7 +212,7 @@ def test_vehicles_that_differ():
             {"count": 2, "capacity": 4, "depot": "A"},
             "column depot: no vehicle starts in the first row of the stops, D;",
         ),
-        ({"depot": "D"}, "vehicles: found a depot, expected the number of vehicles there, too; add count"),
+        ({"depot": "D"}, "vehicles: expected the number of vehicles of each type or depot; add count"),
         ({"capacity": [4, 5], "name": ["van", "van"]}, "name: found 'van'; another row has the same name"),
         ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
     ],
@@ -213,6 +220,21 @@ def test_vehicles_that_differ():
 def test_vehicles_that_cannot_differ(vehicles, message):
     with pytest.raises(InvalidInput, match=message):
         read_task(STOPS, vehicles=vehicles)
+
+
+@pytest.mark.parametrize(
+    ("vehicles", "message"),
+    [
+        (
+            {"name": ["van", "truck"]},
+            "column vehicles: found 'lorry'; there is no vehicle lorry; name those of van, truck",
+        ),
+        ({"count": [1, 2]}, "vehicles: the stops name vehicles; expected a column name here, too"),
+    ],
+)
+def test_stops_that_name_vehicles(vehicles, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_task({**STOPS, "vehicles": ["", "van", "lorry"]}, vehicles={**vehicles, "capacity": [4, 4]})
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,26 @@ def test_vehicles_that_differ(minimise, costs):
     assert tuple(task.vehicle(number) for number in range(4)) == names
 
 
-@pytest.mark.parametrize("columns", [{}, {"pickup": [0, 0, 1, 0, 0, 1, 0, 0]}, COSTS], ids=["", "pickup", "costs"])
+SERVED = {"vehicles": ["", "van; truck", "", "bicycle", "truck", "", ["bicycle", "van"], ""]}
+
+
+def test_vehicles_that_may_serve_a_stop():
+    """The cheapest of all ways, and each stop has a vehicle that it names."""
+    task = read_task(COLUMNS | SERVED, vehicles=VEHICLES)
+    rules = Rules(task)
+    found = Search(task, ()).run(0.6)
+    assert not found.absent
+    assert found.cost == pytest.approx(cheapest_by_type(rules, tuple(task.stops)))
+    for number, nodes in enumerate(found.routes):
+        name = task.vehicle(number).split()[0]
+        assert all(name in SERVED["vehicles"][node] for node in nodes if SERVED["vehicles"][node])
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{}, {"pickup": [0, 0, 1, 0, 0, 1, 0, 0]}, COSTS, SERVED],
+    ids=["plain", "pickup", "costs", "served"],
+)
 @pytest.mark.parametrize("name", external.SOLVERS)
 def test_classical_solvers_know_types(name, columns):
     """Each of the trips finds a vehicle whose limits it keeps; without pickups, costs are the least."""
@@ -154,7 +173,7 @@ def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
         "demand": [0, *[2] * 8],
     }
     task = read_task(stops, vehicles={"count": 4, "capacity": 8, "fixed_cost": fixed_cost})
-    found = Search(task, ()).run(0.3)
+    found = Search(task, [[1, 2, 3], [4, 5, 6], [7, 8]]).run(0.3)
     plan = plan_of(task, found.routes, found.absent, "search")
     assert len(plan.routes) == vehicles
     assert plan.cost == pytest.approx(plan.km + vehicles * fixed_cost)
