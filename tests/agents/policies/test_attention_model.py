@@ -479,6 +479,22 @@ def test_a_network_of_coordinates_starts_one_of_matrices(tmp_path):
     assert found.actions.equal(expected.actions)
 
 
+def test_a_network_of_a_family_starts_one_of_a_variant(tmp_path):
+    """What VRPTW lacks is zero for the family's network, so that both choose the same."""
+    family = make_problem("OVRPBLTW", 7)
+    network = AttentionModel(features_of(family), SMALL, generator()).eval()
+    path = tmp_path / "family.safetensors"
+    checkpoint.save(path, checkpoint.prefixed("model", network.state_dict()), saved.describe(family, network))
+    problem, instance, model = small("VRPTW")
+    told, _ = saved.warm_start(model, path)
+    assert told.endswith("new: none")
+    found, expected = (solve(one.eval(), problem, instance) for one in (model, network))
+    assert found.actions.equal(expected.actions)
+    torch.testing.assert_close(
+        model.encode_nodes(problem.observe_static(instance)), network.encode_nodes(problem.observe_static(instance))
+    )
+
+
 def test_where_partners_lie():
     """Node 1 is picked up for 3, node 2 for 4: each sees where the other lies; depot and node 5 see nothing."""
     coords = torch.arange(12).view(1, 6, 2).float()

@@ -43,7 +43,8 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
 
     Args:
         model: Gets the weights whose name and shape it shares; the others stay as they are. What reads more
-            observations here starts at 0: the columns of their weights, and what the networks of edges add.
+            observations here starts at 0: the columns of their weights, and what the networks of edges add. Columns of
+            observations that it lacks are left out.
         path: A checkpoint, or the folder of a run (then its best).
 
     Returns:
@@ -61,9 +62,10 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
         raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     weights, expected = group(tensors, "model"), model.state_dict()
     if isinstance(model, AttentionModel):  # others read the same of every problem
-        had, has = inputs_of(features_of(rebuild(header)[1]), model), inputs_of(model.features, model)
+        features = features_of(rebuild(header)[1])
+        had, has = inputs_of(features, model), inputs_of(model.features, model)
         for name in has.keys() & weights.keys() & expected.keys():
-            if set(had[name]) < set(has[name]):
+            if had[name] != has[name] and features.coords == model.features.coords:
                 weights[name] = with_inputs(weights[name], had[name], has[name])
         for name in EDGE_OUTPUTS & expected.keys() - weights.keys():
             expected[name] = torch.zeros_like(expected[name])
@@ -86,7 +88,8 @@ def inputs_of(features: Features, model: AttentionModel) -> dict[str, tuple[str,
 
 
 def with_inputs(weight: Tensor, had: tuple[str, ...], has: tuple[str, ...]) -> Tensor:
-    """Return a weight (d, len(had)) for more inputs: (d, len(has)), 0 for those that it had not."""
-    wider = weight.new_zeros(len(weight), len(has))
-    wider[:, [has.index(name) for name in had]] = weight
-    return wider
+    """Return a weight (d, len(had)) for other inputs: (d, len(has)), 0 for those that it had not."""
+    other = weight.new_zeros(len(weight), len(has))
+    both = [name for name in has if name in had]
+    other[:, [has.index(name) for name in both]] = weight[:, [had.index(name) for name in both]]
+    return other
