@@ -65,7 +65,7 @@ def test_a_plan_of_an_asymmetric_matrix():
     plan = routing_agents.solve(STOPS, vehicles=FLEET, durations=MINUTES, seconds=0.6)
     check(plan, MINUTES, MINUTES)
     assert plan.unit == "minutes"
-    assert "policy ovrpbltw-matrices-50" in plan.costs
+    assert "policy vrptw-matrices-50" in plan.costs
     assert not any("only seen the plane" in note for note in plan.notes)
 
 
