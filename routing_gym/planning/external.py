@@ -104,7 +104,8 @@ def vehicles_of(task: Task) -> int:
 
 def trips_of(task: Task, found: Any) -> Trips:
     """Return the stops of each of PyVRP's routes."""
-    return [[task.stops[stop.idx] for stop in route if stop.is_client()] for route in found.best.routes()]
+    rows = task.stops
+    return [[rows[stop.idx] for stop in route if stop.is_client()] for route in found.best.routes()]
 
 
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
