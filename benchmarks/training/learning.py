@@ -20,9 +20,8 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,16 +32,8 @@ from am_reinforce import Args as TrainingArgs
 from am_reinforce import ReinforceTrainer
 from benchmarks.output import Figures, finish
 from benchmarks.training import learning_tables
-from benchmarks.training.learning_ways import (
-    AnchoredTrainer,
-    BiasTrainer,
-    CosineTrainer,
-    LabelTrainer,
-    NeighboursTrainer,
-    OnlyLabels,
-)
+from benchmarks.training.learning_stages import STAGES, Arm
 from routing_agents.policies.attention.decoding import Decoding, solve
-from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -52,102 +43,9 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.solvers import FastTSP
 
 ROOT = Path(__file__).parents[2]
-WEIGHTS = ROOT / "agents" / "routing_agents" / "weights"
 DECAYS = (0.97,)  # of the averages of weights; in runs of 300 steps or fewer, all that are larger are the same
 SAMPLES, SYMMETRIES = 16, 8
 ENTROPY_STEPS = 20  # over which the entropy at the end of a run is averaged
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One way to train.
-
-    Attributes:
-        label: For the tables.
-        changes: Arguments of am_reinforce.py that differ from those of the stage.
-        trainer: What trains.
-        same_steps: Its steps take as long as those of the first arm of its stage, and are not measured.
-    """
-
-    label: str
-    changes: dict[str, Any] = field(default_factory=dict)
-    trainer: type[ReinforceTrainer] = ReinforceTrainer
-    same_steps: bool = False
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Ways to train that are compared with each other.
-
-    Attributes:
-        seconds: Processor seconds of each run.
-        settings: Arguments of am_reinforce.py.
-        arms: The ways; the others are compared with the first.
-    """
-
-    seconds: float
-    settings: dict[str, Any]
-    arms: tuple[Arm, ...]
-
-
-LOSS_ARMS = (Arm("preference", {"loss": "preference"}), Arm("best-anchored", {"loss": "best-anchored"}))
-SMALLER = Arm("batches of 128", {"batch_size": 128})
-CVRP_50 = {"env_id": "routing/CVRP-50", "batch_size": 128}
-TSP_50 = {"env_id": "routing/TSP-50", "batch_size": 128}
-STAGES = {
-    "transfer": Stage(
-        80.0,
-        {**CVRP_50, "learning_rate": 1e-3, "init_from": WEIGHTS / "cvrp-20.safetensors"},
-        (Arm("REINFORCE"), *LOSS_ARMS),
-    ),
-    "from scratch": Stage(
-        50.0,
-        {"env_id": "routing/TSP-20"},
-        (
-            Arm("default"),
-            *LOSS_ARMS,
-            Arm("instance normalisation", {"attention": ModelConfig(normalization="instance")}),
-            Arm("6 layers", {"attention": ModelConfig(num_layers=6)}),
-            Arm("16 tours", {"num_tours": 16}),
-            Arm("width 96", {"attention": ModelConfig(embed_dim=96, feed_forward_dim=384)}),
-            SMALLER,
-        ),
-    ),
-    "longer": Stage(200.0, {"env_id": "routing/TSP-20"}, (Arm("default"), SMALLER)),
-    "fine-tuning": Stage(
-        120.0,
-        {**CVRP_50, "learning_rate": 5e-4, "init_from": WEIGHTS / "cvrp-50.safetensors"},
-        (Arm("REINFORCE"), *LOSS_ARMS),
-    ),
-    "larger from scratch": Stage(
-        120.0,
-        TSP_50,
-        (
-            Arm("default"),
-            Arm("cosine decay", trainer=CosineTrainer, same_steps=True),
-            Arm("20 to 50 nodes", {"sizes": (20, 50)}),
-            Arm("bias of distances", trainer=BiasTrainer),
-            Arm("10 neighbours", trainer=NeighboursTrainer),
-            Arm("labels, then REINFORCE", trainer=LabelTrainer),
-            Arm("labels", trainer=OnlyLabels),
-        ),
-    ),
-    "labels for trained weights": Stage(
-        120.0,
-        {**TSP_50, "learning_rate": 5e-4, "init_from": WEIGHTS / "tsp-50.safetensors"},
-        (Arm("REINFORCE"), Arm("labels", trainer=OnlyLabels), Arm("best-anchored to a label", trainer=AnchoredTrainer)),
-    ),
-    "transfer to 100": Stage(
-        160.0,
-        {
-            "env_id": "routing/TSP-100",
-            "batch_size": 64,
-            "learning_rate": 1e-3,
-            "init_from": WEIGHTS / "tsp-50.safetensors",
-        },
-        (Arm("REINFORCE"), *LOSS_ARMS),
-    ),
-}
 
 
 @dataclass(frozen=True)

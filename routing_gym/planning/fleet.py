@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,14 +122,7 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool) -> Fleet
         if key == "count":
             made[key] = values
             continue
-        for row, value in enumerate(values):
-            if key in LIMITS and (value is None) != (values[0] is None):
-                raise table.error(
-                    row, header, "expected a number in every row or in none; write a large one for no limit"
-                )
-            if key not in (*LIMITS, *OWN) and value != values[0]:
-                told = f"the first vehicle has {values[0]}; vehicles may differ in {', '.join((*LIMITS, *OWN))} only"
-                raise table.error(row, header, told)
+        check_differences(table, header, key, values)
         if key == "depot" or any(value != values[0] for value in values):
             differing[key] = values
         made[key] = values[0] if values else None
@@ -146,16 +139,10 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool) -> Fleet
     own.update(numbers)
     if "num_salesmen" in own and count is None:
         count = int(own["num_salesmen"])
-    label = next((key for key in ("name", "vehicle", "id") if key in table.columns), None)
-    if label is not None:
-        cells = [str(cell) for cell in table.columns[label]]
-        for row, cell in enumerate(cells):
-            if cell in cells[:row]:
-                raise table.error(row, label, "another row has the same name; give each its own")
-    names = tuple(str(cell) for cell in table.columns[label]) if label is not None and counts is None else ()
+    labels = labels_of(table)
+    names = tuple(labels) if labels is not None and counts is None else ()
     given = {key: value for key, value in made.items() if value is not None}
     fleet = Fleet(count, names, own, place=table.source, **given)
-    labels = None if label is None else [str(cell) for cell in table.columns[label]]
     if by_name:
         if labels is None:
             raise InvalidInput(f"{table.source}: the stops name vehicles; expected a column name here, too")
@@ -165,6 +152,37 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool) -> Fleet
     if count is None:
         raise InvalidInput(f"{table.source}: expected the number of vehicles of each type or depot; add count")
     return with_types(fleet, differing, counts or [1] * table.num_rows, labels)
+
+
+def check_differences(table: Table, header: str, key: str, values: list[Any]) -> None:
+    """Check that vehicles differ only where they may.
+
+    Raises:
+        InvalidInput: With row, column and value.
+    """
+    for row, value in enumerate(values):
+        if key in LIMITS and (value is None) != (values[0] is None):
+            told = "expected a number in every row or in none; write a large one for no limit"
+            raise table.error(row, header, told)
+        if key not in (*LIMITS, *OWN) and value != values[0]:
+            told = f"the first vehicle has {values[0]}; vehicles may differ in {', '.join((*LIMITS, *OWN))} only"
+            raise table.error(row, header, told)
+
+
+def labels_of(table: Table) -> list[str] | None:
+    """Return the name of each row; None where rows have none.
+
+    Raises:
+        InvalidInput: Two rows have the same.
+    """
+    header = next((key for key in ("name", "vehicle", "id") if key in table.columns), None)
+    if header is None:
+        return None
+    labels = [identity(cell) for cell in table.columns[header]]
+    for row, label in enumerate(labels):
+        if label in labels[:row]:
+            raise table.error(row, header, "another row has the same name; give each its own")
+    return labels
 
 
 def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[int], labels: list[str] | None) -> Fleet:
@@ -202,6 +220,24 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
     largest = {key: max(values) for key, values in differing.items() if key in LIMITS}
     names_of_all = tuple(name for kind in types for name in kind.names)
     return replace(fleet, names=names_of_all, numbers={**fleet.numbers, **largest}, types=tuple(types))
+
+
+def depots_of(fleet: Fleet, ids: Sequence[str]) -> list[int]:
+    """Return the row where the vehicles of each type start.
+
+    Raises:
+        InvalidInput: No row has the id, or nobody starts in the first row.
+    """
+    rows: dict[str | None, int] = {None: 0, **{key: row for row, key in enumerate(ids)}}
+    depots = [kind.depot for kind in fleet.types or (fleet,)]
+    for depot in depots:
+        if depot not in rows:
+            raise InvalidInput(f"{fleet.place}, column depot: found {depot!r}; expected the id of a row of the stops")
+    found_rows = [rows[depot] for depot in depots]
+    if 0 not in found_rows:
+        told = f"no vehicle starts in the first row of the stops, {ids[0]}; put a depot first"
+        raise InvalidInput(f"{fleet.place}, column depot: {told}")
+    return found_rows
 
 
 def value_of(table: Table, header: str, key: str, row: int) -> Any:

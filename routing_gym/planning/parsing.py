@@ -171,9 +171,7 @@ def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], 
     rows = np.zeros(table.num_rows)
     for row, cell in enumerate(table.columns[header]):
         none = row if column.at_depot else 0  # a fixed edge from a city to itself is none
-        key = "" if is_missing(cell) else str(cell).strip()
-        if isinstance(cell, float | np.floating) and float(cell).is_integer():
-            key = str(int(cell))
+        key = "" if is_missing(cell) else identity(cell)
         if key.removesuffix(".0") in place:
             rows[row] = place[key.removesuffix(".0")]
         elif key in ("", "0") or key == "0.0":

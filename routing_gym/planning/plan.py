@@ -73,16 +73,12 @@ class Plan(PlanData):
 
 def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], solver: str) -> Plan:
     """Return the plan that routes of a plain task make, without the depot; the cost is added up anew."""
-    planned = tuple(
-        timetable(task.driven_by(k), task.vehicle(k), [task.driven_by(k).depot, *nodes], closed=not task.open)
-        for k, nodes in enumerate(routes)
-        if len(nodes)
-    )
+    used = [(task.vehicle(k), task.driven_by(k), nodes) for k, nodes in enumerate(routes) if len(nodes)]
+    planned = tuple(timetable(own, name, [own.depot, *nodes], closed=not task.open) for name, own, nodes in used)
     rules = Rules(task)
     unserved = tuple(explain(rules, [list(nodes) for nodes in routes], node) for node in sorted(absent))
-    prices = [task.driven_by(k).price for k, nodes in enumerate(routes) if len(nodes)]
-    lengths = [route.km if task.minimise == "km" else route.minutes for route in planned]
-    cost = sum(price(length) for price, length in zip(prices, lengths, strict=True))
+    lengths = (route.km if task.minimise == "km" else route.minutes for route in planned)
+    cost = sum(own.price(length) for (_, own, _), length in zip(used, lengths, strict=True))
     cost += sum(float(task.penalty[node]) for node in absent if np.isfinite(task.penalty[node]))
     return Plan(task, planned, unserved, cost, solver, notes=task.notes)
 

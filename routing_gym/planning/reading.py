@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,14 @@ import numpy as np
 from routing_gym.arrays import euclidean
 from routing_gym.files import found
 from routing_gym.planning import checks
-from routing_gym.planning.fleet import Fleet, read_fleet
+from routing_gym.planning.fleet import Fleet, depots_of, read_fleet
 from routing_gym.planning.geography import FloatArray, geodesic_km, plane_of
 from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
 from routing_gym.planning.parsing import PLACES, Parsed, has_amounts, headers_of, parse
 from routing_gym.planning.recognise import FILLED, OPTIONAL, Given, check_problem_name, recognise_task
 from routing_gym.planning.table import InvalidInput, read_table
 from routing_gym.planning.task import Minimise, Task
-from routing_gym.planning.times import shift_minutes
+from routing_gym.planning.times import working_hours
 from routing_gym.problems import PROBLEMS, make_problem
 
 CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane one unit of length takes one unit of time
@@ -203,25 +202,18 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
             values[column.name] = checks.filled(
                 table, headers[column.name], column, values[column.name], kind.has_depot
             )
-    zeros = np.zeros(size)
     windows = {column.name for column in declared if column.kind == "time"}
     ready, due, service = (
-        values[key] if key in windows and key in values else zeros + FILLED[key]
+        values[key] if key in windows and key in values else np.full(size, FILLED[key])
         for key in ("ready_time", "due_time", "service_time")
     )
     ready, due = np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due)
     kinds = fleet.types or (fleet,)
-    depots = [depot_of(one, parsed.ids) for one in kinds]
-    if 0 not in depots:
-        told = f"no vehicle starts in the first row of the stops, {parsed.ids[0]}; put a depot first"
-        raise InvalidInput(f"{fleet.place}, column depot: {told}")
+    depots = depots_of(fleet, parsed.ids)
     hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
-    for key, amounts in (("demand", delivery), ("pickup", pickup), ("service_time", service)):
-        for row in sorted({*depots} - {0}):
-            if amounts[row]:
-                raise table.error(row, headers.get(key, key), "vehicles start in this row; set it to 0")
+    check_depots(parsed, depots, {"demand": delivery, "pickup": pickup, "service_time": service})
     check_vehicles(parsed, fleet)
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
@@ -256,32 +248,16 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
     return replace(made, types=tuple(of_type(made, parsed, *of) for of in types))
 
 
-def depot_of(fleet: Fleet, ids: Sequence[str]) -> int:
-    """Return the row where vehicles start.
+def check_depots(parsed: Parsed, depots: Sequence[int], amounts: Mapping[str, FloatArray]) -> None:
+    """Check that nothing is delivered, picked up or done at depots after the first, which `checks.filled` looks at.
 
     Raises:
-        InvalidInput: No row has the id.
+        InvalidInput: With row, column and value.
     """
-    if fleet.depot is None:
-        return 0
-    if fleet.depot not in ids:
-        raise InvalidInput(f"{fleet.place}, column depot: found {fleet.depot!r}; expected the id of a row of the stops")
-    return list(ids).index(fleet.depot)
-
-
-def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | None) -> tuple[float, float]:
-    """Return when vehicles may leave the depot and have to be back, in minutes.
-
-    Raises:
-        InvalidInput: Their shift ends before it starts, or while the depot is closed.
-    """
-    start, end = (shift_minutes(fleet, name, origin) for name in ("earliest", "latest"))
-    if opens <= closes and max(opens, start) > min(closes, end):
-        raise InvalidInput(
-            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
-            "or latest"
-        )
-    return max(opens, start), min(closes, end)
+    for key, values in amounts.items():
+        for row in sorted({*depots} - {0}):
+            if values[row]:
+                raise parsed.table.error(row, parsed.headers.get(key, key), "vehicles start in this row; set it to 0")
 
 
 def check_vehicles(parsed: Parsed, fleet: Fleet) -> None:

@@ -18,7 +18,7 @@ from routing_gym.planning.task import Task
 
 SLACK = 1e-6  # minutes and km that rounding may take
 NEVER = float("inf")
-MOST_REMEMBERED = 30_000  # routes, about 2 kB each
+MOST_REMEMBERED = 30_000  # routes of all types of vehicles, about 2 kB each
 
 
 class Route:
@@ -69,12 +69,14 @@ class Rules:
         self.price = [min(one, most) for one in task.penalty.tolist()]  # of leaving a stop out
         self.price[0] = 0.0
         self.limit(task, 0)
+        self.most_remembered = MOST_REMEMBERED // max(1, len(task.types))
         self.kinds = [self]
         if task.types:
             alike = [(one.depot, one.cost_per_unit) == (task.depot, task.cost_per_unit) for one in task.types]
             self.kinds = [copy(self) if same else Rules(one) for one, same in zip(task.types, alike, strict=True)]
             for kind, (rules, of_type) in enumerate(zip(self.kinds, task.types, strict=True)):
                 rules.limit(of_type, kind)
+                rules.most_remembered = self.most_remembered
 
     def limit(self, task: Task, kind: int) -> None:
         """Take up the limits of a task's vehicles."""
@@ -95,7 +97,7 @@ class Rules:
         stops = tuple(nodes)
         if stops in self.remembered:
             return self.remembered[stops]
-        if len(self.remembered) >= MOST_REMEMBERED:
+        if len(self.remembered) >= self.most_remembered:
             self.remembered.clear()
         made = self.remembered[stops] = self.new_route(stops)
         return made

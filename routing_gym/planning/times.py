@@ -82,6 +82,21 @@ def shift_minutes(fleet: Fleet, name: str, origin: datetime | None) -> float:
     return minutes(one, origin)
 
 
+def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | None) -> tuple[float, float]:
+    """Return when vehicles may leave the depot and have to be back, in minutes.
+
+    Raises:
+        InvalidInput: Their shift ends before it starts, or while the depot is closed.
+    """
+    start, end = (shift_minutes(fleet, name, origin) for name in ("earliest", "latest"))
+    if opens <= closes and max(opens, start) > min(closes, end):
+        raise InvalidInput(
+            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
+            "or latest"
+        )
+    return max(opens, start), min(closes, end)
+
+
 def minutes(one: Any, origin: datetime | None) -> float:
     """Return a time in minutes from the midnight that times count from."""
     if isinstance(one, datetime) and origin is not None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.training import learning as script
-from benchmarks.training import learning_tables
+from benchmarks.training import learning_stages, learning_tables
 from routing_agents.policies.attention.model import ModelConfig
 
 
@@ -66,7 +66,11 @@ def test_tiny_run_is_kept(tmp_path, monkeypatch):
     """Two arms, two seeds; asked again, nothing is trained."""
     model = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
     tiny = {"env_id": "routing/TSP-10", "batch_size": 8, "attention": model}
-    monkeypatch.setattr(script, "STAGES", {"longer": script.Stage(1e-9, tiny, (script.Arm("default"), script.SMALLER))})
+    monkeypatch.setattr(
+        script,
+        "STAGES",
+        {"longer": learning_stages.Stage(1e-9, tiny, (learning_stages.Arm("default"), learning_stages.SMALLER))},
+    )
     args = script.Args(
         stages=("longer",),
         seeds=(1, 2),
