@@ -49,26 +49,30 @@ def is_narrow(xp: Any) -> bool:
 
 
 def gather(x: Array, index: Array) -> Array:
-    """Select one entry per row: ``x[b, index[b]]``.
+    """Select one entry per row, ``x[b, index[b]]``, or several, ``x[b, index[b, m]]``.
 
     Written as `take` on the flattened array: three times as fast as ``x[arange(B), index]`` in NumPy.
 
     Args:
         x: (B, A, ...).
-        index: int64 (B,).
+        index: int64 (B,) or (B, M).
 
     Returns:
-        (B, ...).
+        (B, ...) or (B, M, ...).
     """
     num_rows, num_columns = x.shape[:2]
     flat_shape = (num_rows * num_columns, *x.shape[2:])
     if isinstance(x, np.ndarray):  # without the wrappers, which take twice as long as the work on small batches
-        return x.reshape(flat_shape).take(np.arange(0, num_rows * num_columns, num_columns) + index, axis=0)
+        starts = np.arange(0, num_rows * num_columns, num_columns)
+        return x.reshape(flat_shape).take((starts if index.ndim == 1 else starts[:, None]) + index, axis=0)
     if is_torch_array(x):  # likewise
         starts = sys.modules["torch"].arange(0, num_rows * num_columns, num_columns, device=x.device)
-        return x.reshape(flat_shape).index_select(0, starts + index)
-    xp = array_namespace(x)  # JAX: no flat index, which 32 bits might not hold
-    return x.at[xp.arange(num_rows), index].get(mode="clip")
+        if index.ndim == 1:
+            return x.reshape(flat_shape).index_select(0, starts + index)
+        flat = (starts[:, None] + index).flatten()
+        return x.reshape(flat_shape).index_select(0, flat).reshape(*index.shape, *x.shape[2:])
+    rows = array_namespace(x).arange(num_rows)  # JAX: no flat index, which 32 bits might not hold
+    return x.at[rows if index.ndim == 1 else rows[:, None], index].get(mode="clip")
 
 
 def scatter(x: Array, index: Array, value: Array) -> Array:
@@ -103,6 +107,16 @@ def iterate(times: int, function: Callable[[Any, Array], Array], x: Array) -> Ar
     for k in range(times):
         x = function(k, x)
     return x
+
+
+def max_before(x: Array, initial: float) -> Array:
+    """Return the largest entry before each one of its row, `initial` for the first: (B, M)."""
+    xp = array_namespace(x)
+    columns = xp.unstack(x, axis=1)
+    found = [xp.full_like(columns[0], initial)]
+    for column in columns[:-1]:
+        found.append(xp.maximum(found[-1], column))
+    return xp.stack(found, axis=1)
 
 
 def as_share(part: Array, whole: Array | int) -> Array:

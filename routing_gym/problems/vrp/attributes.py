@@ -8,7 +8,8 @@ from typing import Any
 from routing_gym.problems.vrp.attribute import Attribute
 from routing_gym.problems.vrp.depots import Depots, Fleet, Penalties
 from routing_gym.problems.vrp.limits import MAX_LENGTH, MAX_LENGTH_OF_PAIRS, LengthLimit, TimeWindows
-from routing_gym.problems.vrp.loads import Backhauls, Deliveries, MixedBackhauls, Pairs
+from routing_gym.problems.vrp.loads import Backhauls, Deliveries, MixedBackhauls
+from routing_gym.problems.vrp.pairs import Pairs
 
 # In the order in which instances are drawn and actions are checked: goods, then limits, then what a fleet adds.
 ATTRIBUTES: dict[str, Attribute] = {

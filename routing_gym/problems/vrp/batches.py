@@ -40,7 +40,7 @@ class VRPInstance(CVRPInstance):
 class VRPState(CVRPState):
     """Like CVRP's. `load` depends on the attributes: see the rule of each.
 
-    `longest`, `latest`, `alone` and `order` never change: they are kept so that a mask costs one row of distances.
+    `longest`, `latest`, `alone`, `order` and `position` never change: they are kept to be computed once.
     """
 
     peak: Array = None  # int64 (B,), largest load of the route at any moment so far, with mixed backhauls
@@ -55,6 +55,7 @@ class VRPState(CVRPState):
     alone: Array = None  # bool (B, D, A), whether a vehicle of a depot node can serve a customer alone
     num_routes: Array = None  # int64 (B, D), started at each depot node
     due: Array = None  # bool (B, A), deliveries whose goods are on board
-    order: Array = None  # int64 (B, n // 2), in which masks suppose that they are delivered
+    order: Array = None  # int64 (B, M), deliveries in the order that masks suppose
+    position: Array = None  # int64 (B, A), where each delivery is in it, and that of a pickup; M for other nodes
     unpaid: Array = None  # float64 (B,), penalties of the customers not served
     ended: Array = None  # bool (B,), whether the rest of the customers is left out

@@ -9,7 +9,7 @@ instances and states without this attribute.
 | O | open routes: vehicles do not return, and the way back has no cost and no limit | |
 | B | backhauls, collected after all deliveries of the route | `loads.Backhauls` |
 | MB | mixed backhauls, collected in any order with the deliveries | `loads.MixedBackhauls` |
-| PD | pickups, with deliveries on the same route | `loads.Pairs` |
+| PD | pickups, with deliveries on the same route | `pairs.Pairs` |
 | L | limit on the length of a route | `limits.LengthLimit` |
 | TW | time windows | `limits.TimeWindows` |
 | MD | several depots | `depots.Depots` |
@@ -55,7 +55,8 @@ from routing_gym.problems.vrp.checks import check_each_alone, check_ended, make_
 from routing_gym.problems.vrp.depots import NUM_DEPOTS
 from routing_gym.problems.vrp.limits import CLOSING, MOST_SHRUNK, TimeWindows
 from routing_gym.problems.vrp.loads import Deliveries
-from routing_gym.problems.vrp.ways import Ways, by_deliveries, directly_home, durations_from
+from routing_gym.problems.vrp.pairs import by_deliveries
+from routing_gym.problems.vrp.ways import Ways, directly_home, durations_from
 from routing_gym.traits import Column, Observations
 
 FLAGS = ("open_routes", "backhauls", "mixed_backhauls", "time_windows", "several_depots", "fleet", "pairs", "penalties")

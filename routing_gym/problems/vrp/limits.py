@@ -11,7 +11,7 @@ from routing_gym.problems.checks import TOLERANCE, check_depot_values, check_fie
 from routing_gym.problems.geometry import MAX_FLOAT, with_depot
 from routing_gym.problems.vrp.attribute import Attribute, FloatArray, Move, Walk
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import NEVER, Ways, durations_from, lengths_home, slack, ways_to
+from routing_gym.problems.vrp.ways import NEVER, Ways, between, durations_from, lengths_home, slack
 from routing_gym.traits import Column
 
 MAX_LENGTH = 3.0  # of generated instances
@@ -197,7 +197,7 @@ def pairs_in_turn(
     xp, first, n, pairs = array_namespace(out), problem.num_depots, problem.num_nodes, problem.num_nodes // 2
     nodes = xp.arange(problem.num_actions, dtype=instance.pickup.dtype, device=device(out))
     partner = xp.zeros_like(instance.pickup) + xp.where(nodes < first + pairs, nodes + pairs, nodes)
-    across = ways_to(instance, partner, instance.durations)[:, first : first + pairs]
+    across = between(instance, xp.zeros_like(partner) + nodes, partner, times=True)[:, first : first + pairs]
     out, back, drawn = (
         (x[:, :pairs], x[:, pairs : 2 * pairs], x[:, 2 * pairs :]) for x in (out, back, uniforms[:, :n])
     )

@@ -1,4 +1,4 @@
-"""What vehicles carry: deliveries, backhauls after them (B) or among them (MB), pickups with their deliveries (PD)."""
+"""What vehicles carry: deliveries, backhauls after them (B) or among them (MB)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, gather, integer, scatter, to_numpy
-from routing_gym.problem import InfeasibleTour, InvalidInstance
+from routing_gym.arrays import Array, gather, to_numpy
+from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import check_depot_values, check_field
 from routing_gym.problems.cvrp import share
 from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import Ways, delivery_order
+from routing_gym.problems.vrp.ways import Ways
 from routing_gym.traits import Column
 
 BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag")
@@ -189,102 +189,6 @@ class MixedBackhauls(Backhauls):
         load = on_board + left
         at_start = np.where(walk.begins, left + delivered, 0)
         check_loads(problem, instance, walk, np.maximum(load, at_start))
-
-
-class Pairs(Deliveries):
-    """**PD**: goods are picked up at a customer and delivered at another, later on the same route.
-
-    `load` is what is on board. A vehicle returns when it has delivered everything; goods of a customer without a
-    delivery go to the depot. Where lengths or times are limited, a customer is allowed only if all goods on board can
-    then be delivered within the limits in one fixed order: by `due_time` or, without time windows, those farthest
-    from the depot first (`by_deliveries`). The masks therefore never end in a dead end, and forbid some routes that
-    another order would allow.
-    """
-
-    letters = "PD"
-    columns = (Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node"),)
-    fields = ("pickup",)
-
-    def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
-        """Make the first n / 2 of n customers pickups, and customer i + n / 2 the delivery of customer i."""
-        xp, where = array_namespace(instance.demand), device(instance.demand)
-        first, pairs = problem.num_depots, problem.num_nodes // 2
-        nodes = xp.arange(problem.num_actions, dtype=integer(xp), device=where)
-        delivers = (nodes >= first + pairs) & (nodes < first + 2 * pairs)
-        pickup = xp.where(delivers, nodes - pairs, xp.zeros_like(nodes))
-        demand = xp.where(delivers[None, :], instance.demand[:, pickup], instance.demand)
-        return {"pickup": xp.zeros_like(instance.demand) + pickup, "demand": demand}
-
-    def validate(self, problem: Family, instance: VRPInstance) -> None:
-        check_field(instance, "pickup", (problem.num_actions,), np.int64, 0, problem.num_actions - 1)
-        check_depot_values(instance, "pickup", num_depots=problem.num_depots)
-        pickup, demand, delivers = instance.pickup, instance.demand, instance.pickup > 0
-        source = np.take_along_axis(pickup, pickup, axis=1)
-        amount = np.take_along_axis(demand, pickup, axis=1)
-        counts = np.zeros_like(pickup)
-        np.add.at(counts, (np.arange(len(pickup))[:, None], pickup), 1)
-        twice = delivers & (np.take_along_axis(counts, pickup, axis=1) > 1)
-        for bad, say in (
-            (delivers & (pickup < problem.num_depots), "which is a depot; give the customer where goods are picked up"),
-            (delivers & (source > 0), "which is a delivery itself, or the same node"),
-            (twice, "where two deliveries have theirs; give each delivery a pickup of its own"),
-            (delivers & (amount != demand), "whose demand is another; give both the same"),
-        ):
-            if bad.any():
-                row, node = map(int, np.argwhere(bad)[0])
-                found = f"pickup: row {row}, node {node} has its pickup at node {pickup[row, node]}"
-                raise InvalidInstance(f"{found}, {say}")
-
-    def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
-        order = {"order": delivery_order(problem, instance)} if problem.limited else {}
-        return {"due": array_namespace(instance.pickup).zeros_like(instance.pickup) > 0, **order}
-
-    def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
-        return ((instance.pickup == 0) & super().allows(problem, instance, state, ways)) | state.due
-
-    def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
-        xp, node, demand = move.xp, move.node, gather(instance.demand, move.node)
-        change = xp.where(gather(instance.pickup, node) > 0, -demand, demand)
-        new["load"] = xp.where(move.serves, old.load + change, xp.zeros_like(demand))
-        picked = (instance.pickup == node[:, None]) & move.serves[:, None]
-        new["due"] = scatter(old.due | picked, node, xp.zeros_like(move.serves))
-
-    def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
-        source = int(instance.pickup[row, node])
-        if source == 0:
-            return super().why_illegal(problem, instance, state, row, node)
-        return None if bool(state.due[row, node]) else f"customer {node} comes after its pickup, customer {source}"
-
-    def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
-        return {"pickup": instance.pickup}
-
-    def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
-        return {"pickup": spaces.Box(0, problem.num_actions - 1, (problem.num_actions,), np.int64)}
-
-    def amounts(self, instance: VRPInstance, nodes: list[int]) -> dict[str, int]:
-        picks = to_numpy(instance.pickup)[0][nodes] == 0
-        return {"pickup": int(to_numpy(instance.demand)[0][nodes][picks].sum())}
-
-    def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
-        source, demand = walk.of(instance.pickup), walk.of(instance.demand)
-        check_loads(problem, instance, walk, walk.running(np.where(source > 0, -demand, demand)))
-        every, on_board = np.arange(len(walk.tours)), np.zeros(instance.pickup.shape, dtype=bool)
-        deliveries = np.zeros(instance.pickup.shape, dtype=bool)
-        np.put_along_axis(deliveries, to_numpy(instance.pickup), values=True, axis=1)
-        for step, node in enumerate(walk.tours.T):
-            wanted, depot = source[:, step], walk.at_depot[:, step]
-            early = (wanted > 0) & ~on_board[every, wanted]
-            if early.any():
-                row = int(np.argmax(early))
-                found = f"node {node[row]} comes before its pickup, node {wanted[row]}, or on another route"
-                raise InfeasibleTour(row, step, f"{found}; visit that one first")
-            on_board[every, wanted] = False
-            left = depot & on_board.any(axis=1)
-            if left.any():
-                row = int(np.argmax(left))
-                found = f"the route ends with the goods of node {np.argmax(on_board[row])} on board"
-                raise InfeasibleTour(row, step, f"{found}; deliver them first")
-            on_board[every, node] = ~depot & (wanted == 0) & deliveries[every, node]
 
 
 def check_loads(problem: Family, instance: VRPInstance, walk: Walk, load: npt.NDArray[np.int64]) -> None:

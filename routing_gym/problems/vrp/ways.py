@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
-from routing_gym.arrays import Array, double, euclidean, gather, is_narrow
+from routing_gym.arrays import Array, euclidean, gather, is_narrow
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import lengths_from
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
@@ -67,73 +65,18 @@ def directly_home(problem: Family, state: VRPState) -> Limits:
     return Limits(*(None if x is None else gather(x, state.start) for x in (state.longest, state.latest)))
 
 
-def delivery_order(problem: Family, instance: VRPInstance) -> Array:
-    """Sort the deliveries by `due_time`, or without time windows the farthest from the first depot first.
-
-    Returns:
-        int64 (B, n // 2); beyond the number of deliveries, other nodes.
-    """
-    xp = array_namespace(instance.pickup)
-    key = -lengths_home(problem, instance, closed=True)[:, 0] if instance.due_time is None else instance.due_time
-    last = xp.max(key, axis=1, keepdims=True) + 1
-    order = xp.argsort(xp.where(instance.pickup > 0, key, last), axis=1, stable=True)
-    return xp.astype(order[:, : problem.num_nodes // 2], instance.pickup.dtype)
-
-
-def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> Limits:
-    """Return the limits of a vehicle that has to deliver what is on board before it returns, in `delivery_order`.
-
-    For every node that may be next, the deliveries after it are those on board, and that of the node itself if it is
-    a pickup. They are gone through from the last to the first.
-    """
-    xp, home = array_namespace(state.node), directly_home(problem, state)
-    nodes = xp.arange(problem.num_actions, dtype=state.node.dtype, device=device(state.node))[None, :]
-    following, limits = xp.zeros_like(instance.pickup), home  # the delivery after a node, 0 for none; limits there
-
-    def chain(pick: Callable[[Array], Array], legs: Array, travels: Array) -> Limits:
-        """Return the limits at a node, given the ways from it to `following`; `pick` selects its values."""
-        longest, latest, last = None, None, following == 0
-        if home.longest is not None:
-            longest = xp.where(last, pick(home.longest), limits.longest - legs)
-        if home.latest is not None:
-            due = xp.astype(instance.due_time, double(xp))
-            leaves = limits.latest - travels - pick(instance.service_time)
-            arrives = xp.minimum(pick(due + slack(due)), leaves)
-            latest = xp.where(pick(instance.ready_time) <= leaves, arrives, xp.full_like(arrives, NEVER))
-            latest = xp.where(last, pick(home.latest), latest)
-        return Limits(longest, latest)
-
-    for step in reversed(range(state.order.shape[1])):
-        node = state.order[:, step]
-        source = gather(instance.pickup, node)[:, None]
-        comes = (gather(state.due, node)[:, None] & (nodes != node[:, None])) | ((nodes == source) & (source > 0))
-        travels = legs = xp.take_along_axis(lengths_from(instance, node), following, axis=1)
-        if instance.durations is not None:
-            travels = xp.take_along_axis(durations_from(instance, node), following, axis=1)
-        earlier = chain(partial(value_at, node), legs, travels)
-        limits = Limits(*(None if a is None else xp.where(comes, a, b) for a, b in zip(earlier, limits, strict=True)))
-        following = xp.where(comes, node[:, None], following)
-    travels = legs = ways_to(instance, following)
-    if instance.durations is not None:
-        travels = ways_to(instance, following, instance.durations)
-    return chain(lambda x: x, legs, travels)
-
-
-def value_at(node: Array, x: Array) -> Array:
-    """Select the value of a node in each row: (B, 1)."""
-    return gather(x, node)[:, None]
-
-
-def ways_to(instance: VRPInstance, destination: Array, durations: Array | None = None) -> Array:
-    """Length, or duration where given, of the way from each node to one of its own: (B, A).
+def between(instance: VRPInstance, origin: Array, destination: Array, times: bool = False) -> Array:
+    """Return the lengths, or durations, of single ways: float32 (B, M).
 
     Args:
         instance: B instances.
-        destination: int64 (B, A).
-        durations: The matrix to use instead of the lengths.
+        origin: int64 (B, M).
+        destination: int64 (B, M).
+        times: Return durations.
     """
-    xp, matrix = array_namespace(destination), instance.distances if durations is None else durations
+    xp = array_namespace(origin)
+    matrix = instance.durations if times and instance.durations is not None else instance.distances
     if matrix is not None:
-        return xp.take_along_axis(matrix, destination[:, :, None], axis=2)[:, :, 0]
-    x, y = (xp.take_along_axis(instance.coords[:, :, axis], destination, axis=1) for axis in (0, 1))
-    return euclidean(instance.coords, xp.stack([x, y], axis=-1))
+        index = origin * matrix.shape[2] + destination
+        return gather(xp.reshape(matrix, (matrix.shape[0], -1)), index)
+    return euclidean(gather(instance.coords, origin), gather(instance.coords, destination))
