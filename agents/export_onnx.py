@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -72,17 +73,18 @@ class StepGraph(nn.Module):
 def flatten(encoding: Encoding) -> tuple[Tensor, ...]:
     """List an encoding's tensors in the order of `names`."""
     single = (encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys)
-    places = (x.clone() for x in encoding.places)  # an input cannot be an output
-    return (*single, *encoding.node_queries, *places, *encoding.edge_logits)
+    observed = (x.clone() for x in (*encoding.places, *encoding.depots))  # an input cannot be an output
+    return (*single, *encoding.node_queries, *encoding.edge_logits, *observed)
 
 
 def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
     """Invert `flatten`."""
     fixed_query, keys, values, logit_keys, *others = tensors
-    queries = len(model.features.context_nodes)
-    places = queries + model.config.nearness
-    node_queries, rest = tuple(others[:queries]), (tuple(others[queries:places]), tuple(others[places:]))
-    return Encoding(fixed_query, node_queries, keys, values, logit_keys, *rest)
+    remaining = iter(others)
+    node_queries = tuple(islice(remaining, len(model.features.context_nodes)))
+    edge_logits = tuple(islice(remaining, int(model.config.edge_logits)))
+    places, depots = tuple(islice(remaining, int(model.config.nearness))), tuple(remaining)
+    return Encoding(fixed_query, node_queries, keys, values, logit_keys, places, edge_logits, depots)
 
 
 def names(model: AttentionModel) -> list[str]:
@@ -90,7 +92,8 @@ def names(model: AttentionModel) -> list[str]:
     queries = [f"query_of_{node}" for node in model.features.context_nodes]
     places = ["encoded_places"] if model.config.nearness else []
     edges = ["edge_logits"] if model.config.edge_logits else []
-    return ["fixed_query", "keys", "values", "logit_keys", *queries, *places, *edges]
+    depots = ["encoded_depots"] if model.features.depots else []
+    return ["fixed_query", "keys", "values", "logit_keys", *queries, *edges, *places, *depots]
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from routing_gym.planning.cells import show
 from routing_gym.planning.geography import WIDEST, FloatArray
 from routing_gym.planning.matrices import Kind, Matrix
 from routing_gym.planning.table import InvalidInput, Table
-from routing_gym.planning.task import DAY, Task
+from routing_gym.planning.task import DAY, IntArray, Task
 from routing_gym.traits import Column
 
 Headers = Mapping[str, str]
@@ -121,7 +121,7 @@ def split_amounts(
     if "backhaul" in values and plain:
         marked = np.nan_to_num(values["backhaul"]) == 1
         pickup[marked], delivery[marked] = delivery[marked], 0.0
-    if mixed or ("pickup" in values and plain and "demand" in values):
+    if "pickup" in values and (mixed or (plain and "demand" in values)):
         given = np.nan_to_num(values["pickup"])
         for row in np.flatnonzero(given < 0).tolist():
             raise table.error(row, headers["pickup"], "expected an amount that is not negative")
@@ -133,6 +133,43 @@ def split_amounts(
             pickup = given.copy()
         if pickup[0]:
             raise table.error(0, headers["pickup"], "the first row is the depot; set it to 0, or put the depot first")
+    return delivery, pickup
+
+
+def paired_amounts(
+    table: Table, headers: Headers, sources: IntArray, delivery: FloatArray, pickup: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return deliveries and pickups in which both stops of each pair have its amount, which may stand at either.
+
+    Args:
+        table: The stops.
+        headers: Of its columns.
+        sources: Row where what each stop gets is picked up, 0 for none.
+        delivery: Of each stop.
+        pickup: Of each stop.
+
+    Raises:
+        InvalidInput: A stop is paired with itself, the depot or several others, or the amounts differ.
+    """
+    delivery, pickup, header = delivery.copy(), pickup.copy(), headers["pickup_at"]
+    receives: dict[int, int] = {}
+    for row in np.flatnonzero(sources).tolist():
+        source = int(sources[row])
+        if row == 0:
+            raise table.error(row, header, "the first row is the depot; leave the cell empty")
+        if source == row or sources[source]:
+            told = "the stop itself" if source == row else "a stop that gets something itself"
+            raise table.error(row, header, f"it is {told}; use two rows for a place with a pickup and a delivery")
+        if source in receives:
+            told = f"{table.place(receives[source])} gets what is picked up there"
+            raise table.error(row, header, f"{told}; use a row for each of several pickups at one place")
+        receives[source] = row
+        amounts = {float(values[stop]) for values in (delivery, pickup) for stop in (row, source)} - {0.0}
+        if len(amounts) > 1:
+            told = f"found the amounts {' and '.join(f'{one:g}' for one in sorted(amounts))} for this stop"
+            raise table.error(row, header, f"{told} and where its goods are picked up; expected one")
+        delivery[row] = pickup[source] = max(amounts, default=0.0)
+        pickup[row] = delivery[source] = 0.0
     return delivery, pickup
 
 
@@ -194,6 +231,8 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
         header = headers.get("due_time")
         value = task.at(task.due[row])
         raise table.error(row, header or "latest", told, value if header is None else None)
+    if task.pickup_at is not None:
+        check_pairs_in_time(task, table, headers)
     for row in task.stops:
         kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[row]]
         if np.isfinite(task.penalty[row]):
@@ -213,6 +252,23 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
                 f"{task.at(first.due[first.depot])}; let it close later, or give the stop a penalty"
             )
             raise table.error(row, headers.get("ready_time", "earliest"), told, task.at(task.ready[row]))
+
+
+def check_pairs_in_time(task: Task, table: Table, headers: Headers) -> None:
+    """Check that every delivery that has to be made can be reached in time from its pickup.
+
+    Raises:
+        InvalidInput: With row, column, value and remedy.
+    """
+    assert task.pickup_at is not None
+    for row in np.flatnonzero(task.pickup_at).tolist():
+        source = int(task.pickup_at[row])
+        left = min(max(arrival(kind, source), float(task.ready[source])) for kind in task.types or (task,))
+        reached = left + float(task.service[source] + task.minutes[source, row])
+        if np.isinf(task.penalty[row]) and reached > task.due[row] + SLACK:
+            told = f"its goods can be here at {task.at(reached)} at the earliest, from {task.names[source]}"
+            remedy = "let the window close later, or give both stops a penalty"
+            raise table.error(row, headers.get("due_time", "latest"), f"{told}; {remedy}", task.at(task.due[row]))
 
 
 def arrival(task: Task, row: int) -> float:

@@ -1,4 +1,7 @@
-"""PyVRP and OR-Tools for plain tasks: fleets, windows, pickups, limits, optional stops, minutes beside km."""
+"""PyVRP and OR-Tools for plain tasks: fleets, windows, pickups, limits, optional stops, minutes beside km.
+
+Only OR-Tools knows deliveries from other stops.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +69,12 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
 
     Raises:
         ImportError: PyVRP is missing; names the extra.
+        ValueError: Some stops get what is picked up at others.
     """
-    pyvrp, numbers = require("pyvrp", "solvers"), Numbers(task)
+    pyvrp = require("pyvrp", "solvers")
+    if task.pickup_at is not None:
+        raise ValueError("pyvrp knows no deliveries from other stops; choose auto, search, trained or ortools")
+    numbers = Numbers(task)
     must = np.isinf(task.penalty)
     runtime = require("pyvrp.stop", "solvers").MaxRuntime
 
@@ -192,6 +199,8 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
         routing.AddDisjunction([manager.NodeToIndex(node)], int(numbers.price[node]))
         refusing = [one.task.allowed is not None and not one.task.allowed[node] for one in fleet]
         routing.VehicleVar(manager.NodeToIndex(node)).RemoveValues(np.flatnonzero(refusing).tolist())
+    if task.pickup_at is not None:
+        add_pairs(routing, manager, task.pickup_at)
     parameters = pywrapcp.DefaultRoutingSearchParameters()
     parameters.first_solution_strategy = enums.FirstSolutionStrategy.PARALLEL_CHEAPEST_INSERTION
     parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
@@ -224,19 +233,33 @@ def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]
         time.CumulVar(routing.End(vehicle)).SetMax(NEVER if task.open else int(one.due[depot]))
 
 
+def add_pairs(routing: Any, manager: Any, sources: IntArray) -> None:
+    """Let pickups come before their deliveries, on the same route, or leave both out."""
+    solver, size = routing.solver(), len(sources)
+    steps = np.ones((size, size), dtype=int).tolist()
+    routing.AddDimension(routing.RegisterTransitMatrix(steps), 0, size, True, "steps")
+    order = routing.GetDimensionOrDie("steps")
+    for node in np.flatnonzero(sources).tolist():
+        pickup, delivery = (manager.NodeToIndex(one) for one in (int(sources[node]), node))
+        routing.AddPickupAndDelivery(pickup, delivery)
+        solver.Add(routing.VehicleVar(pickup) == routing.VehicleVar(delivery))  # -1 where both are left out
+        solver.Add(order.CumulVar(pickup) <= order.CumulVar(delivery))
+
+
 def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> None:
     """Add the capacity: what is still to be delivered and what has been picked up, together, at every stop."""
     if task.capacity is None:
         return
     capacities = [int(one.task.capacity or 0) for one in fleet]
-    out = routing.RegisterUnaryTransitVector((-task.delivery).tolist())
+    paired = np.zeros(len(task.ids), bool) if task.pickup_at is None else task.pickup_at > 0
+    out = routing.RegisterUnaryTransitVector(np.where(paired, 0, -task.delivery).tolist())
     routing.AddDimensionWithVehicleCapacity(out, 0, capacities, False, "out")
     leaving = routing.GetDimensionOrDie("out")
     for vehicle in range(len(fleet)):
         leaving.CumulVar(routing.End(vehicle)).SetValue(0)
     if not task.pickup.any():
         return
-    back = routing.RegisterUnaryTransitVector(task.pickup.tolist())
+    back = routing.RegisterUnaryTransitVector((task.pickup - np.where(paired, task.delivery, 0)).tolist())
     routing.AddDimensionWithVehicleCapacity(back, 0, capacities, True, "back")
     fetched, solver = routing.GetDimensionOrDie("back"), routing.solver()
     for node in task.stops:
@@ -247,6 +270,12 @@ def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> N
 
 
 SOLVERS = {"pyvrp": solve_pyvrp, "ortools": solve_ortools}  # of plain tasks, the strongest first
+
+
+def strongest(task: Task) -> str | None:
+    """Return the strongest solver of a task that is installed, None for none."""
+    known = SOLVERS if task.pickup_at is None else ("ortools",)
+    return next(filter(installed, known), None)
 
 
 def installed(name: str) -> bool:

@@ -23,9 +23,14 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
     """Return the instance of a plain task's problem, and the row of the task behind each of its nodes.
 
     Stops that no vehicle can serve are left out.
+
+    Raises:
+        ValueError: No stop can be served, or the problem has no instance like this.
     """
     rules = Rules(task)
-    rows = [0, *(node for node in task.stops if rules.new_routes(node, []))]
+    if rules.deliveries and any(rules.loaded):
+        raise ValueError("some stops get goods from other stops, and some from the depot")
+    rows = [0, *(node for node in task.stops if rules.new_routes(rules.unit(node), []))]
     if len(rows) < 2:
         raise ValueError("no stop can be served by any vehicle")
     some = np.ix_(rows, rows)
@@ -51,6 +56,7 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
         "service_time": task.service[rows],
         "due_time": closed_windows(task, rows),
         "max_length": (task.max_km or 0.0) * (ratio or 1.0),
+        "pickup": [rows.index(rules.sources[row]) for row in rows],
     }
     plane = task.plane_points()[rows] * (ratio if task.straight and ratio else 1.0)
     values |= {"x": plane[:, 0], "y": plane[:, 1]}
@@ -71,6 +77,9 @@ def ratio_of(metric: FloatArray, km: FloatArray) -> float | None:
 def closed_windows(task: Task, rows: list[int]) -> FloatArray:
     """Return when windows close, those without an end as soon as every stop can still be served alone."""
     arrival = np.maximum(task.ready[0] + task.minutes[0], task.ready)
+    if task.pickup_at is not None:
+        source = task.pickup_at
+        arrival = np.maximum(arrival, (arrival + task.service)[source] + task.minutes[source, np.arange(len(source))])
     known = np.where(np.isfinite(task.due), task.due, 0.0)
     home = (np.maximum(arrival, known) + task.service + task.minutes[:, 0])[rows].max()
     due = task.due[rows].copy()

@@ -22,6 +22,7 @@ PLACES = {
     **dict.fromkeys(("lat", "latitude"), "lat"),
     **dict.fromkeys(("lon", "lng", "long", "longitude"), "lon"),
     **dict.fromkeys(("vehicles", "served_by", "allowed_vehicles"), "vehicles"),
+    **dict.fromkeys(("pickup_at", "picked_up_at", "from"), "pickup_at"),
     **{key: key for key in ("x", "y", "id", "name", "pickup")},
 }
 
@@ -88,7 +89,7 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
     for name, header in headers.items():
         if name in ("id", "name", "vehicles"):
             continue
-        column = known.get(name)
+        column = known.get("pickup" if name == "pickup_at" else name)
         if name == "pickup" and has_amounts(headers, fleet):
             column = None  # amounts, or flags: PDP's column of that name holds rows
         if column is not None and column.kind == "node":
@@ -117,8 +118,8 @@ def names_in(cell: Any) -> frozenset[str]:
 
 
 def has_amounts(headers: Mapping[str, str], fleet: Fleet) -> bool:
-    """Return whether the column pickup holds amounts or flags: there are demands, or a capacity."""
-    return "demand" in headers or "capacity" in fleet.numbers
+    """Return whether the column pickup holds amounts or flags, and no stops."""
+    return "demand" in headers or "capacity" in fleet.numbers or "pickup_at" in headers
 
 
 def is_flags(table: Table, header: str) -> bool:

@@ -78,13 +78,17 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
     located = {"lat", "lon"} <= values.keys() or {"x", "y"} <= values.keys()
     mixed = "pickup" in values and has_amounts(parsed.headers, fleet)
     columns = set(values) - set(PLACES) | ({"pickup"} & values.keys() if not mixed else {"backhaul", "demand"})
-    numbers = dict(fleet.numbers)
+    numbers, taken = dict(fleet.numbers), frozenset[str]()
+    if "pickup_at" in values:
+        columns = columns - {"backhaul"} | {"pickup"}
+        if problem is None:  # several routes, also without amounts
+            columns, taken = columns | {"demand"}, frozenset({"capacity"})
     if not located and not matrices:
         raise InvalidInput(
             f"{parsed.table.source}: found the columns {listed(list(parsed.table.columns))}; name those of the "
             "coordinates lat and lon, or x and y, or give a matrix of durations or distances"
         )
-    given = Given(frozenset(columns), frozenset(numbers), located, bool(matrices), fleet.open, fleet.count)
+    given = Given(frozenset(columns), frozenset(numbers) | taken, located, bool(matrices), fleet.open, fleet.count)
     notes = []
     if problem is None:
         name = recognise_task(given)
@@ -112,7 +116,8 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
     if carried := [header for header in parsed.table.columns if header not in known]:
         notes.append(f"columns that are not used: {listed(carried)}")
     notes += [matrix.note for matrix in matrices.values() if matrix.note]
-    return {"problem": name, "mixed": mixed and problem is None, "numbers": numbers, "notes": notes, "located": located}
+    in_any_order = (mixed and problem is None) or "pickup_at" in values
+    return {"problem": name, "mixed": in_any_order, "numbers": numbers, "notes": notes, "located": located}
 
 
 def listed(names: Sequence[str]) -> str:
@@ -213,6 +218,10 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
     hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
+    sources = values["pickup_at"].astype(int) if "pickup_at" in values else None
+    if sources is not None:
+        delivery, pickup = checks.paired_amounts(table, headers, sources, delivery, pickup)
+        values["pickup"] = values["pickup_at"]
     check_depots(parsed, depots, {"demand": delivery, "pickup": pickup, "service_time": service})
     check_vehicles(parsed, fleet)
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
@@ -229,6 +238,7 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         due=due,
         service=service,
         penalty=penalty,
+        pickup_at=sources,
         units=units,
         count=1 if kind.plain_routes and not kind.has_depot else fleet.count,
         vehicles=fleet.names,

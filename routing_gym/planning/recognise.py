@@ -38,7 +38,7 @@ class Given:
 
 @cache
 def kinds() -> tuple[tuple[str, AnyProblem], ...]:
-    """Return the problems that plans are made for, of their least size: not those of depots or vehicles that differ."""
+    """Return the problems that plans are made for, of their least size: not those of depots or vehicles."""
     all_kinds = ((name, make_problem(name, PROBLEMS[name].min_nodes)) for name in PROBLEMS)
     return tuple((name, rules) for name, rules in all_kinds if rules.plain_vehicles)
 
@@ -128,8 +128,8 @@ def check_problem_name(problem: str, given: Given) -> None:
         raise InvalidInput(unknown_problem(problem))
     if problem not in dict(kinds()):
         raise InvalidInput(
-            f"no plans are made for {problem}, whose vehicles, depots or customers depend on each other; make an "
-            "instance by routing_gym.data.from_columns, and solve it by PyVRP or a trained policy"
+            f"no plans are made for {problem}; give depots, vehicles that differ and penalties in the tables, with "
+            "which other problems take them"
         )
     rules = make_problem(problem, PROBLEMS[problem].min_nodes)
     if missing := lacking(rules, given):

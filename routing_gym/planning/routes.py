@@ -2,13 +2,14 @@
 
 Times are propagated forwards (departures) and backwards (latest arrivals), loads are prefix and suffix maxima: Vidal et
 al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section 4.3, in a simple form.
+A stop where something is picked up for another stop is inserted together with that one, in linear time for each place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from routing_gym.optional import require
 from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.task import Task
 
+Place = tuple[int, ...]  # positions on a route where a stop, or a pickup and its delivery, are inserted; () for nowhere
 SLACK = 1e-6  # minutes and km that rounding may take
 NEVER = float("inf")
 MOST_REMEMBERED = 30_000  # routes of all types of vehicles, about 2 kB each
@@ -25,7 +27,7 @@ class Route:
     """One vehicle's stops, and what is needed to insert another; made by `Rules.route`, and not changed."""
 
     __slots__ = (
-        *("cost", "departure", "kind", "km", "latest", "legs", "most_after", "most_before", "nodes"),
+        *("cost", "departure", "kind", "km", "latest", "legs", "loads", "most_after", "most_before", "nodes"),
         *("num_deliveries", "places"),
     )
 
@@ -36,10 +38,11 @@ class Route:
         self.departure: list[float] = []  # from the depot and from each stop
         self.latest: list[float] = []  # arrival at each stop and back at the depot
         self.legs: list[float] = []  # costs of the legs
+        self.loads: list[int] = []  # on the leg that leads to each position
         self.most_before: list[int] = []  # greatest load up to the leg that leads to each position
         self.most_after: list[int] = []  # greatest load from there on
         self.km = self.cost = 0.0
-        self.places: dict[tuple[int, int], tuple[float, int]] = {}  # see `Rules.place_of`
+        self.places: dict[tuple[int, int], tuple[float, Place]] = {}  # see `Rules.place_of`
 
 
 class Rules:
@@ -63,6 +66,9 @@ class Rules:
         self.costs, self.minutes, self.km = (matrix.tolist() for matrix in matrices)
         self.costs_to = matrices[0].T.tolist()  # of each stop, from all others
         self.service, self.delivery, self.pickup = (x.tolist() for x in (task.service, task.delivery, task.pickup))
+        self.sources = [0] * len(task.ids) if task.pickup_at is None else task.pickup_at.tolist()
+        self.deliveries = {source: node for node, source in enumerate(self.sources) if source}  # of pickups, by pickup
+        self.loaded = [0 if source else units for source, units in zip(self.sources, self.delivery, strict=True)]
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
         dearest = float(max(matrices[0].max(), 1e-9))
         most = 4.0 * (dearest * len(task.ids) + task.fixed_cost)
@@ -110,8 +116,10 @@ class Rules:
             return None
         if self.refused and not self.refused.isdisjoint(stops):
             return None
+        if self.deliveries and not self.paired(stops):
+            return None
         made = Route(stops, num_deliveries, self.kind)
-        time, before, load = self.ready[0], 0, sum(self.delivery[node] for node in stops)
+        time, before, load = self.ready[0], 0, sum(self.loaded[node] for node in stops)
         loads, departure = [load], [time]
         for node in ends:
             time += self.minutes[before][node]
@@ -130,9 +138,37 @@ class Rules:
         made.cost = self.fixed_cost + sum(made.legs) if stops else 0.0
         made.departure = departure[:-1]
         made.latest = self.latest(ends)
+        made.loads = loads
         made.most_before = list(accumulate(loads, max))
         made.most_after = list(accumulate(reversed(loads), max))[::-1]
         return made
+
+    def paired(self, stops: Sequence[int]) -> bool:
+        """Return whether all goods that are picked up for another stop reach it, and it gets none but these."""
+        due: set[int] = set()
+        for node in stops:
+            if node in self.deliveries:
+                due.add(self.deliveries[node])
+            elif self.sources[node]:
+                if node not in due:
+                    return False
+                due.remove(node)
+        return not due
+
+    def unit(self, node: int) -> tuple[int, ...]:
+        """Return what is inserted or left out with a stop: itself, or a pickup and its delivery."""
+        if node in self.deliveries:
+            return node, self.deliveries[node]
+        return (self.sources[node], node) if self.sources[node] else (node,)
+
+    def units(self, nodes: Iterable[int]) -> list[tuple[int, ...]]:
+        """Return the units of stops, in their order, each once."""
+        return list(dict.fromkeys(map(self.unit, nodes))) if self.deliveries else [(node,) for node in nodes]
+
+    def price_of(self, unit: tuple[int, ...]) -> float:
+        """Return the cost of leaving a unit out."""
+        price: float = self.price[unit[0]]
+        return price if len(unit) == 1 else price + self.price[unit[1]]
 
     def latest(self, ends: Sequence[int]) -> list[float]:
         """Return the latest arrival at each stop, and at the depot, that keeps all windows from there on."""
@@ -143,28 +179,36 @@ class Rules:
             found.append(min(self.due[node], left))
         return found[::-1]
 
-    def place_of(self, node: int, route: Route, locked: int) -> tuple[float, int]:
-        """Return `best_place` without a bound, found once for each route, however often a search takes it up again.
-
-        The least extra cost of the stop, and its position, -1 where it fits nowhere.
-        """
-        found = route.places.get((node, locked))
+    def place_of(self, unit: tuple[int, ...], route: Route, locked: int) -> tuple[float, Place]:
+        """Return `best_place` without a bound, found once for each route, however often a search takes it up again."""
+        found = route.places.get((unit[0], locked))
         if found is None:
-            found = route.places[node, locked] = self.best_place(node, route, locked, NEVER)
+            found = route.places[unit[0], locked] = self.best_place(unit, route, locked, NEVER)
         return found
 
-    def best_place(self, node: int, route: Route, locked: int, most: float) -> tuple[float, int]:
-        """Return the least extra cost of a stop on a route and its position; -1 where it costs `most` or fits nowhere.
+    def with_unit(self, unit: tuple[int, ...], route: Route, place: Place) -> Route | None:
+        """Return a route with a unit at its place."""
+        first, last, nodes = place[0], place[-1], route.nodes
+        if len(unit) == 1:
+            return self.route((*nodes[:first], *unit, *nodes[first:]))
+        return self.route((*nodes[:first], unit[0], *nodes[first:last], unit[1], *nodes[last:]))
+
+    def best_place(self, unit: tuple[int, ...], route: Route, locked: int, most: float) -> tuple[float, Place]:
+        """Return the least extra cost of a unit on a route and its place, () where it costs `most` or fits nowhere.
 
         Args:
-            node: The stop.
+            unit: The stop, or a pickup and its delivery.
             route: Where.
             locked: Stops at the head of the route that stay.
             most: Extra cost that is too much.
         """
+        if len(unit) == 2:
+            return self.best_pair(*unit, route, locked, most)
+        node = unit[0]
+        place: Place = ()
         if node in self.refused:
-            return most, -1
-        place, nodes, ends = -1, route.nodes, (0, *route.nodes, 0)
+            return most, ()
+        nodes, ends = route.nodes, (0, *route.nodes, 0)
         delivery, pickup = self.capacity - self.delivery[node], self.capacity - self.pickup[node]
         first, last = locked, len(nodes)
         if self.in_order:
@@ -192,17 +236,59 @@ class Rules:
                 continue
             if km[before][node] + km[node][after] - (km[before][after] if nodes else 0.0) > room:
                 continue
-            most, place = extra, k
+            most, place = extra, (k,)
         return most, place
 
-    def new_routes(self, node: int, routes: Sequence[Route]) -> list[Route]:
-        """Return a route with one stop for each type of which a vehicle is left, where it keeps the limits."""
+    def best_pair(self, pickup: int, delivery: int, route: Route, locked: int, most: float) -> tuple[float, Place]:
+        """Return the least extra cost of a pickup with its delivery, and their positions; see `best_place`."""
+        if not self.refused.isdisjoint((pickup, delivery)):
+            return most, ()
+        place: Place = ()
+        costs, minutes, km, ends = self.costs, self.minutes, self.km, (0, *route.nodes, 0)
+        free, last = self.capacity - self.pickup[pickup], len(route.nodes)
+        legs, ways = (route.legs, route_legs(km, ends)) if last else ([-self.fixed_cost], [0.0])
+        room = self.max_km - route.km
+        for first in range(locked, last + 1):
+            before, following = ends[first], ends[first + 1]
+            arrival = route.departure[first] + minutes[before][pickup]
+            if arrival > self.due[pickup]:
+                if route.departure[first] > self.due[pickup]:
+                    break
+                continue
+            # The vehicle leaves `node` at `time`, with `extra` costs and `detour` km so far.
+            node, time = pickup, max(arrival, self.ready[pickup]) + self.service[pickup]
+            extra, detour = costs[before][pickup] - legs[first], km[before][pickup] - ways[first]
+            for second in range(first, last + 1):
+                if route.loads[second] > free:
+                    break
+                following = ends[second + 1]
+                arrival = time + minutes[node][delivery]
+                if arrival > self.due[delivery] and time > self.due[delivery]:
+                    break
+                leaves = max(arrival, self.ready[delivery]) + self.service[delivery]
+                total = extra + costs[node][delivery] + costs[delivery][following]
+                way = detour + km[node][delivery] + km[delivery][following]
+                in_time = arrival <= self.due[delivery]
+                in_time = in_time and leaves + minutes[delivery][following] <= route.latest[second]
+                if in_time and total < most and way <= room:
+                    most, place = total, (first, second)
+                time += minutes[node][following]
+                if second == last or time > route.latest[second]:
+                    break
+                time = max(time, self.ready[following]) + self.service[following]
+                extra += costs[node][following] - legs[second + 1]
+                detour += km[node][following] - ways[second + 1]
+                node = following
+        return most, place
+
+    def new_routes(self, unit: tuple[int, ...], routes: Sequence[Route]) -> list[Route]:
+        """Return a route with one unit for each type of which a vehicle is left, where it keeps the limits."""
         if len(self.kinds) == 1:
-            alone = self.route((node,)) if len(routes) < self.most_routes else None
+            alone = self.route(unit) if len(routes) < self.most_routes else None
             return [] if alone is None else [alone]
         used = [route.kind for route in routes]
         free = (rules for kind, rules in enumerate(self.kinds) if used.count(kind) < rules.most_routes)
-        return [route for rules in free if (route := rules.route((node,))) is not None]
+        return [route for rules in free if (route := rules.route(unit)) is not None]
 
     def by_vehicle(self, routes: Sequence[Route]) -> tuple[tuple[int, ...], ...]:
         """Return the stops of each vehicle, where vehicles differ in the order of the task, none for idle ones."""
@@ -217,6 +303,11 @@ class Rules:
     def total(self, routes: Iterable[Route], absent: Iterable[int]) -> float:
         """Return the cost of routes, and the price of those left out."""
         return float(sum(route.cost for route in routes) + sum(self.price[node] for node in absent))
+
+
+def route_legs(matrix: list[list[float]], ends: Sequence[int]) -> list[float]:
+    """Return the entries of a matrix for each leg of a route."""
+    return [matrix[before][after] for before, after in pairwise(ends)]
 
 
 def with_depot_first(matrix: FloatArray, depot: int) -> FloatArray:
@@ -245,11 +336,12 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
         whole = rules.route(stops)
         if whole is None:
             kept: list[int] = []
-            for node in stops:
-                if rules.route([*kept, node]) is None:
-                    waiting.append(node)
+            for unit in rules.units(stops):
+                longer = [node for node in stops if node in kept or node in unit] if len(unit) > 1 else [*kept, *unit]
+                if rules.route(longer) is None:
+                    waiting += unit
                 else:
-                    kept.append(node)
+                    kept = longer
             whole = rules.route(kept)
         if whole is None or len(made) >= rules.most_routes:
             waiting += stops if whole is None else list(whole.nodes)
@@ -279,21 +371,22 @@ def assign(rules: Rules, trips: Sequence[Sequence[int]]) -> list[Route]:
 
 def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tuple[list[Route], list[int]]:
     """Insert stops one by one where they cost least; return the routes, and the stops that fit nowhere."""
-    routes, absent = list(routes), []
-    for node in waiting:
-        most, chosen, place = rules.price[node], -1, -1
+    routes = list(routes)
+    absent: list[int] = []
+    for unit in rules.units(waiting):
+        most, chosen = rules.price_of(unit), -1
+        place: Place = ()
         for k, route in enumerate(routes):
-            extra, at = rules.kinds[route.kind].best_place(node, route, 0, most)
-            if at >= 0:
+            extra, at = rules.kinds[route.kind].best_place(unit, route, 0, most)
+            if at:
                 most, chosen, place = extra, k, at
-        alone = next(iter(rules.new_routes(node, routes)), None)
+        alone = next(iter(rules.new_routes(unit, routes)), None)
         if alone is not None and alone.cost < most:
             routes.append(alone)
         elif chosen >= 0:
-            nodes = routes[chosen].nodes
-            grown = rules.kinds[routes[chosen].kind].route((*nodes[:place], node, *nodes[place:]))
+            grown = rules.kinds[routes[chosen].kind].with_unit(unit, routes[chosen], place)
             if grown is not None:
                 routes[chosen] = grown
         else:
-            absent.append(node)
+            absent += unit
     return routes, absent

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from routing_gym.planning.recombine import Pool
-from routing_gym.planning.routes import Route, Rules, fit
+from routing_gym.planning.routes import Place, Route, Rules, fit
 from routing_gym.planning.task import Task
 
 LONGEST_STRING, MEAN_REMOVED = 10, 6
@@ -162,6 +162,8 @@ class Search:
             free = nodes[head:]
             length = int(draw() * min(len(free), longest)) + 1
             taken = self.string(free, free.index(node), length)
+            if rules.deliveries:
+                taken = [one for unit in rules.units(taken) for one in unit]
             left = rules.kinds[routes[k].kind].route(other for other in nodes if other not in taken)
             if left is None:  # without the triangle inequality, a shorter route may break a limit
                 continue
@@ -210,20 +212,22 @@ class Search:
 
     def insert(self, routes: list[Route], gone: list[int]) -> tuple[list[Route], list[int]]:
         """Insert stops where they cost least; return the routes, and the stops that are left out."""
-        rules, absent = self.rules, []
+        rules = self.rules
+        absent: list[int] = []
         used = sum(1 for route in routes if route.nodes)
-        for node in self.ordered(gone):
-            most, chosen, place = rules.price[node], -1, -1
+        for unit in rules.units(self.ordered(gone)):
+            most, chosen = rules.price_of(unit), -1
+            place: Place = ()
             for k, route in enumerate(routes):
                 if self.rng.random() < BLINK:
                     continue
                 if not route.nodes and used >= rules.most_routes:
                     continue
                 kind = rules.kinds[route.kind]
-                extra, at = kind.place_of(node, route, self.locked[k] if k < len(self.locked) else 0)
-                if extra < most and at >= 0:
+                extra, at = kind.place_of(unit, route, self.locked[k] if k < len(self.locked) else 0)
+                if extra < most and at:
                     most, chosen, place = extra, k, at
-            new = rules.new_routes(node, routes)
+            new = rules.new_routes(unit, routes)
             if len(new) > 1:  # equal costs are common: of types that differ in their limits only
                 new.sort(key=lambda route: (route.cost, self.rng.random()))
             alone = next(iter(new), None)
@@ -233,10 +237,9 @@ class Search:
                 continue
             grown = None
             if chosen >= 0:
-                nodes = routes[chosen].nodes
-                grown = rules.kinds[routes[chosen].kind].route((*nodes[:place], node, *nodes[place:]))
+                grown = rules.kinds[routes[chosen].kind].with_unit(unit, routes[chosen], place)
             if grown is None:
-                absent.append(node)
+                absent += unit
                 continue
             used += not routes[chosen].nodes
             routes[chosen] = grown

@@ -47,6 +47,8 @@ class Task:
         service: Minutes at each stop.
         penalty: Cost of leaving a stop out, in the unit that is minimised; inf: it has to be served.
         mixed: Pickups and deliveries may alternate on a route; else all deliveries come first.
+        pickup_at: Row of the stop where what a stop gets is picked up, on the same route, 0 for the depot: int64 (A,);
+            None: nothing is picked up for another stop. Both have the amount, in `pickup` and `delivery`.
         count: Vehicles at most; None: as many as it takes.
         vehicles: Their names, as far as given.
         types: Where vehicles differ, a task for each type, with the vehicles of this type only. Capacity, `max_km` and
@@ -85,6 +87,7 @@ class Task:
     penalty: FloatArray
     units: int = 1
     mixed: bool = False
+    pickup_at: IntArray | None = None
     count: int | None = None
     vehicles: tuple[str, ...] = ()
     types: tuple[Task, ...] = ()
@@ -135,7 +138,9 @@ class Task:
         depots = "a depot" if len(self.depots) == 1 else f"{len(self.depots)} depots"
         size = f"{len(self.stops)} stops and {depots}" if kind.has_depot else f"{len(self.ids)} stops"
         parts = [f"{self.source}: {size}: {self.problem}"]
-        if self.mixed:
+        if self.pickup_at is not None:
+            parts.append(f"{np.count_nonzero(self.pickup_at)} deliveries from other stops")
+        elif self.mixed:
             parts.append("pickups and deliveries in any order")
         if self.count is not None:
             parts.append(f"at most {self.count} vehicle{'s' * (self.count != 1)}")

@@ -162,7 +162,8 @@ def timetable(
         loads: On board after each visit, where it does not follow from deliveries and pickups.
     """
     time, km, driven = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0, 0.0, 0.0
-    load = int(task.delivery[list(nodes[1:])].sum())
+    loaded = task.delivery if task.pickup_at is None else np.where(task.pickup_at > 0, 0, task.delivery)
+    load = int(loaded[list(nodes[1:])].sum())
     visits = []
     ends = [*nodes, nodes[0]] if closed else list(nodes)
     for k, node in enumerate(ends):
@@ -208,15 +209,17 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     largest = max((math.inf if kind.capacity is None else kind.capacity for kind in serving), default=0)
     if amount > largest:
         return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
-    ways = [task.km[kind.depot, node] + (0 if task.open else task.km[node, kind.depot]) for kind in serving]
-    alone = float(min(ways))
+    unit = rules.unit(node)
+    ends = [[kind.depot, *unit] + [kind.depot] * (not task.open) for kind in serving]
+    alone = min(float(task.km[way[:-1], way[1:]].sum()) for way in ends)
     longest = max(math.inf if kind.max_km is None else kind.max_km for kind in serving)
     if alone > longest:
         return told("distance", f"{alone:.1f} km there and back; a route may have {longest:g}")
-    if all(kind.route([node]) is None for kind in rules.kinds):
+    if all(kind.route(unit) is None for kind in rules.kinds):
         return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
-    if np.isfinite(task.penalty[node]) and fits(rules, routes, node):
-        return told("price", f"its detour costs more than its penalty of {task.penalty[node]:g} {task.minimise}")
+    if np.isfinite(task.penalty[node]) and fits(rules, routes, unit):
+        price = sum(task.penalty[list(unit)].tolist())
+        return told("price", f"its detour costs more than its penalty of {price:g} {task.minimise}")
     all_used = sum(bool(nodes) for nodes in routes) >= rules.most_routes
     vehicles = (
         f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"
@@ -227,7 +230,7 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
         "distance": task.replaced(max_km=None),
     }
     for reason, relaxed in relaxations.items():
-        if fits(Rules(relaxed), routes, node):
+        if fits(Rules(relaxed), routes, unit):
             words = {
                 "capacity": f"no vehicle has {task.amount(amount):g} units free",
                 "window": "no vehicle can be there in time and keep its other windows",
@@ -237,13 +240,13 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     return told("fleet", vehicles)
 
 
-def fits(rules: Rules, routes: list[list[int]], node: int) -> bool:
-    """Return whether a stop fits into a route, or a vehicle is free for it."""
+def fits(rules: Rules, routes: list[list[int]], unit: tuple[int, ...]) -> bool:
+    """Return whether a unit fits into a route, or a vehicle is free for it."""
     kinds = [rules.kinds[rules.task.type_of(vehicle)] for vehicle in range(len(routes))]
     made = [kind.route(nodes) for kind, nodes in zip(kinds, routes, strict=True)]
     inserted = any(
-        route is not None and kind.best_place(node, route, 0, float("inf"))[1] >= 0
+        route is not None and bool(kind.best_place(unit, route, 0, float("inf"))[1])
         for kind, route in zip(kinds, made, strict=True)
     )
     used = [route for route in made if route is not None and route.nodes]
-    return inserted or bool(rules.new_routes(node, used))
+    return inserted or bool(rules.new_routes(unit, used))

@@ -71,7 +71,8 @@ def solve(
     Args:
         stops: Path of a CSV file, a DataFrame of pandas or polars, a dictionary of columns, or an array (A, 2) of x and
             y. One row a stop, the depot first. Columns: lat and lon, or x and y; demand; earliest, latest and service
-            (minutes, HH:MM or ISO times); pickup; prize, penalty; id, name; and all others that problems declare.
+            (minutes, HH:MM or ISO times); pickup; pickup_at (the id of the stop where what a stop gets is picked up);
+            prize, penalty; id, name; and all others that problems declare.
         vehicles: How many; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00", "latest": "17:00",
             "depot": "D", "speed": 30, "open": False}; or a table with a row for each vehicle, or with a count for each
             type.
@@ -134,6 +135,8 @@ def solve_task(
             raise InvalidInput(f"start: plans of {task.problem} cannot be continued; leave it out")
         plan = others.solve_other(task, solver, seconds, seed, told)
         return replace(plan, seconds=time.perf_counter() - started)
+    if fixed is not None and task.pickup_at is not None:
+        raise InvalidInput("fixed: stops that stay are not known beside deliveries from other stops; leave it out")
     beginning = read_beginning(task, start, fixed)
     candidates = run(task, solver, seconds, seed, beginning, told)
     best = min(candidates, key=lambda one: one.total)
@@ -176,7 +179,10 @@ def run(
         return trained(task, seconds, seed, beginning, told, solver)
     if solver != "auto":
         return [classical(task, solver, seconds, seed, told)]
-    rival, notes = strongest()
+    rival = external.strongest(task)
+    notes: tuple[str, ...] = (
+        () if rival else ('no classical solver is installed to compare with: pip install ".[solvers]"',)
+    )
     share = seconds / 2 if rival else seconds
     found = trained(task, share, seed, beginning, told, solver)
     if rival is not None and not found[-1].interrupted:
@@ -185,14 +191,6 @@ def run(
         except KeyboardInterrupt:
             notes += ("stopped by Ctrl-C",)
     return [replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]]
-
-
-def strongest() -> tuple[str | None, tuple[str, ...]]:
-    """Return the strongest classical solver of plain tasks that is installed, or None and what to tell the user."""
-    for name in external.SOLVERS:
-        if external.installed(name):
-            return name, ()
-    return None, ('no classical solver is installed to compare with: pip install ".[solvers]"',)
 
 
 def candidate(task: Task, name: str, trips: Any, notes: tuple[str, ...] = ()) -> Candidate:

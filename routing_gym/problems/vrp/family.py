@@ -152,12 +152,12 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
 
     @property
     def plain_vehicles(self) -> bool:  # type: ignore[override]
-        """Whether vehicles are alike and start at one depot, and each customer is served for itself."""
-        return not (self.depot_choice or self.pairs or self.penalties)
+        """Whether vehicles are alike and start at one depot, and all customers are served."""
+        return not (self.depot_choice or self.penalties)
 
     @property
     def any_first_node(self) -> bool:  # type: ignore[override]
-        return self.plain_vehicles
+        return self.plain_vehicles and not self.pairs
 
     @property
     def visits_all(self) -> bool:  # type: ignore[override]
@@ -173,13 +173,14 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         scalars = ("open_routes",) * self.open_routes + tuple(key for rule in self.rules for key in rule.scalars)
         depots = tuple(key for rule in self.rules for key in rule.per_depot)
         start = ("start_depot",) * self.depot_choice
+        pickup = ("pickup",) * self.pairs
         return Observations(
             per_node=("demand", *nodes),
             per_depot=depots,
             depots="is_depot" if self.depot_choice else None,
             context_nodes=("current_node", *start),
             context_scalars=("free_capacity", *scalars),
-            optional=(*nodes, *depots, *scalars, *start),
+            optional=(*nodes, *depots, *scalars, *start, *pickup),
             pairs="pickup" if self.pairs else None,
         )
 

@@ -33,7 +33,9 @@ class Pairs(Deliveries):
     """
 
     letters = "PD"
-    columns = (Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node"),)
+    columns = (
+        Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node", also=("pickup_at",)),
+    )
     fields = ("pickup",)
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:

@@ -35,7 +35,8 @@ def table_of(problem: str) -> tuple[dict, dict, np.ndarray | None]:
         elif column.kind == "matrix":
             matrix = value
         elif column.per == "node":
-            columns[column.name] = value
+            named = "pickup_at" if column.also == ("pickup_at",) else column.name  # beside demands, pickup is an amount
+            columns[named] = value
         else:
             numbers[column.name] = value
     return columns, numbers, matrix
@@ -75,5 +76,5 @@ def test_columns_tell_the_problem(problem):
 
 
 def test_problems_that_no_plan_is_made_for():
-    with pytest.raises(ValueError, match="no plans are made for MDVRP, .*from_columns"):
+    with pytest.raises(ValueError, match="no plans are made for MDVRP; give depots"):
         read_task({"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, problem="MDVRP", vehicles={"capacity": 2})

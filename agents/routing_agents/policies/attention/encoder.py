@@ -177,7 +177,7 @@ class Encoder(nn.Module):
         seen = observation | absent
         columns = [place, *(seen[key][..., None] for key in self.features.per_node)]
         if self.features.pairs:
-            columns.append(partners(observation["coords"], observation[self.features.pairs]))
+            columns.append(partners(observation["coords"], seen[self.features.pairs]))
         if self.features.partner:
             columns.append(fixed_edges(observation["coords"], observation[self.features.partner]))
         if not self.features.depot:
@@ -226,7 +226,7 @@ class Encoder(nn.Module):
 
 
 def partners(coords: Tensor, pickup: Tensor) -> Tensor:
-    """Return for each node whether it is a pickup or a delivery, and the offset of its partner; (0, 0) for none.
+    """Return for each node whether it is a pickup or a delivery, and the place of its partner; (0, 0) for none.
 
     Args:
         coords: (B, A, 2).

@@ -49,6 +49,7 @@ class Encoding:
     logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
     places: tuple[Tensor, ...] = ()  # coordinates (B, A, 2), or lengths or `successions` (B, A, A), for nearness
     edge_logits: tuple[Tensor, ...] = ()  # (B, A, A), from node to node
+    depots: tuple[Tensor, ...] = ()  # (B, A), 1.0 for depots, where a choice of depots is observed
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Encoding:
         """Apply a function to every tensor."""
@@ -125,6 +126,7 @@ class AttentionModel(Encoder, PolicyNetwork):
             logit_keys=logit_keys.contiguous().to(x.dtype),
             places=(self.places(observation),) if self.config.nearness else (),
             edge_logits=(self.embed_edge_logits(self.edges(observation))[..., 0],) if self.config.edge_logits else (),
+            depots=(observation[depots],) if (depots := self.features.depots) in observation else (),
         )
 
     def places(self, observation: dict[str, Tensor]) -> Tensor:
@@ -184,7 +186,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         if self.config.nearness:
             logits = logits + self.nearness_weight * self.nearness(encoding, observation)
         for edge_logits in encoding.edge_logits:
-            logits = logits + self.on_tour(take_nodes(edge_logits, observation["current_node"]), observation)
+            logits = logits + self.driven(take_nodes(edge_logits, observation["current_node"]), encoding, observation)
         return logits.float().add_(legal)
 
     def refine(self, glimpse: Tensor, query: Tensor) -> Tensor:
@@ -195,7 +197,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         return x + self.contract_glimpse(F.relu(self.expand_glimpse(x)))
 
     def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Return -log of each node's distance from the current one, 0 before a tour has begun: (B, Q, A).
+        """Return -log of each node's distance from the current one, 0 where nothing is driven: (B, Q, A).
 
         With a matrix of lengths and no coordinates, whose lengths may be in any unit, the logarithm of the chance that
         the node follows the current one, rather than another that is still to be left.
@@ -210,13 +212,22 @@ class AttentionModel(Encoder, PolicyNetwork):
         else:
             x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
             near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
-        return self.on_tour(near, observation)
+        return self.driven(near, encoding, observation)
 
-    def on_tour(self, numbers: Tensor, observation: dict[str, Tensor]) -> Tensor:
-        """Replace numbers (B, Q, A) of the edges from the current node by 0 before a tour has begun: there is none."""
-        if self.features.depot:
+    def driven(self, numbers: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+        """Replace numbers (B, Q, A) of the edges from the current node by 0 where nothing is driven.
+
+        Nothing is driven to the first node of a tour without a depot, nor from a depot to a depot: this chooses where
+        the next route begins, or ends the tour.
+        """
+        if not self.features.depot:
+            return numbers.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
+        here = observation["current_node"]
+        if not encoding.depots:
+            numbers[..., 0].masked_fill_(here == 0, 0.0)
             return numbers
-        return numbers.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
+        (depots,) = encoding.depots
+        return numbers * (1 - depots.gather(1, here)[..., None] * depots[:, None])
 
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0

@@ -1,0 +1,154 @@
+"""Deliveries from other stops: both on one route, the pickup first; everything equals what brute force finds."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+
+import routing_agents
+from routing_gym.planning import InvalidInput, external, read_task
+from routing_gym.planning.instances import plain_instance
+from routing_gym.planning.plan import plan_of
+from routing_gym.planning.routes import Rules, fit
+from routing_gym.planning.search import Search
+
+POINTS = np.random.default_rng(8).uniform(0, 10, (8, 2))
+WAYS = np.linalg.norm(POINTS[:, None] - POINTS[None], axis=-1)
+SOURCES = [0, 0, 5, 0, 1, 0, 0, 3]  # stop 4 gets what is picked up at 1, stop 2 that of 5, stop 7 that of 3
+DEMAND = [0, 0, 3, 0, 4, 0, 2, 5]  # stop 6 gets 2 units from the depot
+READY, DUE = [0, 8, 0, 0, 0, 0, 10, 0], [90, 60, 70, 25, 45, 60, 30, 80]
+STOPS = {
+    "id": list("dabcefgh"),
+    "x": POINTS[:, 0],
+    "y": POINTS[:, 1],
+    "demand": DEMAND,
+    "pickup_at": ["dabcefgh"[source] if source else "" for source in SOURCES],
+}
+WINDOWS = {"earliest": READY, "latest": DUE, "service": [0] + 7 * [1]}
+COLUMNS = {
+    "plain": {},
+    "windows": WINDOWS,
+    "collected": {"pickup": [0, 0, 0, 0, 0, 0, 2, 0], "demand": [*DEMAND[:6], 0, 5]},
+}
+
+
+def cost_of(order: tuple[int, ...], capacity: int, max_km: float, columns: dict[str, list[int]]) -> float:
+    """Return the km of a route, inf if it breaks a rule; written from the rules alone."""
+    collected = "pickup" in columns
+    load, time, km, done = 0 if collected or 6 not in order else 2, 0.0, 0.0, []
+    for before, node in pairwise((0, *order, 0)):
+        km, time = km + WAYS[before, node], time + WAYS[before, node]
+        if columns is WINDOWS:
+            if time > DUE[node]:
+                return np.inf
+            time = max(time, READY[node]) + (node > 0)
+        if SOURCES[node]:
+            if SOURCES[node] not in done:
+                return np.inf
+            load -= DEMAND[node]
+        elif node in SOURCES and node:
+            load += DEMAND[SOURCES.index(node)]
+            if SOURCES.index(node) not in order:
+                return np.inf
+        elif node == 6:
+            load += 2 if collected else -2
+        if load > capacity:
+            return np.inf
+        done.append(node)
+    return km if km <= max_km else np.inf
+
+
+def cheapest(vehicles: list[tuple[int, float]], columns: dict[str, list[int]]) -> float:
+    """Return the least km of all ways to give each vehicle, of a capacity and a longest route, some stops in order."""
+    whole = 2**7
+    best = [0.0] + [np.inf] * (whole - 1)  # by set of stops
+    for capacity, max_km in vehicles:
+        alone = [0.0] * whole
+        for chosen in range(1, whole):
+            inside = [node for node in range(1, 8) if chosen >> (node - 1) & 1]
+            alone[chosen] = min(cost_of(order, capacity, max_km, columns) for order in permutations(inside))
+        best = [
+            min(best[chosen ^ part] + alone[part] for part in range(chosen + 1) if part & chosen == part)
+            for chosen in range(whole)
+        ]
+    return best[-1]
+
+
+@pytest.mark.parametrize("solver", ["search", "ortools"])
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+def test_the_cheapest_plan(solver, columns):
+    """A van of 9 units and a bicycle of 5 for short routes: the plan is the best of all."""
+    fleet = {"name": ["van", "bicycle"], "count": [1, 1], "capacity": [9, 5], "max_length": [60, 26]}
+    task = read_task(STOPS | columns, vehicles=fleet, speed=60)
+    assert task.problem == ("PDVRPLTW" if columns is WINDOWS else "PDVRPL")
+    assert "3 deliveries from other stops" in task.sentence
+    if solver == "search":
+        found = Search(task, ()).run(0.6)
+        trips, absent = found.routes, found.absent
+    else:
+        pytest.importorskip(solver)
+        routes, absent = fit(Rules(task), external.SOLVERS[solver](task, 0.5, 1))
+        trips = Rules(task).by_vehicle(routes)
+    plan = plan_of(task, trips, absent, solver)
+    assert not plan.unserved
+    assert plan.cost == pytest.approx(cheapest([(9, 60.0), (5, 26.0)], columns), rel=1e-4)
+    assert max(visit.load for route in plan.routes for visit in route.visits) <= 9
+    assert all(
+        route.visits[-1].load == (2 if columns is COLUMNS["collected"] and "g" in [s.id for s in route.stops] else 0)
+        for route in plan.routes
+    )
+
+
+def test_a_pair_is_left_out_together():
+    """One bicycle cannot carry 5 units: both stops of the pair are left out, for one reason."""
+    plan = routing_agents.solve(STOPS, vehicles={"count": 2, "capacity": 4}, solver="search", seconds=0.5)
+    assert [(stop.id, stop.reason) for stop in plan.unserved] == [("c", "capacity"), ("h", "capacity")]
+    optional = STOPS | {"penalty": [0, "", "", 0.1, "", "", "", 0.05]}
+    plan = routing_agents.solve(optional, vehicles={"count": 2, "capacity": 9}, solver="search", seconds=0.5)
+    assert [(stop.id, stop.reason) for stop in plan.unserved] == [("c", "price"), ("h", "price")]
+    assert plan.cost == pytest.approx(plan.km + 0.15)
+
+
+def test_policies_know_pairs_and_no_deliveries_from_the_depot():
+    task = read_task(STOPS | {"demand": [*DEMAND[:6], 0, 5]}, vehicles={"count": 2, "capacity": 9})
+    own, rows = plain_instance(task)
+    assert own.problem.name == "PDVRP"
+    assert own.instance.pickup[0].tolist() == SOURCES
+    assert own.instance.demand[0].tolist() == [0, 4, 3, 5, 4, 3, 0, 5]
+    assert rows == list(range(8))
+    with pytest.raises(ValueError, match="some stops get goods from other stops, and some from the depot"):
+        plain_instance(read_task(STOPS, vehicles={"count": 2, "capacity": 9}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"pickup_at": ["", "", "f", "", "z", "", "", ""]},
+            "row 4, column pickup_at: found 'z'; expected the id of a stop",
+        ),
+        ({"pickup_at": ["", "", "b", "", "", "", "", ""]}, "row 2.*it is the stop itself; use two rows"),
+        ({"pickup_at": ["", "", "f", "", "", "a", "", ""]}, "row 2.*it is a stop that gets something itself"),
+        ({"pickup_at": ["", "", "f", "", "f", "", "", ""]}, "row 4.*row 2.*gets what is picked up there"),
+        ({"pickup_at": ["a", "", "", "", "", "", "", ""]}, "row 0.*the first row is the depot"),
+        ({"demand": [0, 3, 3, 0, 4, 0, 2, 5]}, "row 4.*found the amounts 3 and 4"),
+        (WINDOWS | {"earliest": [0, 44, 0, 0, 0, 0, 10, 0]}, "row 4, column latest.*its goods can be here at"),
+    ],
+)
+def test_errors_say_where(changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_task(STOPS | changes, vehicles={"count": 2, "capacity": 9}, speed=60)
+
+
+def test_what_knows_no_pairs_says_so():
+    vehicles = {"count": 2, "capacity": 9}
+    plan = routing_agents.solve(STOPS, vehicles=vehicles, solver="search", seconds=0.2)
+    with pytest.raises(InvalidInput, match="fixed: stops that stay are not known beside deliveries from other stops"):
+        routing_agents.solve(STOPS, vehicles=vehicles, start=plan, fixed={"1": 1}, seconds=0.2)
+    again = routing_agents.solve(STOPS, vehicles=vehicles, start=plan, solver="search", seconds=0.2)
+    assert again.cost <= plan.cost + 1e-9
+    pytest.importorskip("pyvrp")
+    with pytest.raises(ValueError, match="pyvrp knows no deliveries from other stops"):
+        routing_agents.solve(STOPS, vehicles=vehicles, solver="pyvrp", seconds=0.2)
