@@ -33,9 +33,7 @@ class Pairs(Deliveries):
     """
 
     letters = "PD"
-    columns = (
-        Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node", also=("pickup_at",)),
-    )
+    columns = (Column("pickup", "row where the goods of each delivery are picked up; 0 for none", "node"),)
     fields = ("pickup",)
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
