@@ -180,9 +180,8 @@ def run(
     if solver != "auto":
         return [classical(task, solver, seconds, seed, told)]
     rival = external.strongest(task)
-    notes: tuple[str, ...] = (
-        () if rival else ('no classical solver is installed to compare with: pip install ".[solvers]"',)
-    )
+    missing = 'no classical solver is installed to compare with: pip install ".[solvers]"'
+    notes: tuple[str, ...] = () if rival else (missing,)
     share = seconds / 2 if rival else seconds
     found = trained(task, share, seed, beginning, told, solver)
     if rival is not None and not found[-1].interrupted:

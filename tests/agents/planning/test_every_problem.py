@@ -35,11 +35,15 @@ def table_of(problem: str) -> tuple[dict, dict, np.ndarray | None]:
         elif column.kind == "matrix":
             matrix = value
         elif column.per == "node":
-            named = "pickup_at" if column.also == ("pickup_at",) else column.name  # beside demands, pickup is an amount
-            columns[named] = value
+            columns[column.name] = value
         else:
             numbers[column.name] = value
     return columns, numbers, matrix
+
+
+def as_planned(columns: dict) -> dict:
+    """Return columns of a planner's table, where pickup is an amount beside demands."""
+    return {"pickup_at" if key == "pickup" and "demand" in columns else key: x for key, x in columns.items()}
 
 
 def actions_of(plan, has_depot: bool) -> np.ndarray:
@@ -57,7 +61,7 @@ def test_every_problem_is_solved_from_its_columns(problem):
     """The cost of the plan is that of the problem's own rules, which check the tour too."""
     columns, numbers, matrix = table_of(problem)
     plan = routing_agents.solve(
-        columns or None, distances=matrix, problem=problem, solver="auto", seconds=0.2, **numbers
+        as_planned(columns) or None, distances=matrix, problem=problem, solver="auto", seconds=0.2, **numbers
     )
     own = from_columns(problem, columns | numbers | ({} if matrix is None else {"distances": matrix}))
     assert plan.problem == problem
@@ -72,7 +76,7 @@ def test_columns_tell_the_problem(problem):
     """But for SDVRP, which has the columns of CVRP, and mixed backhauls, those of backhauls."""
     columns, numbers, matrix = table_of(problem)
     vehicles = {"open": make_problem(problem, NUM_NODES).open_routes}
-    assert read_task(columns or None, vehicles=vehicles, distances=matrix, **numbers).problem == problem
+    assert read_task(as_planned(columns) or None, vehicles=vehicles, distances=matrix, **numbers).problem == problem
 
 
 def test_problems_that_no_plan_is_made_for():
