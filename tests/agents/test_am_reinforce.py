@@ -359,6 +359,15 @@ def test_range_of_sizes(tiny):
     assert load_model(folder)[1].num_nodes == 10
 
 
+def test_variants_without_pairs(tiny):
+    """A network for PDVRPTW learns VRPTW and CVRP, too: no customer gets anything of another."""
+    trainer = ReinforceTrainer(replace(tiny, env_id="routing/PDVRPTW-10", variants=True))
+    drawn = {trainer.batch_problem(trainer.step).name for trainer.step in range(30)}
+    assert drawn == {"CVRP", "VRPTW", "PDVRP", "PDVRPTW"}
+    for trainer.step in range(5):
+        trainer.update()
+
+
 def test_one_model_for_a_family(tiny):
     """Batches of VRPTW and CVRP, each drawn; the model solves both, and no others. What CVRP lacks are zeros to it."""
     trainer = ReinforceTrainer(args := replace(tiny, env_id="routing/VRPTW-10", variants=True))

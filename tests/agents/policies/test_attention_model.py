@@ -103,6 +103,8 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
         else:
             coords = observation["coords"]
             near = -(coords - coords[rows, current][:, None]).norm(dim=-1).clamp(min=1e-4).log()
+        if model.features.depot:  # nothing is driven to end a tour at the depot
+            near[:, 0] = near[:, 0].where(current != 0, 0.0)
         logits = logits + model.nearness_weight * near
         if model.config.edge_logits:
             lengths, chances = observation["distances"], successions(observation["distances"])
@@ -493,6 +495,21 @@ def test_a_network_of_a_family_starts_one_of_a_variant(tmp_path):
     torch.testing.assert_close(
         model.encode_nodes(problem.observe_static(instance)), network.encode_nodes(problem.observe_static(instance))
     )
+
+
+@pytest.mark.parametrize("name", ["PCVRP", "HFVRP", "PCMDVRP"])
+def test_nothing_is_driven_from_a_depot_to_a_depot(name):
+    """Neither to end the tour nor to choose a vehicle, which is where the vehicle is: nearness would always win."""
+    problem, instance, model = small(name, options=True)
+    state = problem.initial(instance)
+    for node in (0, problem.num_depots):  # at the first depot, then at the first customer
+        seen = problem.observe_dynamic(instance, state) | {"action_mask": problem.action_mask(instance, state)}
+        near = model.nearness(model.encode(problem.observe_static(instance)), {k: x[:, None] for k, x in seen.items()})
+        expected = -(instance.coords - instance.coords[:, node, None]).norm(dim=-1).clamp(min=1e-4).log()
+        if node == 0:
+            expected[:, : problem.num_depots] = 0
+        torch.testing.assert_close(near[:, 0], expected, rtol=1e-4, atol=1e-5)
+        state, _ = problem.step(instance, state, torch.full((len(near),), problem.num_depots))
 
 
 def test_where_partners_lie():
