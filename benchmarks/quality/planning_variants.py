@@ -1,10 +1,10 @@
-"""Cost of the policy's search on each VRP variant, against PyVRP after the same seconds.
+"""Cost of the policy's search on each VRP variant, against PyVRP (with pairs OR-Tools) after the same seconds.
 
-    python benchmarks/quality/planning_variants.py --seconds 30 --instances 20     # the whole comparison, 5 hours
+    python benchmarks/quality/planning_variants.py --seconds 30 --instances 20     # the whole comparison, 6 hours
 
 For every instance, `routing_agents.solve` runs with the solver "trained" (the published policy, then the search of
-`routing_gym.planning`), then PyVRP; each has the same wall-clock seconds, one thread, after loading. Both costs are
-added up by the planner, not reported by the solvers. Every finished instance is written to
+`routing_gym.planning`), then the classical solver; each has the same wall-clock seconds, one thread, after loading. Both
+costs are added up by the planner, not reported by the solvers. Every finished instance is written to
 benchmarks/results/planning_variants.json, and a later run with the same arguments goes on from there.
 """
 
@@ -26,17 +26,19 @@ from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.data.own import columns_of
 from routing_gym.planning import Task, read_task
+from routing_gym.planning.external import strongest
 from routing_gym.problems import make_problem
-from routing_gym.problems.vrp import PRESETS
+from routing_gym.problems.vrp import ORIGINAL
 
 ROOT = Path(__file__).parents[2]
+VARIANTS = (*ORIGINAL, "PDVRP", "PDVRPTW")
 
 
 @dataclass(frozen=True)
 class Args:
     """Arguments of the benchmark."""
 
-    variants: tuple[str, ...] = tuple(PRESETS)
+    variants: tuple[str, ...] = VARIANTS
     """Problems to compare on."""
     customers: int = 50
     """Customers of each instance."""
@@ -53,8 +55,8 @@ class Args:
         check_numbers(self, "seconds")
         check_integers(self, "customers", "instances")
         check_integers(self, "seed", least=0)
-        if unknown := set(self.variants).difference(PRESETS):
-            raise ValueError(f"--variants: unknown {', '.join(sorted(unknown))}; choose from {', '.join(PRESETS)}")
+        if unknown := set(self.variants).difference(VARIANTS):
+            raise ValueError(f"--variants: unknown {', '.join(sorted(unknown))}; choose from {', '.join(VARIANTS)}")
 
 
 def task_of(name: str, customers: int, seed: int, number: int) -> Task:
@@ -72,17 +74,23 @@ def task_of(name: str, customers: int, seed: int, number: int) -> Task:
     numbers = {
         column.name: values.pop(column.name) for column in columns_of(name) if np.ndim(values.get(column.name, [])) == 0
     }
+    if "pickup" in values:
+        values["pickup_at"] = values.pop("pickup")
     return read_task(values, problem=name, **numbers)
 
 
 def compare(name: str, number: int, args: Args) -> Figures:
-    """Return the costs of the policy, of its search and of PyVRP on one instance."""
+    """Return the costs of the policy, of its search and of the classical solver on one instance."""
     task = task_of(name, args.customers, args.seed, number)
     first, improved = solve_task(task, "trained", args.seconds, args.seed).costs.values()
-    pyvrp = solve_task(task, "pyvrp", args.seconds, args.seed)
-    assert not pyvrp.unserved
+    solver = strongest(task)
+    if solver is None:
+        raise ImportError('no classical solver is installed: pip install ".[solvers]"')
+    rival = solve_task(task, solver, args.seconds, args.seed)
+    assert not rival.unserved
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return {"variant": name, "number": number, "policy": first, "search": improved, "pyvrp": pyvrp.cost, "load": load}
+    costs = {"policy": first, "search": improved, "classical": rival.cost}
+    return {"variant": name, "number": number, **costs, "solver": solver, "load": load}
 
 
 def measured(args: Args) -> list[Figures]:
@@ -98,19 +106,24 @@ def measured(args: Args) -> list[Figures]:
 
 
 def gaps(rows: list[Figures], name: str) -> np.ndarray:
-    """Return the gaps of a variant's searches to PyVRP, in per cent."""
-    return np.array([100 * (row["search"] / row["pyvrp"] - 1) for row in rows if row["variant"] == name])
+    """Return the gaps of a variant's searches to the classical solver, in per cent."""
+    return np.array([100 * (row["search"] / row["classical"] - 1) for row in rows if row["variant"] == name])
 
 
 def table_of(rows: list[Figures], args: Args) -> Table:
     """Return the mean and the greatest gap of each variant."""
     table = Table(
-        "variant", "instances", "policy", "search", "worst", title=f"gap to PyVRP after {args.seconds:g} s, %"
+        "variant",
+        "instances",
+        "policy",
+        "search",
+        "worst",
+        title=f"gap to the classical solver after {args.seconds:g} s, %",
     )
     for name in args.variants:
         own = gaps(rows, name)
         if own.size:
-            first = np.mean([100 * (row["policy"] / row["pyvrp"] - 1) for row in rows if row["variant"] == name])
+            first = np.mean([100 * (row["policy"] / row["classical"] - 1) for row in rows if row["variant"] == name])
             table.add_row(name, str(own.size), f"{first:+.2f}", f"{own.mean():+.2f}", f"{own.max():+.2f}")
     return table
 

@@ -186,11 +186,11 @@ def gap_by_size(figures: dict[str, Any]) -> str:
 
 
 def planning_variants(figures: Any) -> str:
-    """Mean and greatest gaps to PyVRP, of the policy and of its search, by variant."""
+    """Mean and greatest gaps to the classical solver, of the policy and of its search, by variant."""
     lines = []
     for name in figures["arguments"]["variants"]:
         rows = [row for row in figures["instances"] if row["variant"] == name]
-        policy, search = ([100 * (row[key] / row["pyvrp"] - 1) for row in rows] for key in ("policy", "search"))
+        policy, search = ([100 * (row[key] / row["classical"] - 1) for row in rows] for key in ("policy", "search"))
         means = (sum(policy) / len(rows), sum(search) / len(rows), max(search))
         lines.append((name, str(len(rows)), *(f"{value:.2f}".replace("-0.00", "0.00") for value in means)))
     return markdown(("gap, %", "instances", "policy", "and search", "greatest"), lines)
