@@ -3,8 +3,8 @@
     python benchmarks/quality/planning_variants.py --seconds 30 --instances 20     # the whole comparison, 6 hours
 
 For every instance, `routing_agents.solve` runs with the solver "trained" (the published policy, then the search of
-`routing_gym.planning`), then the classical solver; each has the same wall-clock seconds, one thread, after loading. Both
-costs are added up by the planner, not reported by the solvers. Every finished instance is written to
+`routing_gym.planning`), then the classical solver; each has the same wall-clock seconds, one thread, after loading.
+Both costs are added up by the planner, not reported by the solvers. Every finished instance is written to
 benchmarks/results/planning_variants.json, and a later run with the same arguments goes on from there.
 """
 

@@ -93,7 +93,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     instance_type: ClassVar[type] = VRPInstance
     state_type: ClassVar[type] = VRPState
     subproblem: ClassVar[None] = None  # large-neighbourhood search makes parts of CVRP only
-    families: ClassVar[tuple[str, ...]] = ("OVRPBLTW", "MDOVRPMBLTW")  # with the original attributes; RouteFinder's
+    families: ClassVar[tuple[str, ...]] = ("OVRPBLTW", "MDOVRPMBLTW", "PCHFMDOVRPMBLTW", "PDOVRPLTW")
 
     open_routes: bool = False
     backhauls: bool = False
@@ -173,25 +173,25 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         scalars = ("open_routes",) * self.open_routes + tuple(key for rule in self.rules for key in rule.scalars)
         depots = tuple(key for rule in self.rules for key in rule.per_depot)
         start = ("start_depot",) * self.depot_choice
-        pickup = ("pickup",) * self.pairs
         return Observations(
             per_node=("demand", *nodes),
             per_depot=depots,
             depots="is_depot" if self.depot_choice else None,
             context_nodes=("current_node", *start),
             context_scalars=("free_capacity", *scalars),
-            optional=(*nodes, *depots, *scalars, *start, *pickup),
+            optional=(*nodes, *depots, *scalars, *start),
             pairs="pickup" if self.pairs else None,
         )
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Return the names of the problems that have no other attributes than this one; CVRP is the first.
+        """Return the names of the problems without further attributes; of those with pairs, if this one has pairs.
 
         Backhauls are mixed backhauls in another order.
         """
-        known = self.attributes | ({"B"} if self.mixed_backhauls else set())
-        return (CVRP.name, *(name for name, attributes in COMBINATIONS.items() if attributes <= known))
+        known, least = self.attributes | ({"B"} if self.mixed_backhauls else set()), self.attributes & {"PD"}
+        names = tuple(name for name, attributes in COMBINATIONS.items() if least <= attributes <= known)
+        return names if self.pairs else (CVRP.name, *names)
 
     @property
     def length_observations(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -53,6 +53,7 @@ def test_fifteen_presets_are_named_as_in_the_literature():
     assert make_problem("VRPTW", 5, max_length=2.9).name == "VRPLTW"
     assert make_problem("OVRPBLTW", 5).variants == ("CVRP", *ORIGINAL)
     assert make_problem("OVRPL", 5).variants == ("CVRP", "VRPL", "OVRP", "OVRPL")
+    assert make_problem("PDVRPTW", 5).variants == ("PDVRP", "PDVRPTW")
 
 
 @pytest.mark.parametrize("name", sorted(set(ORIGINAL) - {"VRPTW", "OVRPBLTW"}))  # these: in test_contracts.py

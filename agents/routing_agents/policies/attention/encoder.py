@@ -177,7 +177,7 @@ class Encoder(nn.Module):
         seen = observation | absent
         columns = [place, *(seen[key][..., None] for key in self.features.per_node)]
         if self.features.pairs:
-            columns.append(partners(observation["coords"], seen[self.features.pairs]))
+            columns.append(partners(observation["coords"], observation[self.features.pairs]))
         if self.features.partner:
             columns.append(fixed_edges(observation["coords"], observation[self.features.partner]))
         if not self.features.depot:
