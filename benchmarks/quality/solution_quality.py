@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.hardware import describe_machine, digest
-from benchmarks.quality.quality_tables import DEPOTS, OTHERS, PAPER, ROADS, tables
+from benchmarks.quality.quality_tables import DEPOTS, FLEETS, OTHERS, PAPER, ROADS, tables
 from import_original import load_original
 from routing_agents.policies.attention.decoding import Decoding, num_symmetries, solve
 from routing_agents.policies.attention.model import AttentionModel
@@ -68,7 +68,7 @@ TIME_LIMITS = {  # seconds, where not the solver's own for every size
     "pyvrp": {20: 0.3, 50: 2.0, 100: 5.0},
     "ortools": {20: 1.0, 50: 5.0},
 }
-SETS = (*PAPER, *OTHERS, *DEPOTS, *ROADS)
+SETS = (*PAPER, *OTHERS, *DEPOTS, *FLEETS, *ROADS)
 MOST_PROVEN = 20  # nodes up to which milp is the reference where pyvrp solves the problem, too: OP
 OTHER_SIZE, OTHER_SEED, OTHER_TOURS = 1_000, 4_321, 128  # for problems that the paper has not
 

@@ -1,7 +1,7 @@
 """From tasks to instances of the problems, for policies and solvers that know these only, and from actions to routes.
 
 A plain task may ask for more than its problem: a fleet, minutes beside km, stops that may be left out. What the problem
-lacks is left out of the instance; `routes.fit` brings the routes found back within the task's limits.
+lacks is left out of the instance; `fitting.fit` brings the routes found back within the task's limits.
 """
 
 from __future__ import annotations

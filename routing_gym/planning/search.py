@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from routing_gym.planning.fitting import fit
 from routing_gym.planning.recombine import Pool
-from routing_gym.planning.routes import Place, Route, Rules, fit
+from routing_gym.planning.routes import Place, Route, Rules
 from routing_gym.planning.task import Task
 
 LONGEST_STRING, MEAN_REMOVED = 10, 6

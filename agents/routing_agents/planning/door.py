@@ -14,10 +14,11 @@ from routing_agents.planning.policy import policy_tours
 from routing_agents.planning.replanning import Beginning, read_beginning
 from routing_agents.trained import TrainedModel
 from routing_gym.planning import external
+from routing_gym.planning.fitting import fit
 from routing_gym.planning.instances import plain_instance, trips_in
 from routing_gym.planning.plan import Plan, plan_of
 from routing_gym.planning.reading import read_task
-from routing_gym.planning.routes import Rules, fit
+from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Found, Search
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Minimise, Task

@@ -9,9 +9,10 @@ import pytest
 
 import routing_agents
 from routing_gym.planning import InvalidInput, external, read_task
+from routing_gym.planning.fitting import fit
 from routing_gym.planning.instances import plain_instance
 from routing_gym.planning.plan import plan_of
-from routing_gym.planning.routes import Rules, fit
+from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Search
 
 POINTS = np.random.default_rng(8).uniform(0, 10, (8, 2))

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from routing_gym.planning import external, read_task
+from routing_gym.planning.fitting import fit
 from routing_gym.planning.plan import plan_of
 from routing_gym.planning.recombine import Pool
-from routing_gym.planning.routes import Rules, fit
+from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Search
 
 RNG = np.random.default_rng(8)
