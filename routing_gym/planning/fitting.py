@@ -1,4 +1,4 @@
-"""Any trips as routes within all limits: trips find vehicles, and stops that do not fit go elsewhere or are left out."""
+"""Trips as routes within all limits: trips find vehicles, stops that do not fit go elsewhere or are left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
         if whole is None:
             kept: list[int] = []
             for unit in rules.units(stops):
-                longer = [node for node in stops if node in kept or node in unit] if len(unit) > 1 else [*kept, *unit]
+                longer = [node for node in stops if node in kept or node in unit]
                 if rules.route(longer) is None:
                     waiting += unit
                 else:
