@@ -136,27 +136,26 @@ def split_amounts(
     return delivery, pickup
 
 
-def paired_amounts(
-    table: Table, headers: Headers, sources: IntArray, delivery: FloatArray, pickup: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return deliveries and pickups in which both stops of each pair have its amount, which may stand at either.
+def check_sources(table: Table, headers: Headers, sources: IntArray, depots: Sequence[int]) -> None:
+    """Check that goods of pairs go from a stop to one other stop.
 
     Args:
         table: The stops.
         headers: Of its columns.
         sources: Row where what each stop gets is picked up, 0 for none.
-        delivery: Of each stop.
-        pickup: Of each stop.
+        depots: Rows where vehicles start.
 
     Raises:
-        InvalidInput: A stop is paired with itself, the depot or several others, or the amounts differ.
+        InvalidInput: A stop is paired with itself, a depot, or several others.
     """
-    delivery, pickup, header = delivery.copy(), pickup.copy(), headers["pickup_at"]
+    header = headers["pickup_at"]
     receives: dict[int, int] = {}
     for row in np.flatnonzero(sources).tolist():
         source = int(sources[row])
-        if row == 0:
-            raise table.error(row, header, "the first row is the depot; leave the cell empty")
+        if row == 0 or row in depots:
+            raise table.error(row, header, "vehicles start in this row; leave the cell empty")
+        if source in depots:
+            raise table.error(row, header, "vehicles start there; name a stop, or leave the cell empty for the depot")
         if source == row or sources[source]:
             told = "the stop itself" if source == row else "a stop that gets something itself"
             raise table.error(row, header, f"it is {told}; use two rows for a place with a pickup and a delivery")
@@ -164,12 +163,29 @@ def paired_amounts(
             told = f"{table.place(receives[source])} gets what is picked up there"
             raise table.error(row, header, f"{told}; use a row for each of several pickups at one place")
         receives[source] = row
-        amounts = {float(values[stop]) for values in (delivery, pickup) for stop in (row, source)} - {0.0}
+
+
+def paired_amounts(
+    table: Table, headers: Headers, sources: IntArray, delivery: FloatArray, pickup: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return deliveries and pickups in which both stops of each pair have its demand, which may stand at either.
+
+    Raises:
+        InvalidInput: The demands of a pair differ, or something is picked up there for the depot.
+    """
+    delivery, pickup = delivery.copy(), pickup.copy()
+    for row in np.flatnonzero(sources).tolist():
+        source = int(sources[row])
+        for stop in (source, row):
+            if pickup[stop]:
+                told = "this stop is one of a pair, whose amount is its demand; use another row for goods for the depot"
+                raise table.error(stop, headers["pickup"], told)
+        amounts = {round(float(delivery[stop]), 6) for stop in (row, source)} - {0.0}
         if len(amounts) > 1:
-            told = f"found the amounts {' and '.join(f'{one:g}' for one in sorted(amounts))} for this stop"
-            raise table.error(row, header, f"{told} and where its goods are picked up; expected one")
+            told = f"found the demands {' and '.join(f'{one:g}' for one in sorted(amounts))} for this stop"
+            raise table.error(row, headers["pickup_at"], f"{told} and where its goods are picked up; expected one")
         delivery[row] = pickup[source] = max(amounts, default=0.0)
-        pickup[row] = delivery[source] = 0.0
+        delivery[source] = 0.0
     return delivery, pickup
 
 
@@ -232,7 +248,7 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
         value = task.at(task.due[row])
         raise table.error(row, header or "latest", told, value if header is None else None)
     if task.pickup_at is not None:
-        check_pairs_in_time(task, table, headers)
+        check_pairs(task, table, headers)
     for row in task.stops:
         kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[row]]
         if np.isfinite(task.penalty[row]):
@@ -254,8 +270,8 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
             raise table.error(row, headers.get("ready_time", "earliest"), told, task.at(task.ready[row]))
 
 
-def check_pairs_in_time(task: Task, table: Table, headers: Headers) -> None:
-    """Check that every delivery that has to be made can be reached in time from its pickup.
+def check_pairs(task: Task, table: Table, headers: Headers) -> None:
+    """Check that a vehicle may serve both stops of every pair, and if they have to be served, is back in time.
 
     Raises:
         InvalidInput: With row, column, value and remedy.
@@ -263,12 +279,27 @@ def check_pairs_in_time(task: Task, table: Table, headers: Headers) -> None:
     assert task.pickup_at is not None
     for row in np.flatnonzero(task.pickup_at).tolist():
         source = int(task.pickup_at[row])
-        left = min(max(arrival(kind, source), float(task.ready[source])) for kind in task.types or (task,))
-        reached = left + float(task.service[source] + task.minutes[source, row])
-        if np.isinf(task.penalty[row]) and reached > task.due[row] + SLACK:
-            told = f"its goods can be here at {task.at(reached)} at the earliest, from {task.names[source]}"
-            remedy = "let the window close later, or give both stops a penalty"
+        kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[[source, row]].all()]
+        if not kinds:
+            told = f"no vehicle may serve this stop and {task.names[source]}, where its goods are picked up; name one"
+            raise table.error(row, headers["vehicles"], told)
+        if np.isfinite(task.penalty[[source, row]]).all():
+            continue
+        if not any(pair_in_time(kind, source, row) for kind in kinds):
+            told = f"no vehicle is at {task.names[source]}, then here, and back in time"
+            remedy = "let a window close later, or give both stops a penalty"
             raise table.error(row, headers.get("due_time", "latest"), f"{told}; {remedy}", task.at(task.due[row]))
+
+
+def pair_in_time(task: Task, source: int, row: int) -> bool:
+    """Return whether a vehicle that serves only a pair keeps its windows."""
+    time, before = float(task.ready[task.depot]), task.depot
+    for node in (source, row):
+        time += float(task.minutes[before, node])
+        if time > task.due[node] + SLACK:
+            return False
+        time, before = max(time, float(task.ready[node])) + float(task.service[node]), node
+    return task.open or time + float(task.minutes[row, task.depot]) <= task.due[task.depot] + SLACK
 
 
 def arrival(task: Task, row: int) -> float:

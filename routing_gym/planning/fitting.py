@@ -78,8 +78,8 @@ def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tup
             routes.append(alone)
         elif chosen >= 0:
             grown = rules.kinds[routes[chosen].kind].with_unit(unit, routes[chosen], place)
-            if grown is not None:
-                routes[chosen] = grown
+            assert grown is not None
+            routes[chosen] = grown
         else:
             absent += unit
     return routes, absent

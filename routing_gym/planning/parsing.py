@@ -22,7 +22,7 @@ PLACES = {
     **dict.fromkeys(("lat", "latitude"), "lat"),
     **dict.fromkeys(("lon", "lng", "long", "longitude"), "lon"),
     **dict.fromkeys(("vehicles", "served_by", "allowed_vehicles"), "vehicles"),
-    **dict.fromkeys(("pickup_at", "picked_up_at", "from"), "pickup_at"),
+    **dict.fromkeys(("pickup_at", "picked_up_at"), "pickup_at"),
     **{key: key for key in ("x", "y", "id", "name", "pickup")},
 }
 
@@ -103,6 +103,8 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
                 else number
             )
             values[name] = np.array([read_cell(table, header, row, read) for row in range(table.num_rows)], dtype=float)
+    if "pickup_at" in values and not values["pickup_at"].any():
+        del values["pickup_at"], headers["pickup_at"]
     origin, clock, times = from_midnight(table, headers, moments, fleet)
     vehicles = (names_in(cell) for cell in table.columns[headers["vehicles"]]) if "vehicles" in headers else ()
     return Parsed(table, headers, ids, names, tuple(vehicles), values | times, origin, clock)
@@ -173,8 +175,8 @@ def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], 
     for row, cell in enumerate(table.columns[header]):
         none = row if column.at_depot else 0  # a fixed edge from a city to itself is none
         key = "" if is_missing(cell) else identity(cell)
-        if key.removesuffix(".0") in place:
-            rows[row] = place[key.removesuffix(".0")]
+        if key in place or key.removesuffix(".0") in place:
+            rows[row] = place[key if key in place else key.removesuffix(".0")]
         elif key in ("", "0") or key == "0.0":
             rows[row] = none
         else:

@@ -98,6 +98,10 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
             given = Given(given.columns, given.numbers | {"num_salesmen"}, located, given.matrix)
         check_problem_name(problem, given)
         name, declared = problem, make_problem(problem, PROBLEMS[problem].min_nodes).columns
+        if "pickup_at" in values and "pickup" not in {column.name for column in declared}:
+            header = parsed.headers["pickup_at"]
+            told = f"{problem} has no pickups at other stops; leave the column {header} out, or name PDVRP or PDVRPTW"
+            raise InvalidInput(f"{parsed.table.source}: {told}")
         keep = {column.name for column in declared} | ({OPTIONAL} if PROBLEMS[name].plain_routes else set())
         if unused := sorted((columns | numbers.keys()) - keep):
             notes.append(f"{name} has no {', '.join(unused)}: not used")
@@ -218,11 +222,12 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
     hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
+    check_depots(parsed, depots, {"demand": delivery, "pickup": pickup, "service_time": service})
     sources = values["pickup_at"].astype(int) if "pickup_at" in values else None
     if sources is not None:
+        checks.check_sources(table, headers, sources, depots)
         delivery, pickup = checks.paired_amounts(table, headers, sources, delivery, pickup)
         values["pickup"] = values["pickup_at"]
-    check_depots(parsed, depots, {"demand": delivery, "pickup": pickup, "service_time": service})
     check_vehicles(parsed, fleet)
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)

@@ -18,7 +18,7 @@ import numpy as np
 
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.recombine import Pool
-from routing_gym.planning.routes import Place, Route, Rules
+from routing_gym.planning.routes import NEVER, Place, Route, Rules
 from routing_gym.planning.task import Task
 
 LONGEST_STRING, MEAN_REMOVED = 10, 6
@@ -28,6 +28,7 @@ EXCHANGE = 0.2  # share of the routes that strings are taken from which try a ve
 SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some are left out
 HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean legs of the start
 CYCLES, LAST = 6, 0.05  # times that it cools down, and the share of the time after them
+FORCED = 0.1  # share of the rounds, while some are left out, that insert neighbours among them at any cost
 RECOMBINING = 0.3  # share of the time for choosing among routes, at most
 Report = Callable[[float, float], None]  # seconds so far, cost so far
 
@@ -68,6 +69,7 @@ class Search:
         self.locked = list(locked)
         self.held = {node for route, many in zip(start, locked, strict=False) for node in route[:many]}
         self.absent: list[int] = []
+        self.forced: set[int] = set()
         if self.held:
             self.routes, self.absent = self.take_up(start)
         else:
@@ -171,19 +173,33 @@ class Search:
             routes[k] = left
             gone += taken
             ruined.add(k)
+        self.forced = self.some_absent()
         if not self.locked:
             if len(rules.kinds) > 1:
                 self.exchange(routes, sorted(ruined))
             routes = [route for route in routes if route.nodes]
         return routes, gone
 
+    def some_absent(self) -> set[int]:
+        """Return stops to insert at any cost: some neighbours that are left out, or none.
+
+        Together they may be worth a route that is too dear for each alone.
+        """
+        if not self.absent or self.rng.random() >= FORCED:
+            return set()
+        absent = set(self.absent)
+        near = [node for node in self.near[self.rng.choice(self.absent)] if node in absent]
+        return set(near[: 1 + int(self.rng.random() * LONGEST_STRING)])
+
     def exchange(self, routes: list[Route], ruined: list[int]) -> None:
         """Let some routes have a vehicle of another type: a free one, or that of another route, if limits allow."""
         kinds, draw = self.rules.kinds, self.rng.random
         for k in ruined:
-            if draw() >= EXCHANGE:
+            if draw() >= EXCHANGE or not routes[k].nodes:
                 continue
             other = int(draw() * (len(routes) + len(kinds)))
+            if other < len(routes) and not routes[other].nodes:  # its vehicle is free, perhaps taken by now
+                continue
             kind = routes[other].kind if other < len(routes) else other - len(routes)
             used = sum(route.kind == kind for route in routes if route.nodes)
             moved = kinds[kind].route(routes[k].nodes)
@@ -217,7 +233,7 @@ class Search:
         absent: list[int] = []
         used = sum(1 for route in routes if route.nodes)
         for unit in rules.units(self.ordered(gone)):
-            most, chosen = rules.price_of(unit), -1
+            most, chosen = NEVER if unit[0] in self.forced else rules.price_of(unit), -1
             place: Place = ()
             for k, route in enumerate(routes):
                 if self.rng.random() < BLINK:

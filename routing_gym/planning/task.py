@@ -139,7 +139,8 @@ class Task:
         size = f"{len(self.stops)} stops and {depots}" if kind.has_depot else f"{len(self.ids)} stops"
         parts = [f"{self.source}: {size}: {self.problem}"]
         if self.pickup_at is not None:
-            parts.append(f"{np.count_nonzero(self.pickup_at)} deliveries from other stops")
+            pairs = int(np.count_nonzero(self.pickup_at))
+            parts.append(f"{pairs} pair{'s' * (pairs != 1)} of pickup and delivery")
         elif self.mixed:
             parts.append("pickups and deliveries in any order")
         if self.count is not None:

@@ -200,16 +200,15 @@ def timetable(
 def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     """Return why a stop is left out: the limit without which it would fit, alone or into one of the routes."""
     task = rules.task
-    amount = max(task.delivery[node], task.pickup[node])
+    amount, unit = max(task.delivery[node], task.pickup[node]), rules.unit(node)
 
     def told(reason: str, words: str) -> Unserved:
         return Unserved(node, task.ids[node], task.names[node], reason, words)
 
-    serving = [kind.task for kind in rules.kinds if node not in kind.refused]
+    serving = [kind.task for kind in rules.kinds if kind.refused.isdisjoint(unit)]
     largest = max((math.inf if kind.capacity is None else kind.capacity for kind in serving), default=0)
     if amount > largest:
         return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
-    unit = rules.unit(node)
     ends = [[kind.depot, *unit] + [kind.depot] * (not task.open) for kind in serving]
     alone = min(float(task.km[way[:-1], way[1:]].sum()) for way in ends)
     longest = max(math.inf if kind.max_km is None else kind.max_km for kind in serving)

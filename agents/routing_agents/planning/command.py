@@ -68,7 +68,7 @@ def is_plan(path: Path, args: PlanArgs) -> bool:
     except (ValueError, OSError):  # reported by who reads it next
         return False
     other_names = set(headers.values()) - set(headers)
-    return bool(other_names or {"lat", "lon"} & headers.keys())
+    return bool(other_names or {"lat", "lon", "pickup_at", "vehicles"} & headers.keys())
 
 
 def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -> None:

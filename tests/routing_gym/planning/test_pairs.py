@@ -84,7 +84,7 @@ def test_the_cheapest_plan(solver, columns):
     fleet = {"name": ["van", "bicycle"], "count": [1, 1], "capacity": [9, 5], "max_length": [60, 26]}
     task = read_task(STOPS | columns, vehicles=fleet, speed=60)
     assert task.problem == ("PDVRPLTW" if columns is WINDOWS else "PDVRPL")
-    assert "3 deliveries from other stops" in task.sentence
+    assert "3 pairs of pickup and delivery" in task.sentence
     if solver == "search":
         found = Search(task, ()).run(0.6)
         trips, absent = found.routes, found.absent
@@ -133,14 +133,50 @@ def test_policies_know_pairs_and_no_deliveries_from_the_depot():
         ({"pickup_at": ["", "", "b", "", "", "", "", ""]}, "row 2.*it is the stop itself; use two rows"),
         ({"pickup_at": ["", "", "f", "", "", "a", "", ""]}, "row 2.*it is a stop that gets something itself"),
         ({"pickup_at": ["", "", "f", "", "f", "", "", ""]}, "row 4.*row 2.*gets what is picked up there"),
-        ({"pickup_at": ["a", "", "", "", "", "", "", ""]}, "row 0.*the first row is the depot"),
-        ({"demand": [0, 3, 3, 0, 4, 0, 2, 5]}, "row 4.*found the amounts 3 and 4"),
-        (WINDOWS | {"earliest": [0, 44, 0, 0, 0, 0, 10, 0]}, "row 4, column latest.*its goods can be here at"),
+        ({"pickup_at": ["a", "", "", "", "", "", "", ""]}, "row 0.*vehicles start in this row"),
+        ({"demand": [0, 3, 3, 0, 4, 0, 2, 5]}, "row 4.*found the demands 3 and 4"),
+        ({"pickup": [0, 0, 0, 0, 0, 4, 0, 0]}, "row 5, column pickup: found 4.*this stop is one of a pair"),
+        (
+            WINDOWS | {"earliest": [0, 44, 0, 0, 0, 0, 10, 0]},
+            "row 4, column latest.*no vehicle is at a, then here, and",
+        ),
+        (
+            WINDOWS | {"latest": [33, 60, 70, 25, 45, 60, 30, 80], "earliest": 3 * [0] + [24] + 4 * [0]},
+            "row 7.*back in",
+        ),
     ],
 )
 def test_errors_say_where(changes, message):
     with pytest.raises(InvalidInput, match=message):
         read_task(STOPS | changes, vehicles={"count": 2, "capacity": 9}, speed=60)
+
+
+@pytest.mark.parametrize(
+    ("changes", "vehicles", "message"),
+    [
+        (
+            {},
+            {"count": [1, 1], "capacity": [9, 9], "depot": ["d", "f"]},
+            "row 2, column pickup_at.*vehicles start there",
+        ),
+        ({}, {"count": [1, 1], "capacity": [9, 9], "depot": ["d", "b"]}, "row 2, column pickup_at.*start in this row"),
+        (
+            {"vehicles": ["", "van", "", "", "bike", "", "", ""]},
+            {"name": ["van", "bike"], "count": [1, 1], "capacity": [9, 5]},
+            "row 4, column vehicles.*no vehicle may serve this stop and a, where its goods are picked up",
+        ),
+    ],
+)
+def test_errors_of_vehicles(changes, vehicles, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_task(STOPS | {"demand": 8 * [0]} | changes, vehicles=vehicles)
+
+
+def test_problems_beside_pairs():
+    with pytest.raises(InvalidInput, match="CVRP has no pickups at other stops; leave the column pickup_at out"):
+        read_task(STOPS, vehicles={"capacity": 9}, problem="CVRP")
+    assert read_task(STOPS, vehicles={"capacity": 9}, problem="PDVRPTW").problem == "PDVRPTW"
+    assert read_task(STOPS | {"pickup_at": 8 * [""]}, vehicles={"capacity": 9}).problem == "CVRP"
 
 
 def test_what_knows_no_pairs_says_so():

@@ -180,6 +180,26 @@ def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
     assert plan.cost == pytest.approx(plan.km + vehicles * fixed_cost)
 
 
+def test_no_type_has_more_routes_than_vehicles():
+    """An emptied route leaves its vehicle free, and is not exchanged for another route's, which would use it twice."""
+    task = read_task(COLUMNS, vehicles={"count": [1, 4], "capacity": [9, 6]})
+    search = Search(task, ())
+    big, small = search.rules.kinds
+    for _ in range(300):
+        routes = [big.route(()), small.route((1,)), small.route((2,))]
+        search.exchange(routes, [0, 1, 2])
+        assert [route.kind for route in routes if route.nodes].count(0) <= 1
+
+
+def test_stops_that_are_worth_a_route_together_only():
+    """Eight stops at one place, each for a penalty of 4, and a way of 10 there and back."""
+    task = read_task(
+        {"x": [0] + 8 * [5], "y": 9 * [0], "demand": [0] + 8 * [1], "penalty": [0] + 8 * [4]}, vehicles={"capacity": 9}
+    )
+    found = Search(task, ()).run(0.3)
+    assert found.cost == pytest.approx(10)
+
+
 def test_no_vehicle_is_left_for_a_stop():
     """One bicycle of one unit and one of two: of stops with 2, 2 and 1 units, one with 2 is left out."""
     stops = {"id": ["D", "A", "B", "C"], "x": [0, 1, 1, 0], "y": [0, 0, 1, 1], "demand": [0, 2, 2, 1]}
