@@ -38,7 +38,10 @@ class Given:
 
 @cache
 def kinds() -> tuple[tuple[str, AnyProblem], ...]:
-    """Return the problems that plans are made for, of their least size: not those of depots or vehicles."""
+    """Return the problems that a table of stops may be, of their least size.
+
+    Several depots, vehicles that differ and stops that may be left out are columns beside any of them.
+    """
     all_kinds = ((name, make_problem(name, PROBLEMS[name].min_nodes)) for name in PROBLEMS)
     return tuple((name, rules) for name, rules in all_kinds if rules.plain_vehicles)
 
@@ -128,8 +131,8 @@ def check_problem_name(problem: str, given: Given) -> None:
         raise InvalidInput(unknown_problem(problem))
     if problem not in dict(kinds()):
         raise InvalidInput(
-            f"no plans are made for {problem}; give depots, vehicles that differ and penalties in the tables, with "
-            "which other problems take them"
+            f"a plan cannot name {problem}: leave the problem out; depots and vehicles that differ are columns of the "
+            "vehicles, penalties a column of the stops"
         )
     rules = make_problem(problem, PROBLEMS[problem].min_nodes)
     if missing := lacking(rules, given):

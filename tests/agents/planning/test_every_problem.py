@@ -80,5 +80,5 @@ def test_columns_tell_the_problem(problem):
 
 
 def test_problems_that_no_plan_is_made_for():
-    with pytest.raises(ValueError, match="no plans are made for MDVRP; give depots"):
+    with pytest.raises(ValueError, match="a plan cannot name MDVRP: leave the problem out"):
         read_task({"x": [0, 1], "y": [0, 1], "demand": [0, 1]}, problem="MDVRP", vehicles={"capacity": 2})
