@@ -181,9 +181,9 @@ class Search:
         return routes, gone
 
     def some_absent(self) -> set[int]:
-        """Return stops to insert at any cost: some neighbours that are left out, or none.
+        """Return some neighbouring stops that are left out, to insert at any cost; in most rounds none.
 
-        Together they may be worth a route that is too dear for each alone.
+        Together they may be worth a route that none of them is worth alone.
         """
         if not self.absent or self.rng.random() >= FORCED:
             return set()

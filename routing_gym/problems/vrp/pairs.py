@@ -158,7 +158,7 @@ def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> Li
 
 
 class Windows(NamedTuple):
-    """What limits arrivals at nodes, all (B, M); of lengths, only `home` does."""
+    """Limits of arrivals at nodes, all (B, M). For lengths, only `home` is a limit."""
 
     opens: Array
     closes: Array
@@ -177,14 +177,14 @@ class Windows(NamedTuple):
 
 
 def limits_with_order(windows: Windows, ways: Callable[[Array, Array], Array], state: VRPState) -> Array:
-    """Return the limit of the arrival at each node, if the deliveries on board follow in their order.
+    """Return the latest arrival at each node (or the greatest length) from which the deliveries on board can follow.
 
-    Each node changes this order at one position at most: a delivery leaves it, and the delivery of a pickup enters it.
-    The deliveries after the position limit the arrival there, and those before it, what this means at the first one.
-    Both are minima and maxima over deliveries, of windows less the time from the first delivery without waiting, like
-    for the segments of routes of Vidal et al. (2013), "A hybrid genetic algorithm with adaptive diversity management
-    for a large class of vehicle routing problems with time-windows". The first delivery on board has no limit: the
-    order kept all limits at the last node, and must do so when rounded, too.
+    A node changes their order at one position at most: a delivery is removed, or the delivery of a pickup is inserted.
+    The deliveries after this position give the latest arrival there, and the deliveries before it convert it to the
+    latest arrival at the first delivery. Both are minima and maxima of time windows minus elapsed times without
+    waiting, like in the concatenation of route segments by Vidal et al. (2013), "A hybrid genetic algorithm with
+    adaptive diversity management for a large class of vehicle routing problems with time-windows". The first delivery
+    on board has no limit: the order was feasible at the last node, and rounding must not make it infeasible.
 
     Args:
         windows: Of all nodes, (B, A).
@@ -203,7 +203,7 @@ def limits_with_order(windows: Windows, ways: Callable[[Array, Array], Array], s
     onward, past = ways(order, after), xp.where(leads, zero, ways(before, after))
     there = xp.where(leads, zero, ways(before, order))
 
-    # Times at each position without waiting, and the windows of the deliveries on board, less these times.
+    # Elapsed times at each position without waiting, and the windows of the deliveries on board minus these times.
     takes = xp.where(on_board, there + here.service, zero)
     ends = xp.cumulative_sum(takes, axis=1)
     begins = ends - takes
@@ -211,7 +211,7 @@ def limits_with_order(windows: Windows, ways: Callable[[Array, Array], Array], s
     closes = xp.where(on_board, here.closes - begins - there, INF)
     returns = xp.where(on_board & (after == 0), here.home - begins - there, closes)
 
-    # The limit at the delivery after each position, then of leaving the one before it.
+    # The limit at the delivery after each position, then the latest departure from the delivery before it.
     following = -xp.flip(max_before(xp.flip(-returns, axis=1), -INF), axis=1)
     following = following + ends + xp.where(on_board, onward, past)
     without = xp.where((after == 0) & ~leads, gather(windows.home + windows.service, before), following - past)

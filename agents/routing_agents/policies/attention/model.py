@@ -197,7 +197,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         return x + self.contract_glimpse(F.relu(self.expand_glimpse(x)))
 
     def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Return -log of each node's distance from the current one, 0 where nothing is driven: (B, Q, A).
+        """Return -log of each node's distance from the current one, 0 where no vehicle drives: (B, Q, A).
 
         With a matrix of lengths and no coordinates, whose lengths may be in any unit, the logarithm of the chance that
         the node follows the current one, rather than another that is still to be left.
@@ -215,10 +215,10 @@ class AttentionModel(Encoder, PolicyNetwork):
         return self.driven(near, encoding, observation)
 
     def driven(self, numbers: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Replace numbers (B, Q, A) of the edges from the current node by 0 where nothing is driven.
+        """Set numbers (B, Q, A) of the edges from the current node to 0 where no vehicle drives.
 
-        Nothing is driven to the first node of a tour without a depot, nor from a depot to a depot: this chooses where
-        the next route begins, or ends the tour.
+        No edge leads to the first node of a tour without a depot. From a depot to a depot, the action chooses where the
+        next route begins, or ends the tour.
         """
         if not self.features.depot:
             return numbers.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
