@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import routing_agents
+from routing_agents.planning.door import solve_task
 from routing_gym.planning import InvalidInput, external, read_task
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.instances import plain_instance
@@ -119,6 +120,9 @@ def test_policies_know_pairs_and_no_deliveries_from_the_depot():
     assert own.instance.pickup[0].tolist() == SOURCES
     assert own.instance.demand[0].tolist() == [0, 4, 3, 5, 4, 3, 0, 5]
     assert rows == list(range(8))
+    plan = solve_task(task, "trained", 0.3)
+    assert list(plan.costs) == ["policy pdovrpltw-50", "pdovrpltw-50 and search"]
+    assert not plan.unserved
     with pytest.raises(ValueError, match="some stops get goods from other stops, and some from the depot"):
         plain_instance(read_task(STOPS, vehicles={"count": 2, "capacity": 9}))
 
