@@ -28,7 +28,7 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
 }
 OTHERS = tuple(f"{name}-{size}" for name in ("PDP", "MTSP", "ATSP", "TSPFE", *ORIGINAL) for size in (20, 50))
 DEPOTS = ("VRPMB-50", "MDVRP-50", "MDVRPTW-50", "MDOVRPMBLTW-50")  # of the 32 that RouteFinder adds
-FLEETS = ("HFVRP-50", "PCVRP-50", "PCHFMDOVRPMBLTW-50", "PDVRP-50", "PDVRPTW-50")  # of 152 more
+FLEETS = ("HFVRP-50", "PCVRP-50", "PCHFMDOVRPMBLTW-50", "PDVRP-50", "PDVRPTW-50")  # of 152 with HF, PC or PD
 ROADS = tuple(f"{name}-matrices-50" for name in ("CVRP", *ORIGINAL))  # on streets, see routing_gym.problems.matrices
 PUBLISHED = {  # gaps in per cent of the best of many tours, where generator and rules are the same
     "PDP-20": "Heter-POMO 0.46",  # NCS (2024), table 3: 4.584 and LKH's 4.563

@@ -251,15 +251,14 @@ def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> N
     if task.capacity is None:
         return
     capacities = [int(one.task.capacity or 0) for one in fleet]
-    paired = np.zeros(len(task.ids), bool) if task.pickup_at is None else task.pickup_at > 0
-    out = routing.RegisterUnaryTransitVector(np.where(paired, 0, -task.delivery).tolist())
+    out = routing.RegisterUnaryTransitVector((-task.loaded).tolist())
     routing.AddDimensionWithVehicleCapacity(out, 0, capacities, False, "out")
     leaving = routing.GetDimensionOrDie("out")
     for vehicle in range(len(fleet)):
         leaving.CumulVar(routing.End(vehicle)).SetValue(0)
     if not task.pickup.any():
         return
-    back = routing.RegisterUnaryTransitVector((task.pickup - np.where(paired, task.delivery, 0)).tolist())
+    back = routing.RegisterUnaryTransitVector((task.pickup - task.delivery + task.loaded).tolist())
     routing.AddDimensionWithVehicleCapacity(back, 0, capacities, True, "back")
     fetched, solver = routing.GetDimensionOrDie("back"), routing.solver()
     for node in task.stops:

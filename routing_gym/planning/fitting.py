@@ -76,10 +76,10 @@ def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tup
         alone = next(iter(rules.new_routes(unit, routes)), None)
         if alone is not None and alone.cost < most:
             routes.append(alone)
-        elif chosen >= 0:
-            grown = rules.kinds[routes[chosen].kind].with_unit(unit, routes[chosen], place)
-            assert grown is not None
-            routes[chosen] = grown
-        else:
+            continue
+        grown = rules.kinds[routes[chosen].kind].with_unit(unit, routes[chosen], place) if chosen >= 0 else None
+        if grown is None:
             absent += unit
+        else:
+            routes[chosen] = grown
     return routes, absent

@@ -28,7 +28,7 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
         ValueError: No stop can be served, or the problem has no instance like this.
     """
     rules = Rules(task)
-    if rules.deliveries and any(rules.loaded):
+    if task.pickup_at is not None and task.loaded.any():
         raise ValueError("some stops get goods from other stops, and some from the depot")
     rows = [0, *(node for node in task.stops if rules.new_routes(rules.unit(node), []))]
     if len(rows) < 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,7 +100,7 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         name, declared = problem, make_problem(problem, PROBLEMS[problem].min_nodes).columns
         if "pickup_at" in values and "pickup" not in {column.name for column in declared}:
             header = parsed.headers["pickup_at"]
-            told = f"{problem} has no pickups at other stops; leave the column {header} out, or name PDVRP or PDVRPTW"
+            told = f"{problem} has no pickups at other stops; leave the column {header} out, or the problem"
             raise InvalidInput(f"{parsed.table.source}: {told}")
         keep = {column.name for column in declared} | ({OPTIONAL} if PROBLEMS[name].plain_routes else set())
         if unused := sorted((columns | numbers.keys()) - keep):
@@ -211,23 +211,18 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
             values[column.name] = checks.filled(
                 table, headers[column.name], column, values[column.name], kind.has_depot
             )
-    windows = {column.name for column in declared if column.kind == "time"}
-    ready, due, service = (
-        values[key] if key in windows and key in values else np.full(size, FILLED[key])
-        for key in ("ready_time", "due_time", "service_time")
-    )
-    ready, due = np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due)
+    ready, due, service = windows_of(values, {column.name for column in declared}, size)
     kinds = fleet.types or (fleet,)
     depots = depots_of(fleet, parsed.ids)
     hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
     delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
     check_depots(parsed, depots, {"demand": delivery, "pickup": pickup, "service_time": service})
-    sources = values["pickup_at"].astype(int) if "pickup_at" in values else None
-    if sources is not None:
+    sources = None
+    if "pickup_at" in values:
+        values["pickup"], sources = values["pickup_at"], values["pickup_at"].astype(int)
         checks.check_sources(table, headers, sources, depots)
         delivery, pickup = checks.paired_amounts(table, headers, sources, delivery, pickup)
-        values["pickup"] = values["pickup_at"]
     check_vehicles(parsed, fleet)
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
@@ -261,6 +256,17 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
         return made
     types = zip(fleet.types, capacities, depots, hours, strict=False)
     return replace(made, types=tuple(of_type(made, parsed, *of) for of in types))
+
+
+def windows_of(
+    values: Mapping[str, FloatArray], declared: Collection[str], size: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return earliest and latest starts and durations of service, (size,) each, with defaults where there are none."""
+    ready, due, service = (
+        values[key] if key in declared and key in values else np.full(size, FILLED[key])
+        for key in ("ready_time", "due_time", "service_time")
+    )
+    return np.where(np.isnan(ready), 0.0, ready), np.where(np.isnan(due), np.inf, due), service
 
 
 def check_depots(parsed: Parsed, depots: Sequence[int], amounts: Mapping[str, FloatArray]) -> None:

@@ -67,7 +67,7 @@ class Rules:
         self.service, self.delivery, self.pickup = (x.tolist() for x in (task.service, task.delivery, task.pickup))
         self.sources = [0] * len(task.ids) if task.pickup_at is None else task.pickup_at.tolist()
         self.deliveries = {source: node for node, source in enumerate(self.sources) if source}  # of pickups, by pickup
-        self.loaded = [0 if source else units for source, units in zip(self.sources, self.delivery, strict=True)]
+        self.loaded = task.loaded.tolist()
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
         dearest = float(max(matrices[0].max(), 1e-9))
         most = 4.0 * (dearest * len(task.ids) + task.fixed_cost)
@@ -245,10 +245,11 @@ class Rules:
         place: Place = ()
         costs, minutes, km, ends = self.costs, self.minutes, self.km, (0, *route.nodes, 0)
         free, last = self.capacity - self.pickup[pickup], len(route.nodes)
-        legs, ways = (route.legs, route_legs(km, ends)) if last else ([-self.fixed_cost], [0.0])
+        legs = route.legs if last else [-self.fixed_cost]
+        ways = [km[before][after] for before, after in pairwise(ends)] if last else [0.0]
         room = self.max_km - route.km
         for first in range(locked, last + 1):
-            before, following = ends[first], ends[first + 1]
+            before = ends[first]
             arrival = route.departure[first] + minutes[before][pickup]
             if arrival > self.due[pickup]:
                 if route.departure[first] > self.due[pickup]:
@@ -302,11 +303,6 @@ class Rules:
     def total(self, routes: Iterable[Route], absent: Iterable[int]) -> float:
         """Return the cost of routes, and the price of those left out."""
         return float(sum(route.cost for route in routes) + sum(self.price[node] for node in absent))
-
-
-def route_legs(matrix: list[list[float]], ends: Sequence[int]) -> list[float]:
-    """Return the entries of a matrix for each leg of a route."""
-    return [matrix[before][after] for before, after in pairwise(ends)]
 
 
 def with_depot_first(matrix: FloatArray, depot: int) -> FloatArray:

@@ -122,6 +122,11 @@ class Task:
         return self.minutes if self.minimise == "minutes" else self.km
 
     @property
+    def loaded(self) -> IntArray:
+        """Units for each stop that are on board when a vehicle leaves its depot, times `units`: int64 (A,)."""
+        return self.delivery if self.pickup_at is None else np.where(self.pickup_at > 0, 0, self.delivery)
+
+    @property
     def timed(self) -> bool:
         """Whether any stop or the depot has a time window."""
         return bool((self.ready > 0).any() or np.isfinite(self.due).any())

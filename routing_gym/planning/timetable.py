@@ -162,8 +162,7 @@ def timetable(
         loads: On board after each visit, where it does not follow from deliveries and pickups.
     """
     time, km, driven = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0, 0.0, 0.0
-    loaded = task.delivery if task.pickup_at is None else np.where(task.pickup_at > 0, 0, task.delivery)
-    load = int(loaded[list(nodes[1:])].sum())
+    load = int(task.loaded[list(nodes[1:])].sum())
     visits = []
     ends = [*nodes, nodes[0]] if closed else list(nodes)
     for k, node in enumerate(ends):
