@@ -47,7 +47,8 @@ def check_problem(
         problem: A frozen dataclass with a field `num_nodes`.
         batch_size: Number of instances.
         seed: Of the instances and the tours.
-        small: The problem for the exhaustive search; by default `problem` with three customers or four cities.
+        small: The problem for the exhaustive search; by default `problem` with four cities, three customers, or two
+            where there are several depots, since these are actions, too.
         device: A device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:
@@ -64,7 +65,8 @@ def check_problem(
     check_rewards(problem, seed)
     check_illegal_ends(problem, seed)
     if small is None:
-        small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, 3 if problem.has_depot else 4))
+        num_nodes = 4 if not problem.has_depot else 3 if problem.num_depots == 1 else 2
+        small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, num_nodes))
     tiny = small.generate(np.random.default_rng(seed), 2)
     check_exhaustively(small, tiny)
     backends = installed_backends("check_problem")

@@ -33,8 +33,7 @@ FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorE
 )
 @pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
 def test_problems_keep_their_contract(problem):
-    small = dataclasses.replace(problem, num_nodes=2) if problem.num_depots > 1 else None  # depots are actions, too
-    check_problem(problem, small=small)
+    check_problem(problem)
 
 
 @pytest.mark.parametrize(
