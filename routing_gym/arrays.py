@@ -119,6 +119,11 @@ def max_before(x: Array, initial: float) -> Array:
     return xp.stack(found, axis=1)
 
 
+def known_false(mask: Array) -> bool:
+    """Return whether no entry is True, on NumPy; elsewhere False, since it would have to be waited for, or traced."""
+    return isinstance(mask, np.ndarray) and not mask.any()
+
+
 def as_share(part: Array, whole: Array | int) -> Array:
     """Divide in `double`, which int / int is in NumPy only."""
     xp = array_namespace(part)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, integer, scatter
+from routing_gym.arrays import Array, any_array, as_share, batch_size, device_of, integer, known_false, scatter
 from routing_gym.problem import InstanceT, Problem
 from routing_gym.problems.checks import (
     as_tours,
@@ -79,20 +79,21 @@ class ClosedTour(Problem[InstanceT, TSPState]):
         return state.selectable
 
     def step(self, instance: InstanceT, state: TSPState, action: Array) -> tuple[TSPState, Array]:
-        xp = array_namespace(action)
-        starts = state.num_visited == 0
-        closes = state.num_visited == self.num_nodes - 1
-        is_done = state.num_visited == self.num_nodes
-        first_node = xp.where(starts, action, state.first_node)
-        leg = leg_length(instance, xp.where(starts, action, state.node), action)
-        way_back = leg_length(instance, action, first_node)
+        xp, origin, first_node, num_visited = array_namespace(action), state.node, state.first_node, state.num_visited
+        starts, last = num_visited == 0, self.num_nodes - 1
+        if not known_false(starts):
+            origin, first_node = xp.where(starts, action, origin), xp.where(starts, action, first_node)
+        cost = leg_length(instance, origin, action)
+        closes = num_visited == last
+        if not known_false(closes):
+            cost = xp.where(closes, cost + leg_length(instance, action, first_node), cost)
         new_state = TSPState(
             node=action,
             first_node=first_node,
-            num_visited=xp.where(is_done, state.num_visited, state.num_visited + 1),
-            selectable=scatter(state.selectable, action, closes | is_done),
+            num_visited=xp.where(num_visited > last, num_visited, num_visited + 1),
+            selectable=scatter(state.selectable, action, num_visited >= last),
         )
-        return new_state, xp.where(closes, leg + way_back, leg)
+        return new_state, cost
 
     def done(self, instance: InstanceT, state: TSPState) -> Array:
         return state.num_visited == self.num_nodes
