@@ -47,26 +47,24 @@ class Args:
 class EncoderGraph(nn.Module):
     """From the static observation to the encoding's tensors."""
 
-    def __init__(self, model: AttentionModel) -> None:
+    def __init__(self, model: AttentionModel, keys: list[str]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.keys = model, keys
 
     def forward(self, *static: Tensor) -> tuple[Tensor, ...]:
-        keys = self.model.features.static_keys
-        return flatten(self.model.encode(dict(zip(keys, static, strict=True))))
+        return flatten(self.model.encode(dict(zip(self.keys, static, strict=True))))
 
 
 class StepGraph(nn.Module):
     """From the encoding's tensors, the mask and the changing observation to the logits (B, A)."""
 
-    def __init__(self, model: AttentionModel) -> None:
+    def __init__(self, model: AttentionModel, keys: list[str]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.keys = model, keys
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        keys = ("action_mask", *self.model.features.dynamic_keys)
-        encoding, changing = inputs[: -len(keys)], inputs[-len(keys) :]
-        observation = {key: value[:, None] for key, value in zip(keys, changing, strict=True)}  # one query each
+        encoding, changing = inputs[: -len(self.keys)], inputs[-len(self.keys) :]
+        observation = {key: value[:, None] for key, value in zip(self.keys, changing, strict=True)}  # one query each
         return self.model.logits(unflatten(self.model, encoding), observation)[:, 0]
 
 
@@ -87,12 +85,12 @@ def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
     return Encoding(fixed_query, node_queries, keys, values, logit_keys, places, edge_logits, depots)
 
 
-def names(model: AttentionModel) -> list[str]:
+def names(model: AttentionModel, encoding: Encoding) -> list[str]:
     """Name an encoding's tensors."""
     queries = [f"query_of_{node}" for node in model.features.context_nodes]
     places = ["encoded_places"] if model.config.nearness else []
     edges = ["edge_logits"] if model.config.edge_logits else []
-    depots = ["encoded_depots"] if model.features.depots else []
+    depots = ["encoded_depots"] if encoding.depots else []
     return ["fixed_query", "keys", "values", "logit_keys", *queries, *edges, *places, *depots]
 
 
@@ -117,16 +115,16 @@ def export(trained: TrainedModel, out: Path) -> list[Path]:
     state = problem.initial(instance)
     static = problem.observe_static(instance)
     changing = {**problem.observe_dynamic(instance, state), "action_mask": problem.action_mask(instance, state)}
-    inputs = tuple(static[key] for key in model.features.static_keys)
-    encoding = flatten(model.encode(static))
-    keys = ("action_mask", *model.features.dynamic_keys)
-    step_inputs = (
-        *encoding,
-        *(changing[key].clone() for key in keys),
-    )  # two that are one tensor would become one input
-    files = [out / "encoder.onnx", out / "step.onnx"]
-    write(EncoderGraph(model), inputs, files[0], list(model.features.static_keys), names(model), problem.num_actions)
-    write(StepGraph(model), step_inputs, files[1], [*names(model), *keys], ["logits"], problem.num_actions)
+    # Of the observations that a model of several problems reads, a problem has some.
+    static_keys = [key for key in model.features.static_keys if key in static]
+    keys = ["action_mask", *(key for key in model.features.dynamic_keys if key in changing)]
+    encoding = model.encode(static)
+    encoded = names(model, encoding)
+    changes = (changing[key].clone() for key in keys)  # two that are one tensor would become one input
+    files, inputs = [out / "encoder.onnx", out / "step.onnx"], tuple(static[key] for key in static_keys)
+    write(EncoderGraph(model, static_keys), inputs, files[0], static_keys, encoded, problem.num_actions)
+    step_inputs = (*flatten(encoding), *changes)
+    write(StepGraph(model, keys), step_inputs, files[1], [*encoded, *keys], ["logits"], problem.num_actions)
     return files
 
 

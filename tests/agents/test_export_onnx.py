@@ -1,34 +1,50 @@
 """Exported graphs decode the tours of the model itself."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 import export_onnx
 import routing_agents
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import FEATURES, features_of
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_gym.problems import make_problem
 
+TINY = {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 16}
+
 
 @pytest.mark.parametrize(
-    ("weights", "settings"),
+    ("name", "family", "settings", "options"),
     [
-        ("TSP-20", {}),  # without a depot
-        ("SDVRP-20", {}),  # with a depot, features, a scalar, demand per step
-        ("ovrpbltw-matrices-50", {"matrices": True}),
+        ("SDVRP", "SDVRP", {}, {}),  # with a depot, features, a scalar, demand per step
+        ("VRPTW", "OVRPBLTW", {"matrices": True}, {"nearness": True, "edge_logits": True}),
+        ("HFVRP", "PCHFMDOVRPMBLTW", {}, {"nearness": True}),  # several depot nodes
     ],
 )
-def test_tours_are_those_of_the_model(weights, settings, tmp_path):
-    """For other numbers of instances and nodes than the graphs were traced with."""
+def test_tours_are_those_of_the_model(name, family, settings, options, tmp_path):
     pytest.importorskip("onnxscript", reason="no onnxscript: pip install -e '.[onnx]'")
+    features = features_of(make_problem(family, 20, **settings))
+    network = AttentionModel(features, ModelConfig(**TINY, **options), torch.Generator().manual_seed(1)).eval()
+    trained = routing_agents.TrainedModel(network, make_problem(name, 20, **settings), tmp_path)
+    check_tours(export_onnx.export(trained, tmp_path), trained)
+
+
+def test_tours_are_those_of_published_weights(tmp_path):
+    """Of a problem without a depot."""
+    pytest.importorskip("onnxscript", reason="no onnxscript: pip install -e '.[onnx]'")
+    check_tours(export_onnx.main(export_onnx.Args("TSP-20", out=tmp_path / "new")), routing_agents.load("TSP-20"))
+
+
+def check_tours(files, trained):
+    """Compare tours, for other numbers of instances and nodes than the graphs were traced with."""
     onnxruntime = pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install -e '.[onnx]'")
-    files = export_onnx.main(export_onnx.Args(weights, out=tmp_path / "new"))
-    encoder, step = (onnxruntime.InferenceSession(path) for path in files)
+    encoder, step = map(onnxruntime.InferenceSession, files)
     for size in (20, 31):
-        problem = make_problem(weights.split("-")[0].upper(), size, **settings)
+        problem = dataclasses.replace(trained.problem, num_nodes=size)
         instance = problem.generate(np.random.default_rng(size), 40)
-        expected = routing_agents.load(weights).solve_batch(problem, instance).actions.numpy()
+        expected = trained.solve_batch(problem, instance).actions.numpy()
         actions = decode(encoder, step, problem, instance)
         assert (actions == expected[:, : actions.shape[1]]).all()
         assert problem.objective(instance, actions).shape == (40,)
@@ -61,7 +77,8 @@ def test_files_that_are_there_are_kept(tmp_path):
 )
 def test_an_encoding_survives_its_list(options):
     model = AttentionModel(FEATURES["ATSP"], ModelConfig(**options))
-    listed = export_onnx.flatten(model.encode({"distances": torch.rand(2, 5, 5)}))
+    encoding = model.encode({"distances": torch.rand(2, 5, 5)})
+    listed = export_onnx.flatten(encoding)
     again = export_onnx.flatten(export_onnx.unflatten(model, listed))
     assert all(torch.equal(a, b) for a, b in zip(listed, again, strict=True))
-    assert len(export_onnx.names(model)) == len(listed)
+    assert len(export_onnx.names(model, encoding)) == len(listed)

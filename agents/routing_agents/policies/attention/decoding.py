@@ -67,7 +67,7 @@ def make_policy(
         if forced is not None:
             action, forced = forced, None
             return action
-        queries = {key: value.unflatten(0, (-1, num_tours)) for key, value in observation.items()}
+        queries = {key: value.view(-1, num_tours, *value.shape[1:]) for key, value in observation.items()}
         return choose(logits(queries)).flatten()
 
     return policy

@@ -182,12 +182,14 @@ class Encoder(nn.Module):
             columns.append(fixed_edges(observation["coords"], observation[self.features.partner]))
         if not self.features.depot:
             return self.embed_node(torch.cat(columns, dim=-1))
-        several = self.features.depots in observation
-        first = int(observation[self.features.depots][0].sum()) if self.features.depots and several else 1
-        customers = self.embed_node(torch.cat([column[:, first:] for column in columns], dim=-1))
         at_depots = [place, *(seen[key][..., None] for key in self.features.per_depot)]
-        depots = self.embed_depot(torch.cat([column[:, :first] for column in at_depots], dim=-1))
-        return torch.cat([depots, customers], dim=1)
+        if self.features.depots in observation:  # any number of depots
+            is_depot = observation[self.features.depots][..., None] > 0
+            nodes, depots = self.embed_node(torch.cat(columns, dim=-1)), self.embed_depot(torch.cat(at_depots, dim=-1))
+            return torch.where(is_depot, depots, nodes)
+        customers = self.embed_node(torch.cat([column[:, 1:] for column in columns], dim=-1))
+        depot = self.embed_depot(torch.cat([column[:, :1] for column in at_depots], dim=-1))
+        return torch.cat([depot, customers], dim=1)
 
     def matrices(self, observation: dict[str, Tensor]) -> list[Tensor]:
         """Return the matrices (B, A, A); durations are the lengths where other problems of the family have none."""
@@ -278,7 +280,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = Non
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(B, Q, d) -> (B, H, Q, d/H)."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    return x.view(*x.shape[:2], num_heads, -1).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:

@@ -142,11 +142,10 @@ class AttentionModel(Encoder, PolicyNetwork):
 
     def query(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Build the decoder's queries from the context: (B, Q, d)."""
-        depot = torch.zeros_like(observation["current_node"])  # where the problem has no other
-        optional = self.features.optional
-        nodes = [
-            observation.get(key, depot) if key in optional else observation[key] for key in self.features.context_nodes
-        ]
+        nodes = []
+        for key in self.features.context_nodes:
+            absent = key in self.features.optional and key not in observation  # then it is the depot
+            nodes.append(torch.zeros_like(observation["current_node"]) if absent else observation[key])
         if not self.features.depot:
             not_started = observation["action_mask"].all(dim=-1)
             nodes = [node.masked_fill(not_started, observation["action_mask"].shape[-1]) for node in nodes]
@@ -177,14 +176,20 @@ class AttentionModel(Encoder, PolicyNetwork):
         else:
             heads = split_heads(query, self.config.num_heads)
             glimpse = attend(heads, encoding.keys, encoding.values, legal[:, None])
-            scores = self.refine(merge_heads(glimpse), query) @ encoding.logit_keys.transpose(1, 2)
+            scores = self.refine(merge_heads(glimpse), query) @ self.transposed_keys(encoding)
         return self.clip(scores, legal, encoding, observation)
 
+    def transposed_keys(self, encoding: Encoding) -> Tensor:
+        """Return the keys of the logits, divided by sqrt(d) (eq. 7): (B, d, A)."""
+        return encoding.logit_keys.transpose(1, 2) / math.sqrt(self.config.embed_dim)
+
     def clip(self, scores: Tensor, legal: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Convert scores (B, Q, A) to logits (eqs. 7 and 8)."""
-        logits = self.config.tanh_clipping * (scores / math.sqrt(self.config.embed_dim)).tanh_()
+        """Convert scores (B, Q, A), divided by sqrt(d), to logits (eqs. 7 and 8)."""
         if self.config.nearness:
-            logits = logits + self.nearness_weight * self.nearness(encoding, observation)
+            near = self.nearness_weight * self.nearness(encoding, observation)
+            logits = torch.add(near, scores.tanh_(), alpha=self.config.tanh_clipping)
+        else:
+            logits = self.config.tanh_clipping * scores.tanh_()
         for edge_logits in encoding.edge_logits:
             logits = logits + self.driven(take_nodes(edge_logits, observation["current_node"]), encoding, observation)
         return logits.float().add_(legal)
@@ -243,7 +248,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         num_nodes, head_dim = encoding.keys.shape[2:]
         width = max(head_dim, math.ceil(LOOPED / (num_tours * num_nodes))) if encoding.keys.is_cpu else head_dim
         keys = (widen(encoding.keys, width) / math.sqrt(head_dim)).transpose(2, 3).contiguous()
-        values, logit_keys = widen(encoding.values, width), encoding.logit_keys.transpose(1, 2).contiguous()
+        values, logit_keys = widen(encoding.values, width), self.transposed_keys(encoding).contiguous()
 
         def logits(observation: dict[str, Tensor]) -> Tensor:
             legal = penalties(observation["action_mask"])
@@ -262,7 +267,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         return self.logits(encoding, {key: value.flatten(1, 2) for key, value in queries.items()}).view(shape)
 
     def dynamic_scores(self, encoding: Encoding, query: Tensor, legal: Tensor, remaining: Tensor) -> Tensor:
-        """Unclipped scores where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
+        """Scores for `clip` where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
 
         The shift of a node is remaining * w, of rank one: q . (k + r w) = q . k + r (q . w), so the
         shifted keys are never built.
@@ -277,7 +282,8 @@ class AttentionModel(Encoder, PolicyNetwork):
         weights = (scores / math.sqrt(heads.shape[-1]) + legal[:, None]).softmax(dim=-1)
         shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
         glimpse = self.refine(merge_heads(weights @ encoding.values + shift), query)
-        return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
+        scores = glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
+        return scores / math.sqrt(self.config.embed_dim)
 
 
 class CostCritic(Encoder):
@@ -303,10 +309,11 @@ class CostCritic(Encoder):
 def penalties(mask: Tensor) -> Tensor:
     """Convert a mask to numbers that are added to the scores: -inf for illegal actions, 0 for legal ones.
 
-    For many numbers a quarter of the time of `torch.where` or `masked_fill` on a CPU; for few these are faster.
+    For many numbers a quarter of the time of `torch.where`, `masked_fill` or a logarithm on a CPU; for few, the last is
+    the fastest.
     """
     if mask.numel() < FEW_NUMBERS and mask.is_cpu:
-        return torch.where(mask, 0.0, -torch.inf)
+        return mask.log()  # of 1 and 0
     return mask.float().sub_(1).mul_(torch.finfo(torch.float32).max).mul_(2.0)
 
 
