@@ -483,10 +483,10 @@ class ReinforceTrainer(loop.Trainer):
         ]
 
 
-def main(args: Args) -> Path:
+def main(args: Args, trainer_type: type[ReinforceTrainer] = ReinforceTrainer) -> Path:
     """Train as `args` say; return the folder of the run."""
-    args, saved = loop.resumed(ReinforceTrainer, args)
-    trainer = ReinforceTrainer(args)
+    args, saved = loop.resumed(trainer_type, args)
+    trainer = trainer_type(args)
     with loop.session(trainer, saved, args.profile) as session:
         while session.goes_on():
             trainer.update()

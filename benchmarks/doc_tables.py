@@ -86,8 +86,10 @@ def recipes(*cards: Figures) -> str:
         problem = card["arguments"]["env_id"].removeprefix("routing/")
         greedy = abs(card["paper_test_set"]["greedy"])
         machine = card["published_on"]["processor"].replace("(R)", "").replace(" Processor", "").split(",")[0]
-        rows.append((problem, f"{card['instances'] / 1e6:.1f} M", f"{card['hours']:.1f}", machine, f"{greedy:.3f}"))
-    return markdown(("weights", "training instances", "hours", "one core of", "greedy"), rows)
+        on_gpu = f"{60 * card['gpu_hours']:.0f}" if "gpu_hours" in card else "-"
+        cells = (f"{card['instances'] / 1e6:.1f} M", f"{card['hours']:.1f}", machine, on_gpu, f"{greedy:.3f}")
+        rows.append((problem, *cells))
+    return markdown(("weights", "training instances", "hours", "one core of", "GPU minutes", "greedy"), rows)
 
 
 def plain_ppo(figures: Figures) -> str:
@@ -230,6 +232,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: w
     "jax-peers": (speed_tables.jax_peers, ("env_peers_jax",)),
     "rl4co-peers-avx2": (speed_tables.rl4co_peers, ("env_peers_avx2",)),
     "one-core-avx2": (speed_tables.one_core, ("train_throughput_avx2",)),
+    "train-throughput-h200": (speed_tables.one_core, ("train_throughput_h200",)),
     "train-throughput": (speed_tables.train_throughput, ("train_throughput",)),
     "time-to-quality": (speed_tables.time_to_quality, ("time_to_quality",)),
     **{

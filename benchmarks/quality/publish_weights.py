@@ -88,6 +88,12 @@ def words(script: str, given: Any, default: Any) -> list[str]:
     return found
 
 
+def hours(runs: list[dict[str, Any]], on_gpu: bool) -> float:
+    """Return how long the runs that named a GPU took, or the others."""
+    seconds = (run["seconds"] for run in runs if run["args"].get("device", "auto").startswith("cuda") == on_gpu)
+    return round(sum(seconds) / 3600, 2)
+
+
 def portable(value: Any) -> Any:
     """Shorten the paths of this machine in a document: to where they start in the repository, or to their names."""
     if isinstance(value, dict):
@@ -172,7 +178,8 @@ def main(args: Args) -> Path:
         "commands": commands(runs, command),
         "seed": header["args"]["seed"],
         "instances": sum(run["metrics"]["instances"] for run in runs),
-        "hours": round(sum(run["seconds"] for run in runs) / 3600, 2),
+        "hours": hours(runs, on_gpu=False),
+        **({"gpu_hours": on_gpu} if (on_gpu := hours(runs, on_gpu=True)) else {}),
         f"{'paper' if in_paper(problem) else 'random'}_test_set": {
             "instances": args.size,
             "greedy": after,
