@@ -9,7 +9,7 @@ and hygese (CVRP); one thread. The larger the instances, the fewer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from benchmarks.output import Figures, finish
 from benchmarks.quality import quality_tables
 from routing_agents import TrainedModel, load
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
-from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
@@ -55,13 +54,8 @@ class Args:
 
 
 def load_models(problem: str) -> dict[str, TrainedModel]:
-    """Load the weights for 50 nodes, the same whose decoder also adds nearness, not trained, and those for 100."""
-    model, larger = load(f"{problem}-50"), load(f"{problem}-100")
-    config = replace(model.network.config, nearness=True)
-    network = AttentionModel(model.network.features, config)
-    network.load_state_dict({**network.state_dict(), **model.network.state_dict()})
-    near = replace(model, network=network.eval())
-    return {f"{problem}-50": model, f"{problem}-50, nearness 2": near, f"{problem}-100": larger}
+    """Load the weights for 50 nodes and those for 100."""
+    return {name: load(name) for name in (f"{problem}-50", f"{problem}-100")}
 
 
 def measure(name: str, size: int, models: dict[str, TrainedModel], args: Args) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
 
 def gap_by_size(figures: dict[str, Any]) -> str:
     """Gaps by problem and number of nodes, one column for each of the weights: greedy, and best of 8."""
-    lines, heads = [], ["weights for 50", "nearness 2", "weights for 100"]
+    lines, heads = [], ["weights for 50", "weights for 100"]
     for row in figures["rows"]:
         gaps = (f"{100 * gap:.1f}" for gap in row["gaps"].values())
         lines.append((row["problem"], f"{row['size']:,}", str(row["instances"]), *gaps))

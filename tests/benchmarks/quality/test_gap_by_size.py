@@ -11,7 +11,7 @@ def test_gaps_are_measured_drawn_and_shown(tmp_path):
     assert [(row["problem"], row["instances"]) for row in figures["rows"]] == [("TSP", 2), ("CVRP", 2)]
     for row in figures["rows"]:
         gaps = list(row["gaps"].values())
-        assert len(gaps) == 6
+        assert len(gaps) == 4
         assert all(best <= greedy for greedy, best in zip(gaps[::2], gaps[1::2], strict=True))
     assert args.plot.stat().st_size > 0
     assert "| CVRP | 10 | 2 | " in doc_tables.gap_by_size(figures)
