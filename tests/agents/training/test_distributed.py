@@ -46,7 +46,7 @@ class BothHalves(ReinforceTrainer):
 
 
 @pytest.mark.parametrize("baseline", ["rollout", "critic"])
-def test_two_processes_equal_one_with_both_halves(tmp_path, monkeypatch, baseline):
+def test_two_processes_equal_one_with_both_halves(tmp_path, baseline):
     """Three epochs with instance normalisation, which does not look across instances."""
     model = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16, normalization="instance")
     args = replace(
@@ -59,8 +59,7 @@ def test_two_processes_equal_one_with_both_halves(tmp_path, monkeypatch, baselin
         epochs=3,
         batch_size=16,
     )
-    monkeypatch.setattr(am_reinforce, "ReinforceTrainer", BothHalves)
-    one = am_reinforce.main(replace(args, runs=tmp_path, name="one"))
+    one = am_reinforce.main(replace(args, runs=tmp_path, name="one"), BothHalves)
     command = [*TORCHRUN, AGENTS / "am_reinforce.py", "--env-id", args.env_id, "--baseline", baseline, "--epochs", "3"]
     command += ["--steps-per-epoch", "3", "--batch-size", "16", "--learning-rate", "1e-3", "--baseline-size", "32"]
     command += ["--held-out", "16", "--precision", "float32", "--normalization", "instance", "--num-layers", "1"]
