@@ -73,6 +73,7 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.generators import GENERATORS
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
+from routing_gym.rollout import Rollout
 
 STATISTICS = 10  # batches on which the statistics of batch normalisation are measured for average weights
 
@@ -254,12 +255,17 @@ class Reinforce(nn.Module):
         else:
             observation = problem.observe_static(instance)
         encoding = model.encode(observation)
-        played = decode(model, problem, views, encoding.detach(), choose, num_tours, forced, record=True)
+        played = self.play(problem, views, encoding.detach(), choose, num_tours)
         cost = played.cost.unflatten(0, (-1, baseline.num_tours))  # (B, K)
         reference = baseline.value(problem, instance, cost)
         log_p = log_probability(model, encoding, played, skip=int(forced)).view_as(cost)
         loss = self.loss(cost, log_p, reference)
         return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
+
+    def play(self, problem: AnyProblem, instance: Any, encoding: Any, choose: Choice, num_tours: int) -> Rollout:
+        """Sample tours of instances from their encoding, and record what the policy saw."""
+        forced = self.baseline.force_starts
+        return decode(self.model, problem, instance, encoding, choose, num_tours, forced, record=True)
 
 
 def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:

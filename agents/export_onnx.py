@@ -88,10 +88,13 @@ def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
 def names(model: AttentionModel, encoding: Encoding) -> list[str]:
     """Name an encoding's tensors."""
     queries = [f"query_of_{node}" for node in model.features.context_nodes]
-    places = ["encoded_places"] if model.config.nearness else []
-    edges = ["edge_logits"] if model.config.edge_logits else []
-    depots = ["encoded_depots"] if encoding.depots else []
-    return ["fixed_query", "keys", "values", "logit_keys", *queries, *edges, *places, *depots]
+    optional = {
+        "edge_logits": encoding.edge_logits,
+        "encoded_places": encoding.places,
+        "encoded_depots": encoding.depots,
+    }
+    present = [name for name, tensors in optional.items() if tensors]
+    return ["fixed_query", "keys", "values", "logit_keys", *queries, *present]
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ import am_reinforce  # isort: skip  (first: it sets how threads wait, which is r
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.decoding import Choice, log_probability, sampling_choice
+from routing_agents.policies.attention.decoding import Choice, sampling_choice
 from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.runs import TrainingDivergedError
 from routing_agents.terminal import command_line
@@ -101,7 +101,7 @@ class GraphedPlay:
 
     def _step(self) -> None:
         seen = self.observe()
-        queries = {key: value.unflatten(0, (-1, self.num_tours)) for key, value in seen.items()}
+        queries = {key: value.view(-1, self.num_tours, *value.shape[1:]) for key, value in seen.items()}
         action = self.choose(self.logits(queries)).flatten()
         state, cost = self.problem.step(self.instance, self.state, action)
         done = self.problem.done(self.instance, state).all()
@@ -176,22 +176,18 @@ class GraphReinforce(am_reinforce.Reinforce):
         super().__init__(*arguments)
         self.players: dict[tuple[AnyProblem, int], GraphedPlay] = {}
 
-    def forward(self, problem: AnyProblem, instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
-        model, baseline, size = self.model, self.baseline, arrays.batch_size(instance)
-        encoding = model.encode(problem.observe_static(instance))
-        repeated = torch.arange(size, device=arrays.device_of(instance)).repeat_interleave(baseline.num_tours)
+    def play(self, problem: AnyProblem, instance: Any, encoding: Encoding, choose: Choice, num_tours: int) -> Rollout:
+        size = arrays.batch_size(instance)
+        repeated = torch.arange(size, device=arrays.device_of(instance)).repeat_interleave(num_tours)
         rows, key = select(instance, repeated), (problem, size)
         known = key in self.players
         if not known:
             with torch.no_grad():
-                self.players[key] = GraphedPlay(model, problem, rows, encoding.detach(), baseline.num_tours, choose)
-        played = self.players[key].play(rows, encoding.detach())
+                self.players[key] = GraphedPlay(self.model, problem, rows, encoding, num_tours, choose)
+        played = self.players[key].play(rows, encoding)
         if not known:
             self.players[key].check(played)
-        cost = played.cost.unflatten(0, (-1, baseline.num_tours))
-        log_p = log_probability(model, encoding, played).view_as(cost)
-        loss = self.loss(cost, log_p, baseline.value(problem, instance, cost))
-        return loss, torch.stack([cost.mean(), cost.mean(), -log_p.mean()]).detach()
+        return played
 
 
 class GraphTrainer(am_reinforce.ReinforceTrainer):
