@@ -112,11 +112,10 @@ def iterate(times: int, function: Callable[[Any, Array], Array], x: Array) -> Ar
 def max_before(x: Array, initial: float) -> Array:
     """Return the largest entry before each one of its row, `initial` for the first: (B, M)."""
     xp = array_namespace(x)
-    columns = xp.unstack(x, axis=1)
-    found = [xp.full_like(columns[0], initial)]
-    for column in columns[:-1]:
-        found.append(xp.maximum(found[-1], column))
-    return xp.stack(found, axis=1)
+    earlier = xp.concat([xp.full_like(x[:, :1], initial), x[:, :-1]], axis=1)
+    if isinstance(x, np.ndarray):
+        return np.maximum.accumulate(earlier, axis=1)
+    return earlier.cummax(dim=1).values if is_torch_array(x) else sys.modules["jax"].lax.cummax(earlier, axis=1)
 
 
 def known_false(mask: Array) -> bool:
