@@ -147,8 +147,8 @@ class Args(RunArgs):
     """Number of held-out instances for the greedy cost and the gap after each epoch."""
     model: Literal["attention", "pointer"] = "attention"
     """Kind of network: the attention model, or a pointer network (TSP only)."""
-    attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig()
-    """Sizes of the attention model."""
+    attention: tyro.conf.OmitArgPrefixes[ModelConfig] = ModelConfig(nearness=True)
+    """Sizes of the attention model, and what it has beyond the paper's."""
     pointer: PointerConfig = PointerConfig()
     """Kind and size of the pointer network."""
     device: str = "auto"

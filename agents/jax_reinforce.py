@@ -42,6 +42,7 @@ from routing_gym.problems import make_problem
 Weights = dict[str, jax.Array]
 FORMAT = "routing-gym attention model 1"  # of checkpoints
 DIM, HEADS, LAYERS, HIDDEN, CLIPPING = 128, 8, 3, 512, 10.0  # the paper's sizes
+SHORTEST = 1e-4  # shorter ways count as this long in `nearness`
 SIZES = {"embed_dim": DIM, "num_heads": HEADS, "num_layers": LAYERS, "feed_forward_dim": HIDDEN}
 CONFIG = {**SIZES, "tanh_clipping": CLIPPING, "normalization": "batch"}
 READ_PROBLEMS = ("TSP", "CVRP")  # the network has inputs for their observations only
@@ -121,7 +122,7 @@ def initial_weights(problem: AnyProblem, key: Any) -> tuple[Weights, Weights]:
         matrix = shapes.get(name.replace("bias", "weight"), shape)
         bound = 1 / math.sqrt(matrix[1] if len(matrix) == 2 else DIM)
         weights[name] = jax.random.uniform(jax.random.fold_in(key, number), shape, jnp.float32, -bound, bound)
-    return weights | fixed, stats
+    return weights | fixed | {"nearness_weight": jnp.asarray(2.0)}, stats
 
 
 def linear(weights: Weights, name: str, x: jax.Array) -> jax.Array:
@@ -174,12 +175,23 @@ def encode(weights: Weights, stats: Weights, seen: dict[str, Any], train: bool) 
         none_yet = [(x @ w.T, jnp.broadcast_to(w @ p, (len(x), 1, DIM))) for w, p in parts]
         node_queries = [jnp.concatenate(pair, axis=1) for pair in none_yet]
     return {
+        "coords": coords,
         "fixed_query": linear(weights, "project_mean", x.mean(axis=1, keepdims=True)),
         "node_queries": node_queries,
         "keys": keys,
         "values": values,
         "logit_keys": logit_keys @ weights["project_glimpse.weight"],  # (W_o g) . k = g . (W_o' k)
     }, stats
+
+
+def nearness(coords: jax.Array, seen: dict[str, Any]) -> jax.Array:
+    """Return -log of each node's distance from the current one, 0 where no vehicle drives: (B, Q, A)."""
+    here = jnp.take_along_axis(coords, seen["current_node"][..., None], axis=1)
+    squares = jnp.square(here[:, :, None] - coords[:, None]).sum(axis=-1)
+    near = -0.5 * jnp.log(jnp.maximum(squares, SHORTEST**2))
+    if "free_capacity" in seen:  # from the depot to the depot
+        return near.at[..., 0].set(jnp.where(seen["current_node"] == 0, 0.0, near[..., 0]))
+    return jnp.where(seen["action_mask"].all(axis=-1, keepdims=True), 0.0, near)  # to the first node
 
 
 def log_probabilities(weights: Weights, encoding: dict[str, Any], seen: dict[str, Any]) -> jax.Array:
@@ -193,6 +205,8 @@ def log_probabilities(weights: Weights, encoding: dict[str, Any], seen: dict[str
         query = query + seen["free_capacity"] * weights["project_context.weight"][:, DIM]
     glimpse = attend(query, encoding["keys"], encoding["values"], mask)
     logits = CLIPPING * jnp.tanh(jnp.einsum("bqd,bad->bqa", glimpse, encoding["logit_keys"]) / math.sqrt(DIM))
+    if "nearness_weight" in weights:
+        logits += weights["nearness_weight"] * nearness(encoding["coords"], seen)
     return jax.nn.log_softmax(jnp.where(mask, logits, -jnp.inf), axis=-1)
 
 
@@ -291,6 +305,8 @@ def load(path: Path, problem: AnyProblem) -> tuple[Weights, Weights]:
     if header.get("problem") != problem.name:
         raise ValueError(f"{path}: trained on {header.get('problem')}, not on {problem.name}")
     weights, stats = jax.eval_shape(lambda: initial_weights(problem, jax.random.key(0)))
+    if "nearness_weight" not in found:
+        del weights["nearness_weight"]
     expected = {name: x.shape for name, x in (weights | stats).items()}
     faults = sorted(set(expected.items()) ^ {(name, x.shape) for name, x in found.items()})
     if faults:
@@ -307,7 +323,8 @@ def save(path: Path, problem: AnyProblem, weights: Weights, stats: Weights, abou
         for name in tensors
         if name.endswith("running_mean")
     }
-    header = {"problem": problem.name, "settings": asdict(problem), "model": CONFIG, **about}  # type: ignore[call-overload]
+    model = {**CONFIG, "nearness": "nearness_weight" in weights}
+    header = {"problem": problem.name, "settings": asdict(problem), "model": model, **about}  # type: ignore[call-overload]
     temporary = path.with_name(path.name + ".tmp")
     save_file(tensors, temporary, metadata={"format": FORMAT, "header": json.dumps(header)})
     temporary.replace(path)

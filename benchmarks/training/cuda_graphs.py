@@ -1,6 +1,6 @@
 """am_reinforce.py on a GPU, with tours that are sampled by replaying a CUDA graph of one step.
 
-    python benchmarks/training/cuda_graphs.py --env-id routing/TSP-100 --batch-size 512 --nearness --loss preference
+    python benchmarks/training/cuda_graphs.py --env-id routing/TSP-100 --batch-size 512 --loss preference
 
 A step of a rollout starts some 80 small kernels (TSP; 135 with the attributes of OVRPBLTW), and the CPU takes longer to
 start them than the GPU to run them. Here a graph is captured once for each problem and size, and replayed with one call

@@ -34,6 +34,7 @@ from benchmarks.output import Figures, finish
 from benchmarks.training import learning_tables
 from benchmarks.training.learning_stages import STAGES, Arm
 from routing_agents.policies.attention.decoding import Decoding, solve
+from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -90,6 +91,7 @@ class Args:
 def training_args(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> TrainingArgs:
     """Return the arguments of am_reinforce.py for a run."""
     base = TrainingArgs(epochs=1, steps_per_epoch=steps, held_out=args.held_out, processes=1, threads=1, seed=seed)
+    base = replace(base, attention=ModelConfig())  # the paper's network
     return replace(base, **{**STAGES[stage].settings, **arm.changes})
 
 

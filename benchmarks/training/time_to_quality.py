@@ -35,7 +35,8 @@ from routing_gym.arrays import to_backend
 
 ROOT = Path(__file__).parents[2]
 
-ADAM = "--optimizer adam --decay 0.3333333333333333"
+NETWORK = "--no-nearness"  # the paper's, which is rl4co's, too
+ADAM = f"{NETWORK} --optimizer adam --decay 0.3333333333333333"
 TARGETS = (0.05, 0.03, 0.02, 0.01)
 Curve = dict[str, Any]  # label, command, seed, and per evaluation: seconds, instances, gap
 
@@ -45,7 +46,7 @@ class Args:
     """Arguments of the benchmark."""
 
     commands: tuple[str, ...] = (
-        "REINFORCE, shared baseline: am_reinforce.py",
+        f"REINFORCE, shared baseline: am_reinforce.py {NETWORK}",
         f"REINFORCE, shared baseline, Adam: am_reinforce.py {ADAM} --epochs 26",
         f"REINFORCE, rollout baseline, Adam: am_reinforce.py {ADAM} --baseline rollout --epochs 9",
         "PPO: ppo.py --total-timesteps 4000000",

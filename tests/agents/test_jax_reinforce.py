@@ -27,10 +27,10 @@ TINY = jax_reinforce.Args(
 )
 
 
+@pytest.mark.parametrize("size", [20, 50])  # without nearness, and with it
 @pytest.mark.parametrize("name", ["TSP", "CVRP"])
-def test_published_weights_decode_the_same_tours_as_in_torch(name):
-    """40 instances here; all of 1,000 were the same for TSP and CVRP with 20 and 50 nodes."""
-    problem, path = make_problem(name, 20), WEIGHTS / f"{name.lower()}-20.safetensors"
+def test_published_weights_decode_the_same_tours_as_in_torch(name, size):
+    problem, path = make_problem(name, size), WEIGHTS / f"{name.lower()}-{size}.safetensors"
     instance = problem.generate(np.random.default_rng(0), 40)
     theirs = load(path).solve_batch(problem, instance)
     ours = jax_reinforce.make_greedy(problem)(*jax_reinforce.load(path, problem), to_backend(instance, "jax"))
@@ -42,7 +42,7 @@ def test_published_weights_decode_the_same_tours_as_in_torch(name):
 def test_training_normalises_by_the_batch_and_moves_the_statistics_as_torch_does():
     problem = make_problem("CVRP", 6)
     weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
-    model = AttentionModel(FEATURES["CVRP"], ModelConfig()).train()
+    model = AttentionModel(FEATURES["CVRP"], ModelConfig(nearness=True)).train()
     counts = {key: x for key, x in model.state_dict().items() if key.endswith("num_batches_tracked")}
     model.load_state_dict({key: torch.tensor(np.asarray(x)) for key, x in (weights | stats).items()} | counts)
     instance = problem.generate(np.random.default_rng(0), 16)

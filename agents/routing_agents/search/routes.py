@@ -22,7 +22,7 @@ class RouteSearch(Neighbourhoods):
     """Routes, improved group by group."""
 
     parts: ClassVar[str] = "CVRP"
-    trained_with: ClassVar[str] = "--sizes 20 120 --generator x --nearness"
+    trained_with: ClassVar[str] = "--sizes 20 120 --generator x"
     default_effort: ClassVar[Effort] = Effort(size=60, frames=4, tours=32)
 
     @classmethod

@@ -79,19 +79,19 @@ class Entry:
         if self.step() >= 0:
             return [sys.executable, script, "--resume", str(self.folder)]
         where = ["--name", self.name, "--runs", str(self.folder.parent)]
-        return [sys.executable, script, *flags(self.given), *where]
+        return [sys.executable, script, *flags(self.given, type(self.args)()), *where]
 
 
-def flags(given: dict[str, Any], prefix: str = "--") -> Iterator[str]:
-    """Yield arguments as they are written on the command line."""
+def flags(given: dict[str, Any], usual: Any, prefix: str = "--") -> Iterator[str]:
+    """Yield arguments as they are written on the command line, where `usual` holds the defaults."""
     for key, value in given.items():
-        name = prefix + key.replace("_", "-")
+        name, default = prefix + key.replace("_", "-"), getattr(usual, key)
         if key == "attention":
-            yield from flags(value, prefix)
+            yield from flags(value, default, prefix)
         elif key == "pointer":
-            yield from flags(value, f"{name}.")
+            yield from flags(value, default, f"{name}.")
         elif isinstance(value, bool):
-            yield from [name] if value else []
+            yield from [] if value == default else [name if value else name.replace("--", "--no-", 1)]
         elif isinstance(value, dict):
             yield from (name, *(text for pair in value.items() for text in pair))
         else:
@@ -145,7 +145,8 @@ def read_entry(folder: Path, table: dict[str, Any], args_type: type[Any]) -> Ent
         if name == "env_kwargs" and isinstance(value, dict):
             value = {setting: value_text(one) for setting, one in value.items()}
         (given.setdefault("attention", {}) if name in network else given)[name] = value
-    values = {**given}
+    usual = dataclasses.asdict(args_type().attention)
+    values = given | {"attention": usual | given.get("attention", {})}
     init_from = values.pop("init_from", None)
     if init_from is not None and not isinstance(init_from, str):
         raise ValueError(f"init-from is {init_from!r}; expected the path of a run or of a checkpoint, as a text")

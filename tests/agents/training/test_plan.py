@@ -87,7 +87,7 @@ def test_entries_are_arguments(tmp_path):
 env-id = "routing/CVRP-50"
 env_kwargs = {capacity = 30}
 sizes = [20, 60]
-nearness = true
+edge-logits = true
 symmetries = false
 hours = 2
 init-from = "runs/small"
@@ -95,11 +95,19 @@ init-from = "runs/small"
     (entry,) = read_plan(write(tmp_path, text), tmp_path, Args)
     assert entry.args.env_kwargs == {"capacity": "30"}
     assert entry.args.sizes == (20, 60)
-    assert entry.args.attention.nearness
+    assert entry.args.attention.edge_logits
     assert entry.args.init_from.name == "small"
-    expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --nearness --hours 2"
-    assert list(flags(entry.given)) == [*expected.split(), "--init-from", "runs/small"]
-    assert list(flags({"pointer": {"num_heads": 2}})) == ["--pointer.num-heads", "2"]
+    expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --edge-logits --hours 2"
+    assert list(flags(entry.given, Args())) == [*expected.split(), "--init-from", "runs/small"]
+    assert list(flags({"pointer": {"num_heads": 2}}, Args())) == ["--pointer.num-heads", "2"]
+
+
+def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
+    text = "[wide]\nembed-dim = 64\n[paper]\nnearness = false\nvariants = false"
+    wide, paper = read_plan(write(tmp_path, text), tmp_path, Args)
+    assert wide.args.attention == replace(Args().attention, embed_dim=64)
+    assert not paper.args.attention.nearness
+    assert list(flags(paper.given, Args())) == ["--no-nearness"]
 
 
 @pytest.mark.parametrize(
