@@ -114,7 +114,7 @@ def test_hidden_options_are_read():
     args = parse(
         import_module("am_reinforce").Args, "", ["--embed-dim", "64", "--threads", "1", "--env-kwargs", "a", "b"]
     )
-    assert (args.attention, args.threads, args.env_kwargs) == (ModelConfig(embed_dim=64), 1, {"a": "b"})
+    assert (args.attention, args.threads, args.env_kwargs) == (ModelConfig(embed_dim=64, nearness=True), 1, {"a": "b"})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:abc")

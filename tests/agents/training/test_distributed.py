@@ -48,7 +48,8 @@ class BothHalves(ReinforceTrainer):
 @pytest.mark.parametrize("baseline", ["rollout", "critic"])
 def test_two_processes_equal_one_with_both_halves(tmp_path, baseline):
     """Three epochs with instance normalisation, which does not look across instances."""
-    model = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16, normalization="instance")
+    sizes = {"embed_dim": 16, "num_heads": 4, "num_layers": 1, "feed_forward_dim": 16}
+    model = ModelConfig(**sizes, normalization="instance", nearness=True)
     args = replace(
         TINY,
         env_id="routing/CVRP-10",
@@ -62,19 +63,9 @@ def test_two_processes_equal_one_with_both_halves(tmp_path, baseline):
     one = am_reinforce.main(replace(args, runs=tmp_path, name="one"), BothHalves)
     command = [*TORCHRUN, AGENTS / "am_reinforce.py", "--env-id", args.env_id, "--baseline", baseline, "--epochs", "3"]
     command += ["--steps-per-epoch", "3", "--batch-size", "16", "--learning-rate", "1e-3", "--baseline-size", "32"]
-    command += ["--held-out", "16", "--precision", "float32", "--normalization", "instance", "--num-layers", "1"]
-    command += [
-        "--embed-dim",
-        "16",
-        "--num-heads",
-        "4",
-        "--feed-forward-dim",
-        "16",
-        "--runs",
-        tmp_path,
-        "--name",
-        "two",
-    ]
+    command += ["--held-out", "16", "--precision", "float32", "--normalization", "instance"]
+    command += [word for key, size in sizes.items() for word in (f"--{key.replace('_', '-')}", str(size))]
+    command += ["--runs", tmp_path, "--name", "two"]
     with start(command) as process:
         output = process.stdout.read()
     assert process.returncode == 0, output
