@@ -53,6 +53,7 @@ from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
+from routing_agents.trained.loading import find_checkpoint
 from routing_agents.training import distributed, loop, plan
 from routing_agents.training.averaging import WeightAverage
 from routing_agents.training.baselines import (
@@ -161,7 +162,8 @@ class Args(RunArgs):
     threads: int = 0
     """Number of CPU threads per process; 0 uses one in each of several processes, or all cores in a single one."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Run or checkpoint whose weights the training starts from, of any problem and size, where they fit."""
+    """Run, checkpoint or published weights such as TSP-50 whose weights the training starts from, of any problem and
+    size, where they fit."""
     profile: bool = False
     """Write torch's profile of five early steps to trace.json in the run's folder, for chrome://tracing or Perfetto."""
     log: Literal["tensorboard", "wandb"] = "tensorboard"
@@ -336,7 +338,8 @@ class ReinforceTrainer(loop.Trainer):
         self.model = make_model(args, self.problem)
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
-            self.started_from, self.history = warm_start(self.model, args.init_from)
+            path, _ = find_checkpoint(args.init_from, matrices=self.problem.matrices)
+            self.started_from, self.history = warm_start(self.model, path)
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)

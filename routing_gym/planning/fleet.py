@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.planning.cells import BadCell, flag, identity, is_missing, moment, number
-from routing_gym.planning.table import InvalidInput, Table, read_table
+from routing_gym.planning.table import InvalidInput, Table, header_key, read_table
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 
 ALIASES = {
@@ -85,14 +85,16 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
         InvalidInput: A column is unknown, a value is not what it must be, or vehicles differ in speed or open.
     """
     known = {*ALIASES, *instance_columns()}
-    table = None
+    alike = False  # whether one mapping describes all vehicles
     if vehicles is None or (isinstance(vehicles, int | np.integer) and not isinstance(vehicles, bool)):
         columns = {} if vehicles is None else {"count": [int(vehicles)]}
         table = Table("vehicles", columns)
     elif isinstance(vehicles, Mapping) and not any(
         hasattr(value, "__len__") and not isinstance(value, str) for value in vehicles.values()
     ):
-        table = Table("vehicles", {str(key): [value] for key, value in vehicles.items() if value is not None})
+        alike = not {"id", "name", "vehicle"} & {*map(header_key, map(str, vehicles))}
+        columns = {header_key(str(key)): [value] for key, value in vehicles.items() if value is not None}
+        table = Table("vehicles", columns)
     else:
         table = read_table(vehicles, "vehicles")
     if unknown := [key for key in table.columns if key not in known]:
@@ -105,11 +107,11 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
         if key not in instance_columns():
             raise InvalidInput(f"no problem has a {key}; known are {', '.join(sorted(instance_columns()))}")
     own = {key: positive(Table("solve", {key: [value]}), key, 0) for key, value in numbers.items()}
-    return fleet_of(table, own, by_name)
+    return fleet_of(table, own, by_name, alike)
 
 
-def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool) -> Fleet:
-    """Return the fleet of a table; see `read_fleet`."""
+def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool, alike: bool) -> Fleet:
+    """Return the fleet of a table; see `read_fleet`. Vehicles that one row describes (`alike`) are not counted."""
     made: dict[str, Any] = {}
     differing: dict[str, list[Any]] = {}
     for header in table.columns:
@@ -127,20 +129,16 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool) -> Fleet
             differing[key] = values
         made[key] = values[0] if values else None
     counts = made.pop("count", None)
-    count = None if counts is None and table.num_rows == 0 else table.num_rows if counts is None else sum(counts)
-    if (
-        counts is None
-        and table.num_rows == 1
-        and not table.lines
-        and not table.columns.keys() & {"id", "name", "vehicle"}
-    ):
-        count = None  # one mapping describes them all
+    counted = counts or [1] * table.num_rows
+    count = None if counts is None and (alike or not counted) else sum(counted)
     own = {key: made.pop(key) for key in list(made) if key in instance_columns() and made[key] is not None}
     own.update(numbers)
     if "num_salesmen" in own and count is None:
         count = int(own["num_salesmen"])
     labels = labels_of(table)
-    names = tuple(labels) if labels is not None and counts is None else ()
+    names = (
+        () if labels is None else tuple(name for row in range(len(counted)) for name in names_of(row, labels, counted))
+    )
     given = {key: value for key, value in made.items() if value is not None}
     fleet = Fleet(count, names, own, place=table.source, **given)
     if by_name:
@@ -151,7 +149,7 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool) -> Fleet
         return fleet
     if count is None:
         raise InvalidInput(f"{table.source}: expected the number of vehicles of each type or depot; add count")
-    return with_types(fleet, differing, counts or [1] * table.num_rows, labels)
+    return with_types(fleet, differing, counted, labels)
 
 
 def check_differences(table: Table, header: str, key: str, values: list[Any]) -> None:
@@ -197,14 +195,6 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
     rows: dict[tuple[Any, ...], list[int]] = {}
     for row in range(len(counts)):
         rows.setdefault(tuple(values[row] for values in differing.values()), []).append(row)
-    before = np.cumsum([0, *counts]).tolist()
-
-    def names(row: int) -> list[str]:
-        numbers = range(1, counts[row] + 1)
-        if labels is None:
-            return [str(before[row] + number) for number in numbers]
-        return [labels[row] if counts[row] == 1 else f"{labels[row]} {number}" for number in numbers]
-
     types = []
     for values, same in rows.items():
         own = dict(zip(differing, values, strict=True))
@@ -212,7 +202,7 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
             replace(
                 fleet,
                 count=sum(counts[row] for row in same),
-                names=tuple(name for row in same for name in names(row)),
+                names=tuple(name for row in same for name in names_of(row, labels, counts)),
                 numbers={**fleet.numbers, **{key: own[key] for key in LIMITS if key in own}},
                 **{key: own[key] for key in (*OWN, "name") if key in own},
             )
@@ -220,6 +210,14 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
     largest = {key: max(values) for key, values in differing.items() if key in LIMITS}
     names_of_all = tuple(name for kind in types for name in kind.names)
     return replace(fleet, names=names_of_all, numbers={**fleet.numbers, **largest}, types=tuple(types))
+
+
+def names_of(row: int, labels: list[str] | None, counts: Sequence[int]) -> list[str]:
+    """Return the names of a row's vehicles, which are numbered where it has several, or none."""
+    numbers = range(1, counts[row] + 1)
+    if labels is None:
+        return [str(sum(counts[:row]) + number) for number in numbers]
+    return [labels[row] if counts[row] == 1 else f"{labels[row]} {number}" for number in numbers]
 
 
 def depots_of(fleet: Fleet, ids: Sequence[str]) -> list[int]:

@@ -92,12 +92,19 @@ def other_instance(task: Task) -> OwnInstance:
     """Return the instance of a task whose problem is not plain; lengths are what the task minimises.
 
     Raises:
-        ValueError: A value is not what the problem takes.
+        ValueError: A value is not what the problem takes, or there is a limit in km, which says nothing about minutes.
     """
     values: dict[str, Any] = {**task.values, **task.numbers}
     plane = task.plane_points()
-    ratio = ratio_of(task.costs, task.km) if task.straight else None
-    values |= {"x": plane[:, 0] * (ratio or 1.0), "y": plane[:, 1] * (ratio or 1.0)}
+    ratio = ratio_of(task.costs, task.km)
+    for column in task.rules.columns:
+        if column.kind == "length" and column.per == "instance" and column.name in values:
+            if ratio is None:
+                told = f"{column.name} is in km, and the minutes that are minimised do not follow from km"
+                raise ValueError(f"{told}; minimise km, or leave the durations out")
+            values[column.name] *= ratio
+    scale = ratio if task.straight and ratio else 1.0
+    values |= {"x": plane[:, 0] * scale, "y": plane[:, 1] * scale}
     if not task.straight:
         values["distances"] = task.costs
     chosen = {key: values[key] for column in task.rules.columns for key in column.keys if key in values}

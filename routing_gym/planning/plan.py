@@ -83,16 +83,41 @@ def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], 
     return Plan(task, planned, unserved, cost, solver, notes=task.notes)
 
 
+def loads_of(
+    task: Task, rules: AnyProblem, instance: Any, before: list[list[int]], nodes: list[int]
+) -> list[float] | None:
+    """Return what is on board after each visit of a route: the prizes collected, or what is still to be delivered.
+
+    Args:
+        task: The task.
+        rules: Its problem.
+        instance: Its instance.
+        before: Routes that have delivered before, which may have visited the same stops.
+        nodes: The route, without the return.
+    """
+    if "prize" in task.values:
+        return list(np.cumsum(task.values["prize"][nodes]))
+    delivered = [rules.amounts(instance, [*before, nodes[: k + 1]])[-1] for k in range(len(nodes))]
+    if "load" not in delivered[-1]:
+        return None
+    loads, units = np.array([amounts["load"][0] for amounts in delivered]), delivered[-1]["load"][1]
+    assert units is not None  # what delivers has a capacity
+    return list((loads[-1] - loads) * task.numbers["capacity"] / units)  # the instance may count in smaller units
+
+
 def other_plan(task: Task, rules: AnyProblem, instance: Any, actions: Any, cost: float, solver: str) -> Plan:
     """Return the plan of a problem whose routes are not plain: by its own rules and its own cost."""
     planned = []
     seen: set[int] = set()
-    for k, route in enumerate(rules.routes(instance, actions)):
-        nodes = [int(node) for node in route.nodes]
+    routes = [[int(node) for node in route.nodes] for route in rules.routes(instance, actions)]
+    for k, nodes in enumerate(routes):
         closed = len(nodes) > 1 and nodes[-1] == nodes[0]
         seen |= set(nodes)
-        loads = [] if not route.amounts else [float(next(iter(route.amounts.values()))[0])]
-        planned.append(timetable(task, task.vehicle(k), nodes[:-1] if closed else nodes, closed, loads or None))
+        way = nodes[:-1] if closed else nodes
+        if closed and not rules.has_depot:  # a tour may begin anywhere; row 0 is where the vehicle starts
+            way = way[way.index(0) :] + way[: way.index(0)]
+        loads = loads_of(task, rules, instance, routes[:k], way)
+        planned.append(timetable(task, task.vehicle(k), way, closed, loads))
     first = int(rules.has_depot)
     words = f"{rules.name} need not visit all"
     unserved = tuple(

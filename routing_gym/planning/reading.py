@@ -62,6 +62,7 @@ def read_task(
     parsed = parse(table, fleet)
     matrices = read_matrices(durations, distances, parsed.ids)
     chosen = choose(parsed, fleet, matrices, problem)
+    parsed, fleet = without(parsed, fleet, chosen.pop("unused"))
     chosen = with_lengths(chosen, parsed, fleet, matrices, speed, minimise)
     task = with_amounts(chosen, parsed, fleet)
     checks.check_task(task, parsed.table, parsed.headers, bool(matrices))
@@ -89,7 +90,7 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
             "coordinates lat and lon, or x and y, or give a matrix of durations or distances"
         )
     given = Given(frozenset(columns), frozenset(numbers) | taken, located, bool(matrices), fleet.open, fleet.count)
-    notes = []
+    notes, unused = [], set[str]()
     if problem is None:
         name = recognise_task(given)
         declared = make_problem(name, PROBLEMS[name].min_nodes).columns
@@ -103,8 +104,11 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
             told = f"{problem} has no pickups at other stops; leave the column {header} out, or the problem"
             raise InvalidInput(f"{parsed.table.source}: {told}")
         keep = {column.name for column in declared} | ({OPTIONAL} if PROBLEMS[name].plain_routes else set())
-        if unused := sorted((columns | numbers.keys()) - keep):
-            notes.append(f"{name} has no {', '.join(unused)}: not used")
+        unused = (columns | numbers.keys()) - keep
+        if mixed and "backhaul" in unused:
+            unused = unused - {"backhaul"} | {"pickup"}
+        if unused:
+            notes.append(f"{name} has no {', '.join(sorted(parsed.headers.get(key, key) for key in unused))}: not used")
         numbers = {key: value for key, value in numbers.items() if key in {column.name for column in declared}}
     plain = PROBLEMS[name].plain_routes and PROBLEMS[name].has_depot
     if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit):
@@ -121,7 +125,18 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
         notes.append(f"columns that are not used: {listed(carried)}")
     notes += [matrix.note for matrix in matrices.values() if matrix.note]
     in_any_order = (mixed and problem is None) or "pickup_at" in values
-    return {"problem": name, "mixed": in_any_order, "numbers": numbers, "notes": notes, "located": located}
+    said = {"numbers": numbers, "notes": notes, "located": located, "unused": unused}
+    return {"problem": name, "mixed": in_any_order, **said}
+
+
+def without(parsed: Parsed, fleet: Fleet, unused: Collection[str]) -> tuple[Parsed, Fleet]:
+    """Return the table and the vehicles without the columns and numbers that the problem does not have."""
+
+    def rest(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in values.items() if key not in unused}
+
+    types = tuple(replace(kind, numbers=rest(kind.numbers)) for kind in fleet.types)
+    return replace(parsed, values=rest(parsed.values)), replace(fleet, numbers=rest(fleet.numbers), types=types)
 
 
 def listed(names: Sequence[str]) -> str:

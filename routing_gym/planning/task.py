@@ -190,6 +190,11 @@ class Task:
         """Whether vehicles have costs of their own."""
         return any(kind.fixed_cost != 0 or kind.cost_per_unit != 1 for kind in self.types or (self,))
 
+    @property
+    def unit(self) -> str:
+        """Unit of the cost of routes."""
+        return "cost" if self.priced else self.minimise
+
     def price(self, length: float) -> float:
         """Return the cost of a route, from its minutes or km."""
         return self.fixed_cost + self.cost_per_unit * length

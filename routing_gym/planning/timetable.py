@@ -137,7 +137,7 @@ class PlanData:
         """Unit of the cost."""
         if self.task.rules.maximises:
             return "prize"
-        return "cost" if self.task.priced else self.task.minimise
+        return self.task.unit
 
     @property
     def km(self) -> float:
@@ -208,16 +208,19 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     largest = max((math.inf if kind.capacity is None else kind.capacity for kind in serving), default=0)
     if amount > largest:
         return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
-    ends = [[kind.depot, *unit] + [kind.depot] * (not task.open) for kind in serving]
-    alone = min(float(task.km[way[:-1], way[1:]].sum()) for way in ends)
-    longest = max(math.inf if kind.max_km is None else kind.max_km for kind in serving)
-    if alone > longest:
-        return told("distance", f"{alone:.1f} km there and back; a route may have {longest:g}")
+    roomy = [kind for kind in serving if kind.capacity is None or kind.capacity >= amount]
+    ways = [[kind.depot, *unit] + [kind.depot] * (not task.open) for kind in roomy]
+    lengths = [float(task.km[way[:-1], way[1:]].sum()) for way in ways]
+    alone = min(lengths)
+    limits = [math.inf if kind.max_km is None else kind.max_km for kind in roomy]
+    if all(length > limit for length, limit in zip(lengths, limits, strict=True)):
+        who = "a route" if len(roomy) == len(serving) else "a route of a vehicle with room for it"
+        return told("distance", f"{alone:.1f} km there and back; {who} may have {max(limits):g}")
     if all(kind.route(unit) is None for kind in rules.kinds):
         return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
     if np.isfinite(task.penalty[node]) and fits(rules, routes, unit):
         price = sum(task.penalty[list(unit)].tolist())
-        return told("price", f"its detour costs more than its penalty of {price:g} {task.minimise}")
+        return told("price", f"its detour costs more than its penalty of {price:g} {task.unit}")
     all_used = sum(bool(nodes) for nodes in routes) >= rules.most_routes
     vehicles = (
         f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"

@@ -311,6 +311,10 @@ def test_warm_start_keeps_what_fits(tiny, capsys):
     assert "of CVRP with 10 nodes; new: project_step.weight" in capsys.readouterr().out
     with pytest.raises(checkpoint.CheckpointError, match=r"a network of .*'embed_dim': 16.* asked for is .*32"):
         ReinforceTrainer(replace(tiny, init_from=tsp, attention=ModelConfig(embed_dim=32)))
+    published = ReinforceTrainer(replace(tiny, init_from=Path("TSP-20"), attention=ModelConfig()))
+    assert "tsp-20.safetensors: kept" in published.started_from
+    with pytest.raises(ValueError, match="'tsp-7' is neither a run or checkpoint, nor"):
+        ReinforceTrainer(replace(tiny, init_from=Path("tsp-7")))
     sdvrp = tiny.runs / "sdvrp"
     fewer = ReinforceTrainer(replace(tiny, env_id="routing/CVRP-10", init_from=sdvrp))
     assert fewer.started_from.endswith("new: none; left out: project_step.weight")

@@ -12,6 +12,7 @@ import tyro
 from routing_agents.planning.door import solve
 from routing_agents.runs import option
 from routing_gym.planning import Plan
+from routing_gym.planning.cells import BadCell, moment
 from routing_gym.planning.parsing import headers_of
 from routing_gym.planning.table import read_table
 
@@ -41,7 +42,8 @@ class PlanArgs:
     start: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
     """Plan to continue from: a file written by --json."""
     fixed: Annotated[str | None, tyro.conf.arg(metavar="TIME|IDS")] = None
-    """Part of the --start plan to keep: all that is driven by a time such as 11:30, or ids of stops, after commas."""
+    """Part of the --start plan to keep: all that is driven by a time such as 11:30, or ids of stops, with commas
+    between them ("7," for one id that is a number)."""
     map: Annotated[Path | None, tyro.conf.arg(metavar="HTML")] = None
     """Write an interactive map."""
     geojson: Path | None = None
@@ -120,6 +122,10 @@ def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[st
         OSError: A file cannot be opened or written.
     """
     targets = outputs(path, args)
+    drawn = [name for name in ("map", "geojson") if name in targets]
+    headers = headers_of(read_table(path, path.name)).keys()
+    if drawn and not ({"lat", "lon"} <= headers or {"x", "y"} <= headers):
+        raise ValueError(f"{option(drawn[0])}: {path} has no columns lat and lon, or x and y, to draw; leave it out")
     plan = solve(
         path,
         vehicles=vehicles_of(args.vehicles),
@@ -152,6 +158,10 @@ def vehicles_of(text: str | None) -> Any:
 
 def fixed_of(text: str | None) -> Any:
     """Return what --fixed names: a time, or ids."""
-    if text is None or ":" in text or "," not in text:
-        return text
-    return [key.strip() for key in text.split(",")]
+    if text is None:
+        return None
+    try:
+        moment(text.strip())
+    except BadCell:
+        return [key.strip() for key in text.split(",") if key.strip()]
+    return text

@@ -54,16 +54,7 @@ def load(name: str | Path, device: str = "cpu", *, matrices: bool = False) -> Tr
         CheckpointError: The checkpoint cannot be read.
     """
     device = choose_device(device, "device")
-    path = Path(name)
-    match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
-    asked = match[1] if match is not None and match[1] in PROBLEMS and not path.exists() else None
-    if match is not None and asked is not None:
-        path = find_weights(asked, int(match[2]), matrices=matrices)
-    elif not path.exists() and (published := WEIGHTS / f"{str(name).lower()}.safetensors").exists():
-        path = published
-    if not path.exists():
-        names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
-        raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
+    path, asked = find_checkpoint(name, matrices=matrices)
     network, trained_on, header = load_network(path, device, rebuild)
     if isinstance(network, PointerNetwork):
         return TrainedPointer.of(network, trained_on, path, header)
@@ -72,6 +63,29 @@ def load(name: str | Path, device: str = "cpu", *, matrices: bool = False) -> Tr
     if of_several and asked is not None:
         problem = make_problem(asked, problem.num_nodes, matrices=problem.matrices)
     return TrainedModel(network, problem, path, of_several)
+
+
+def find_checkpoint(name: str | Path, *, matrices: bool = False) -> tuple[Path, str | None]:
+    """Return the path of a run or checkpoint; or of the published weights for a name such as "TSP-50", and its problem.
+
+    Args:
+        name: A path, a problem and a size, or the name of a published file such as "ovrpbltw-50".
+        matrices: See `load`.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    path = Path(name)
+    if path.exists():
+        return path, None
+    match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
+    if match is not None and match[1] in PROBLEMS:
+        return find_weights(match[1], int(match[2]), matrices=matrices), match[1]
+    published = WEIGHTS / f"{str(name).lower()}.safetensors"
+    if not published.exists():
+        names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
+        raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
+    return published, None
 
 
 def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:

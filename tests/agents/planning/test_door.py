@@ -9,6 +9,7 @@ import pytest
 
 import routing_agents
 import solve as solve_script
+from routing_agents.planning.command import fixed_of
 from routing_gym.planning import InvalidInput
 
 RNG = np.random.default_rng(4)
@@ -184,3 +185,84 @@ def test_files_of_the_command(tmp_path, capsys):
     assert len((tmp_path / "out" / "stops.csv").read_text().splitlines()) > 11
     with pytest.raises(FileExistsError, match="give --overwrite"):
         solve_script.main(args)
+
+
+SQUARE = {"x": [0, 10, 20, 30, 20], "y": [0, 5, 0, 5, 10]}
+LOADED = {**SQUARE, "demand": [0, 4, 4, 4, 4]}
+
+
+@pytest.mark.parametrize(
+    ("stops", "vehicles", "problem", "unused"),
+    [
+        (LOADED, {"capacity": 8}, "TSP", "capacity, demand"),
+        (LOADED, {"capacity": 99, "max_length": 45}, "CVRP", "max_length"),
+        ({**LOADED, "pickup": [0, 20, 0, 7, 0]}, {"capacity": 16}, "CVRP", "pickup"),
+        (LOADED, {"count": [1, 1], "capacity": [16, 12], "max_length": [30, 40]}, "CVRP", "max_length"),
+    ],
+)
+def test_what_the_problem_has_not_is_not_used(stops, vehicles, problem, unused):
+    plan = routing_agents.solve(stops, vehicles=vehicles, problem=problem, solver="search", seconds=0.1)
+    assert f"{problem} has no {unused}: not used" in plan.notes
+    assert not plan.unserved
+    assert max(visit.load for route in plan.routes for visit in route.visits) in (0, 16)
+
+
+def test_limits_in_km_where_minutes_are_minimised():
+    """At 30 km/h, a route of 30 km takes 60 minutes; other minutes do not follow from km."""
+    prizes = {**SQUARE, "prize": [0, 1, 2, 3, 4]}
+    limit = {"vehicles": {"max_length": 46}, "seconds": 0.1}
+    plan = routing_agents.solve(prizes, speed=30, minimise="minutes", **limit)
+    assert plan.km == pytest.approx(22.36 * 2, abs=0.2)
+    assert plan.cost == 5  # of the stops 1 and 4
+    with pytest.raises(InvalidInput, match="max_length is in km, and the minutes that are minimised do not"):
+        routing_agents.solve(prizes, durations=np.full((5, 5), 5.0) - 5 * np.eye(5), **limit)
+
+
+def test_loads_of_split_deliveries_and_of_prizes():
+    half = {**SQUARE, "demand": [0, 3, 3, 3, 1]}
+    plan = routing_agents.solve(half, capacity=5, problem="SDVRP", seconds=0.1)
+    delivered = np.zeros(5)
+    for route in plan.routes:
+        loads = [visit.load for visit in route.visits]
+        for visit, before in zip(route.visits[1:], loads, strict=False):
+            delivered[visit.row] += before - visit.load
+    assert delivered.tolist() == half["demand"]
+    prizes = {**SQUARE, "prize": [0, 5, 6, 5, 7], "penalty": [0, 50, 50, 50, 50]}
+    (route,) = routing_agents.solve(prizes, required_prize=10, seconds=0.1).routes
+    assert [visit.load for visit in route.visits][-2:] == [23, 23]
+
+
+def test_tours_with_fixed_edges_begin_in_the_first_row():
+    coords = np.random.default_rng(0).uniform(0, 100, (13, 2))
+    plan = routing_agents.solve({"x": coords[:, 0], "y": coords[:, 1], "partner": [1, 0, *range(2, 13)]}, seconds=0.1)
+    assert plan.routes[0].rows[0] == plan.routes[0].rows[-1] == 0
+
+
+def test_why_no_vehicle_serves_a_stop():
+    """The vehicle with room for it may not drive so far, and the one that may has no room."""
+    stops = {"x": [0, 20, 1], "y": [0, 0, 0], "demand": [0, 10, 1]}
+    vehicles = {"capacity": [5, 20], "max_length": [100, 10]}
+    (left_out,) = routing_agents.solve(stops, vehicles=vehicles, solver="search", seconds=0.1).unserved
+    assert (left_out.reason, left_out.explanation) == (
+        "distance",
+        "40.0 km there and back; a route of a vehicle with room for it may have 10",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [("11:30", "11:30"), ("90", "90"), ("L08", ["L08"]), ("L08, a:b", ["L08", "a:b"]), ("7,", ["7"]), (None, None)],
+)
+def test_fixed_names_a_time_or_ids(text, fixed):
+    assert fixed_of(text) == fixed
+
+
+def test_a_map_without_coordinates_is_refused_before_planning(tmp_path):
+    (tmp_path / "ids.csv").write_text("id\na\nb\n")
+    (tmp_path / "minutes.csv").write_text("0,5\n5,0\n")
+    args = solve_script.Args(
+        (tmp_path / "ids.csv",), durations=tmp_path / "minutes.csv", map=tmp_path / "plan.html", out=tmp_path / "out"
+    )
+    with pytest.raises(ValueError, match=r"--map: .*ids.csv has no columns lat and lon, or x and y, to draw"):
+        solve_script.main(args)
+    assert not (tmp_path / "out").exists()

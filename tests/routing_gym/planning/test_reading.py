@@ -190,6 +190,21 @@ def test_vehicles_that_differ():
 
 
 @pytest.mark.parametrize(
+    ("vehicles", "count", "names"),
+    [
+        ({"capacity": 5}, None, ()),  # describes all vehicles
+        ({"Capacity": 5, "name": "van"}, 1, ("van",)),
+        ({"capacity": [5]}, 1, ()),  # a row is a vehicle
+        (pd.DataFrame({"capacity": [5]}), 1, ()),
+        ({"name": ["van", "truck"], "count": [1, 2], "capacity": [5, 5]}, 3, ("van", "truck 1", "truck 2")),
+    ],
+)
+def test_numbers_and_names_of_equal_vehicles(vehicles, count, names):
+    task = read_task(STOPS, vehicles=vehicles)
+    assert (task.count, task.vehicles) == (count, names)
+
+
+@pytest.mark.parametrize(
     ("vehicles", "message"),
     [
         (
