@@ -31,7 +31,7 @@ import tyro
 from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.methods import TRAINED, Setup, labels, make_method, parse_method
-from routing_agents.runs import choose_device
+from routing_agents.runs import choose_device, command
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed
 from routing_agents.training.tuning import keep_freed_memory
@@ -145,6 +145,8 @@ def read_instances(args: Args) -> TestSet:
         return TestSet(problem, select(instance, slice(0, args.size)))
     if not path.exists():
         raise ValueError(f"no file {args.instances}; for a test set write paper/ID or random/ID, such as random/TSP-20")
+    if path.suffix.lower() == ".csv":
+        raise ValueError(f"{path}: tables are not compared; solve one with {command('solve.py')} {path}")
     file = data.read_instance(path)
     if file.scores is None:
         return TestSet(file.problem, file.instance, {"unit of length": f"{file.scale:g}"})

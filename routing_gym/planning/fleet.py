@@ -136,9 +136,7 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool, alike: b
     if "num_salesmen" in own and count is None:
         count = int(own["num_salesmen"])
     labels = labels_of(table)
-    names = (
-        () if labels is None else tuple(name for row in range(len(counted)) for name in names_of(row, labels, counted))
-    )
+    names = tuple(name for row in range(len(counted)) for name in names_of(row, labels, counted)) if labels else ()
     given = {key: value for key, value in made.items() if value is not None}
     fleet = Fleet(count, names, own, place=table.source, **given)
     if by_name:

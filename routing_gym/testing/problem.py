@@ -13,7 +13,7 @@ import numpy.typing as npt
 from routing_gym.arrays import Array, concatenate, select, to_backend, to_numpy
 from routing_gym.envs.single import RoutingEnv
 from routing_gym.multi_agent.game import AnyGame
-from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problem import AnyProblem, InfeasibleTour, Problem
 from routing_gym.testing.backends import TOLERANCE, check_backend, installed_backends
 from routing_gym.testing.compare import call, difference, expect
 from routing_gym.testing.exhaustive import check_exhaustively
@@ -52,11 +52,14 @@ def check_problem(
         device: A device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:
+        TypeError: The argument is no problem, but a name or a class.
         ContractViolation: With the part of the contract, the place and what was found.
 
     Warns:
         UserWarning: torch or JAX is not installed, so that it was not checked.
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"check_problem takes a problem, such as make_problem('TSP', 10), got {problem!r}")
     instance = check_generate(problem, batch_size, seed)
     episodes = play(problem, instance, np.random.default_rng(seed))
     check_objective(problem, instance, episodes)

@@ -16,7 +16,7 @@ import torch
 import evaluate
 import solve
 from evaluate import Args
-from helpers import SQUARE
+from helpers import ROOT, SQUARE
 from routing_agents import checkpoint
 from routing_agents.evaluation.decoding import Chunk, DecodeWork, by_throughput
 from routing_agents.policies.attention.features import FEATURES
@@ -138,6 +138,7 @@ def test_sources_of_instances(tmp_path, source):
     [
         ({"methods": ()}, "name at least one method"),
         ({"size": 0}, "--size must be at least 1, got 0"),
+        ({"instances": str(ROOT / "examples" / "cities.csv")}, "cities.csv: tables are not compared; solve one with "),
         ({"instances": "TSP-8"}, "no file TSP-8; for a test set write paper/ID or random/ID"),
         ({"methods": ("magic",)}, "'magic' is neither a solver .* nor a checkpoint's path"),
         ({"methods": ("held-karp",), "reference": "other"}, "--reference 'other' must be one of the methods"),

@@ -278,6 +278,12 @@ def test_check_problem_finds(problem, message):
         check_problem(problem)
 
 
+@pytest.mark.parametrize("problem", ["TSP", TSP])
+def test_check_problem_takes_a_problem(problem):
+    with pytest.raises(TypeError, match=r"takes a problem, such as make_problem\('TSP', 10\), got"):
+        check_problem(problem)
+
+
 def test_check_problem_finds_a_backend_that_disagrees():
     pytest.importorskip("torch")
     with pytest.raises(
