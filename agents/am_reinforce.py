@@ -53,7 +53,7 @@ from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
-from routing_agents.trained.loading import find_checkpoint
+from routing_agents.trained import find_checkpoint
 from routing_agents.training import distributed, loop, plan
 from routing_agents.training.averaging import WeightAverage
 from routing_agents.training.baselines import (

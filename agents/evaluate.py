@@ -5,11 +5,12 @@
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
 Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB, CVRPLIB or
-OPLib file, an .npz (ours or RouteFinder's), or a .pkl of the original code, POMO or MVMoE (with --problem). If a
-file holds best known costs, gaps refer to these. Costs are the environment's: lengths of a file are
-in a unit that the table names (solve.py gives the file's own integers). Methods: the name of a classical solver, the
-path of a run or checkpoint, or `trained` for the published weights, each with settings after a colon. Gaps refer to the
-first method, or to --reference; put the best one first. Wins count ties. Total seconds add up those of all processes.
+OPLib file, an .npz (ours or RouteFinder's), or a .pkl of the original code, POMO or MVMoE (with --problem). If a file
+holds best known costs, gaps refer to these. Costs are the environment's: lengths of a file are in a unit that the table
+names (solve.py gives the file's own integers). Methods: the name of a classical solver, the path of a run or
+checkpoint, published weights such as TSP-50, or `trained` for those of the nearest size, each with settings after a
+colon. Gaps refer to the first method, or to --reference; put the best one first. Wins count ties. Total seconds add up
+those of all processes.
 Solved instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
 Several machines: `--executor ray --address HOST:6379`, or `--shard 1/8` to `--shard 8/8` and then `--merge`, each with
 the same --out; see docs/how-to/several-machines.md.
@@ -58,8 +59,8 @@ class Args:
     instances: tyro.conf.Positional[str]
     """Test set (paper/TSP-20), generated instances (random/TSP-20; on streets: random/VRPTW-matrices-50), or a file."""
     methods: tyro.conf.Positional[tuple[str, ...]] = (TRAINED,)
-    """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; `trained` stands
-    for the published weights of the problem with the nearest size."""
+    """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; TSP-50 stands
+    for published weights, and `trained` for those of the problem with the nearest size."""
     reference: str = ""
     """Method that gaps are relative to. Default: the first."""
     problem: str = ""

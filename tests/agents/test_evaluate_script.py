@@ -140,7 +140,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"size": 0}, "--size must be at least 1, got 0"),
         ({"instances": str(ROOT / "examples" / "cities.csv")}, "cities.csv: tables are not compared; solve one with "),
         ({"instances": "TSP-8"}, "no file TSP-8; for a test set write paper/ID or random/ID"),
-        ({"methods": ("magic",)}, "'magic' is neither a solver .* nor a checkpoint's path"),
+        ({"methods": ("magic",)}, "'magic' is neither a run or checkpoint, .* TSP-20, .*; nor a solver: .*pyvrp"),
         ({"methods": ("held-karp",), "reference": "other"}, "--reference 'other' must be one of the methods"),
         ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20, or VRPTW-matrices-50"),
         ({"instances": "paper/TSP-matrices-20"}, "expected paper/ID with an ID such as TSP-20$"),

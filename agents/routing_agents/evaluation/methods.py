@@ -19,7 +19,7 @@ from routing_agents.policies.attention.decoding import Decoding, first_nodes, so
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.terminal import plain_console
-from routing_agents.trained import TrainedModel, find_weights, load
+from routing_agents.trained import TrainedModel, find_checkpoint, find_weights, load
 from routing_agents.trained.pointer import TrainedPointer
 from routing_gym import arrays
 from routing_gym.files import printable
@@ -106,11 +106,9 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
             executor=setup.executor,
             first_row=setup.first_row,
         )
-    path = find_weights(problem.name, problem.num_nodes, matrices=problem.matrices) if name == TRAINED else Path(name)
-    if name == TRAINED:
-        plain_console(stderr=True).print(printable(f"{TRAINED}: {path}"), soft_wrap=True)
-    if not path.exists():
-        raise ValueError(f"{name!r} is neither a solver ({', '.join(SOLVERS)}) nor a checkpoint's path")
+    path = weights_of(name, problem)
+    if path != Path(name):
+        plain_console(stderr=True).print(printable(f"{name}: {path}"), soft_wrap=True)
     model = load(path)
     model.check(problem)
     problem = model.as_read(problem)
@@ -124,6 +122,16 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
     about |= {"torch": str(torch.__version__), "num_nodes": problem.num_nodes}
     kept = None if setup.tours is None else Tours(setup.tours, about)
     return partial(decode_with_bar, work, setup, kept, several and problem.stochastic)
+
+
+def weights_of(name: str, problem: AnyProblem) -> Path:
+    """Return the path of a run or checkpoint, of published weights, or of those that suit the problem best."""
+    if name == TRAINED:
+        return find_weights(problem.name, problem.num_nodes, matrices=problem.matrices)
+    try:
+        return find_checkpoint(name, matrices=problem.matrices)[0]
+    except ValueError as error:
+        raise ValueError(f"{error}; nor a solver: {', '.join(SOLVERS)}") from None
 
 
 def weights_digest(path: Path) -> str:

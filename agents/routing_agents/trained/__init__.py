@@ -1,6 +1,15 @@
 """Trained models that solve instances."""
 
-from routing_agents.trained.loading import WEIGHTS, find_weights, load, load_repair
+from routing_agents.trained.loading import WEIGHTS, find_checkpoint, find_weights, load, load_repair
 from routing_agents.trained.model import SolvedInstance, TrainedModel, choose_decoding
 
-__all__ = ["WEIGHTS", "SolvedInstance", "TrainedModel", "choose_decoding", "find_weights", "load", "load_repair"]
+__all__ = [
+    "WEIGHTS",
+    "SolvedInstance",
+    "TrainedModel",
+    "choose_decoding",
+    "find_checkpoint",
+    "find_weights",
+    "load",
+    "load_repair",
+]
