@@ -23,7 +23,7 @@ help:  ## list the commands
 
 train: $(TRAINS)  ## train an attention model on TSP-20; another problem: ARGS="--env-id routing/CVRP-20"
 	@echo "Loading torch. TSP: fast-tsp first solves 1,000 held-out instances, the reference for the gap (half a minute, once)."
-	@echo "Training TSP-20 on two cores: 6 minutes with bfloat16 instructions, about 10 with AVX2 only."
+	@echo "Training TSP-20 on two cores: 5 to 6 minutes with bfloat16 instructions, about 10 with AVX2 only."
 	$(BIN)/python agents/am_reinforce.py $(ARGS)
 
 test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
