@@ -191,7 +191,7 @@ class Args(RunArgs):
         check_integers(self, "processes", "threads", least=0, most=runs.MOST_THREADS)
         check_integers(self, "patience", least=0)
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
-            raise ValueError(f"--sizes takes the smallest and the largest number of nodes, got {self.sizes}")
+            raise ValueError(f"--sizes takes the smallest and the largest number of nodes, from 2 on, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
             raise ValueError(f"{self.num_tours} forced starts, but --sizes goes down to {self.sizes[0]} nodes")
         if self.symmetries and (self.baseline != "shared" or self.force_starts):

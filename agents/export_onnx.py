@@ -168,7 +168,8 @@ def main(args: Args) -> list[Path]:
     trained = routing_agents.load(args.model)
     if not isinstance(getattr(trained, "network", None), AttentionModel):
         raise ValueError(f"{args.model} is no attention model; only those can be exported")
-    out = args.out or Path("onnx") / trained.path.stem
+    # Not the name of published weights: the graphs of VRPB-50 and VRPL-50, which share some, read other observations.
+    out = args.out or Path("onnx") / (Path(args.model).stem if Path(args.model).exists() else args.model.lower())
     if (there := [path for path in (out / "encoder.onnx", out / "step.onnx") if path.exists()]) and not args.overwrite:
         raise FileExistsError(f"{there[0]} exists; choose another --out, or give --overwrite")
     out.mkdir(parents=True, exist_ok=True)

@@ -298,7 +298,7 @@ def positive(key: str, value: Any) -> float:
         ValueError: It is something else.
     """
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not real or not 0 < value <= LARGEST:
+    if not real or not 0 < float(value) <= LARGEST:
         raise ValueError(f"{key} must be a positive number of at most {LARGEST:g}, got {value!r}")
     return float(value)
 

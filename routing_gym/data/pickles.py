@@ -68,7 +68,7 @@ def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
     """
     path = Path(path)
     if name not in COLUMNS:
-        raise ValueError(f"unknown problem {name!r}; choose one of {', '.join(COLUMNS)}")
+        raise ValueError(f"no layout of pickles is known for {name!r}; choose one of {', '.join(COLUMNS)}")
     data = read_bytes(path, MAX_BYTES)
     try:
         check_instructions(data)

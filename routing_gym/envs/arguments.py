@@ -53,6 +53,20 @@ def resolve_problem(
         ) from error
 
 
+def check_generator(generator: Generator | None) -> Generator | None:
+    """Refuse what draws no instances.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if generator is not None and not callable(generator):
+        raise TypeError(
+            f"generator: expected a function of a random generator and a number of instances, got {generator!r}; "
+            "routing_gym.generators has functions of a problem, as in partial(windows, problem)"
+        )
+    return generator
+
+
 def check_render_mode(env_class: Any, render_mode: str | None) -> str | None:
     """Refuse a render mode that an environment class does not declare.
 

@@ -11,7 +11,14 @@ import numpy.typing as npt
 from gymnasium import logger, spaces
 from gymnasium.error import ResetNeeded
 
-from routing_gym.envs.arguments import Generator, check_options, check_render_mode, draw_instances, resolve_problem
+from routing_gym.envs.arguments import (
+    Generator,
+    check_generator,
+    check_options,
+    check_render_mode,
+    draw_instances,
+    resolve_problem,
+)
 from routing_gym.envs.episodes import Episodes, OnIllegal, Reward, Snapshot
 from routing_gym.problem import AnyProblem
 from routing_gym.render.figure import WINDOW
@@ -27,20 +34,20 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     ## Ids
 
-    `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP,TSPFE,ATSP}-{10,20,50,100,200,500,1000}`, those of the VRP family
-    from `OVRP` to `OVRPBLTW`, and `routing/TSP` etc. with `num_nodes=`: cities of TSP, TSPFE and ATSP, customers
-    (without the depot) of the others.
+    `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP,TSPFE,ATSP}-{10,20,50,100,200,500,1000}`, those of the 255
+    variants of the VRP family, such as `OVRP` and `OVRPBLTW`, and `routing/TSP` etc. with `num_nodes=`: cities of TSP,
+    TSPFE and ATSP, customers (without the depot) of the others.
 
     ## Action space
 
-    `Discrete(A)` over the A nodes. TSP, TSPFE, ATSP: cities 0 to n-1. Others: 0 is the depot, 1 to n the customers.
-    Which nodes are legal, and when an episode ends, is said in the problem's own class (`routing_gym.TSP`
-    etc.). The mask is in `obs["action_mask"]` and `info["action_mask"]` (int8) and from `action_masks()`
-    (bool); 1 and True mean legal, and at least one action always is.
+    `Discrete(A)` over the A nodes. TSP, TSPFE, ATSP: cities 0 to n-1. Others: 0 is the depot, 1 to n the customers; VRP
+    with MD or HF: the depots, then the customers. Which nodes are legal, and when an episode ends, is said in the
+    problem's own class (`routing_gym.TSP` etc.). The mask is in `obs["action_mask"]` and `info["action_mask"]` (int8)
+    and from `action_masks()` (bool); 1 and True mean legal, and at least one action always is.
 
     ## Observation space
 
-    A `Dict` of the following. The depot, where there is one, is index 0 with value 0.
+    A `Dict` of the following. The value of a depot is 0, where nothing else is said.
 
     | key | space | problems |
     |---|---|---|
@@ -54,14 +61,20 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     | `demand` (A,), `free_capacity` (1,) | Box(0, 1, float32), shares of the capacity | CVRP, SDVRP, VRP |
     | `remaining_demand` (A,) | Box(0, 1, float32), shares of the capacity | SDVRP |
     | `prize` (A,) | Box(0, max, float32); SPCTSP: the expected prize | OP, PCTSP, SPCTSP |
-    | `penalty` (A,) | Box(0, max, float32) | PCTSP, SPCTSP |
+    | `penalty` (A,) | Box(0, max, float32) | PCTSP, SPCTSP, VRP with PC |
     | `remaining_prize` (1,) | Box(0, max, float32) | PCTSP, SPCTSP |
-    | `pickup` (A,) | Box(0, n, int64), where what a node gets is picked up, 0 for nothing | PDP |
+    | `pickup` (A,) | Box(0, n, int64), where what a node gets is picked up, 0 for nothing | PDP, VRP with PD |
     | `salesmen_left` (1,) | Box(0, 1, float32), share of them; the one who travels counts | MTSP |
     | `current_length`, `longest_length` (1,) | Box(0, max, float32) | MTSP |
     | `remaining_length` (1,) | Box(0, max, float32) | OP, VRP with L |
     | `open_routes` (1,) | Box(0, 1, float32): always 1 | VRP with O |
-    | `backhaul` (A,) | Box(0, 1, float32): 0 or 1 | VRP with B |
+    | `backhaul` (A,) | Box(0, 1, float32): 0 or 1 | VRP with B or MB |
+    | `mixed_backhauls` (1,) | Box(0, 1, float32): always 1 | VRP with MB |
+    | `free_for_pickups` (1,) | Box(0, 1, float32), share of the capacity | VRP with MB |
+    | `is_depot` (A,) | Box(0, 1, float32): 0 or 1 | VRP with MD or HF |
+    | `start_depot` | Discrete(A), where the route began | VRP with MD or HF |
+    | `vehicle_capacity` (A,) | Box(0, max, float32), of a depot's vehicles, in capacities | VRP with HF |
+    | `fixed_cost`, `cost_per_length` (A,) | Box(0, max, float32), of a depot's vehicles | VRP with HF |
     | `ready_time`, `due_time`, `service_time` (A,), `current_time` (1,) | Box(0, max, float32) | VRP with TW |
 
     ## Rewards
@@ -119,7 +132,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     ) -> None:
         self.problem = resolve_problem(type(self), problem, num_nodes, settings)
         self.render_mode = check_render_mode(type(self), render_mode)
-        self.generator = generator
+        self.generator = check_generator(generator)
         self.action_space = spaces.Discrete(self.problem.num_actions)
         self.observation_space = self.problem.observation_space()
         self._episodes = Episodes(self.problem, (), reward, on_illegal)

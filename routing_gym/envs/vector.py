@@ -14,7 +14,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import Array, select, to_numpy
-from routing_gym.envs.arguments import Generator, check_options, check_render_mode, draw_instances, resolve_problem
+from routing_gym.envs.arguments import (
+    Generator,
+    check_generator,
+    check_options,
+    check_render_mode,
+    draw_instances,
+    resolve_problem,
+)
 from routing_gym.envs.episodes import Episodes, OnIllegal, Reward, Snapshot
 from routing_gym.envs.lanes import Lanes
 from routing_gym.problem import AnyProblem
@@ -57,7 +64,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(type(self), render_mode)
         self.copy = copy
-        self.generator = generator
+        self.generator = check_generator(generator)
         self.single_action_space = single_action_space
         self.single_observation_space = single_observation_space
         self.action_space = batch_space(single_action_space, self.num_envs)
@@ -174,8 +181,8 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         seeds: Sequence[int | None]
         if seed is None:
             seeds = [None] * self.num_envs
-        elif isinstance(seed, int):
-            seeds = [seed + lane for lane in range(self.num_envs)]
+        elif isinstance(seed, (int, np.integer)):
+            seeds = [int(seed) + lane for lane in range(self.num_envs)]
         elif hasattr(seed, "__len__"):
             seeds = list(seed)
         else:

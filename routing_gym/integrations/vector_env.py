@@ -39,7 +39,7 @@ def make_vector_env(
         if num_envs is None:
             raise TypeError(f'num_envs is missing; as in {adapter}("{env}", num_envs=64)')
         made = gym.make_vec(env, num_envs, **{"autoreset_mode": needs["autoreset_mode"], **settings})
-    elif num_envs is not None or settings:
+    elif isinstance(env, RoutingVectorEnv) and (num_envs is not None or settings):
         given = [*(["num_envs"] if num_envs is not None else []), *settings]
         raise TypeError(f"{', '.join(given)}: only with an id; the {type(env).__name__} passed has its own")
     else:

@@ -112,7 +112,7 @@ def check_field(
     values = getattr(instance, field)
     if not isinstance(values, np.ndarray) or values.dtype != dtype:
         found = f"dtype {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
-        expected = {np.int64: "an int64", np.bool_: "a bool"}.get(dtype, "a float32")
+        expected = {np.int64: "an int64", np.bool_: "a bool"}.get(dtype, f"a {np.dtype(dtype).name}")
         raise InvalidInstance(f"{field}: expected {expected} array, got {found}")
     if values.ndim != 1 + len(shape) or values.shape[1:] != shape:
         expected = ", ".join(["B", *map(str, shape)])

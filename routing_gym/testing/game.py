@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import concatenate, converter, select, to_backend, to_numpy
-from routing_gym.multi_agent.game import AnyGame
+from routing_gym.multi_agent.game import AnyGame, Game
 from routing_gym.testing.compare import call, difference, expect
 from routing_gym.testing.problem import check_generate
 
@@ -42,11 +42,14 @@ def check_game(game: AnyGame, *, batch_size: int = 16, seed: int = 0, device: st
         device: A torch device for the comparison of backends, such as "cuda".
 
     Raises:
+        TypeError: The argument is no game.
         ContractViolation: With the part of the contract, the place and what was found.
 
     Warns:
         UserWarning: torch is not installed, so that only NumPy was checked.
     """
+    if not isinstance(game, Game):
+        raise TypeError(f"check_game takes a game, such as CompetitiveOP(20, num_agents=2), got {game!r}")
     instance = check_generate(game, batch_size, seed)
     rng = np.random.default_rng(seed)
     played = play(game, instance, rng)

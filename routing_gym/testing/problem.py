@@ -13,7 +13,7 @@ import numpy.typing as npt
 from routing_gym.arrays import Array, concatenate, select, to_backend, to_numpy
 from routing_gym.envs.single import RoutingEnv
 from routing_gym.multi_agent.game import AnyGame
-from routing_gym.problem import AnyProblem, InfeasibleTour, Problem
+from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, Problem, instance_fields
 from routing_gym.testing.backends import TOLERANCE, check_backend, installed_backends
 from routing_gym.testing.compare import call, difference, expect
 from routing_gym.testing.exhaustive import check_exhaustively
@@ -29,6 +29,7 @@ def check_problem(
 ) -> None:
     """Check everything that `Problem` promises, on random instances and random legal tours.
 
+    - The observations and columns that the problem declares exist.
     - `generate` gives valid instances, the same in one batch or in two.
     - Masks are never empty; a finished row has one legal action, which costs and changes nothing.
     - Every episode ends within `horizon` steps and costs no more than `cost_bound`.
@@ -48,7 +49,8 @@ def check_problem(
         batch_size: Number of instances.
         seed: Of the instances and the tours.
         small: The problem for the exhaustive search; by default `problem` with four cities, three customers, or two
-            where there are several depots, since these are actions, too.
+            where there are several depots, since these are actions, too. Some of its instances get at most half of
+            a limit, such as the capacity, so that limits matter with so few nodes.
         device: A device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:
@@ -60,6 +62,7 @@ def check_problem(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"check_problem takes a problem, such as make_problem('TSP', 10), got {problem!r}")
+    check_declarations(problem)
     instance = check_generate(problem, batch_size, seed)
     episodes = play(problem, instance, np.random.default_rng(seed))
     check_objective(problem, instance, episodes)
@@ -71,12 +74,32 @@ def check_problem(
         num_nodes = 4 if not problem.has_depot else 3 if problem.num_depots == 1 else 2
         small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, num_nodes))
     tiny = small.generate(np.random.default_rng(seed), 2)
+    tiny = concatenate([tiny, *(tight for row in (0, 1) for tight in tightened(small, select(tiny, [row])))])
     check_exhaustively(small, tiny)
     backends = installed_backends("check_problem")
     for backend in backends:
         check_backend(problem, instance, episodes, backend, device)
     if "torch" in backends:
         check_exhaustively(small, to_backend(tiny, "torch", device), search=False)
+
+
+def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
+    """Return copies of an instance, with one number of the whole instance reduced in each, such as the capacity.
+
+    The number is a quarter, three eighths or half of what it was, the least of these that is valid.
+    """
+    names = [column.target for column in problem.columns if column.target and column.per == "instance"]
+    found = []
+    for name, value in ((name, getattr(instance, name)) for name in names):
+        for share in () if value is None else (0.25, 0.375, 0.5):
+            changed = dataclasses.replace(instance, **{name: (value * share).astype(value.dtype)})
+            try:
+                problem.validate(changed)
+            except InvalidInstance:
+                continue
+            found.append(changed)
+            break
+    return found
 
 
 @dataclass(frozen=True)
@@ -93,6 +116,20 @@ class PlayedBatch:
     def lengths(self) -> npt.NDArray[np.int64]:
         """Steps until each row was done: (B,)."""
         return np.asarray(np.argmax(np.stack(self.done, axis=1), axis=1))
+
+
+def check_declarations(problem: AnyProblem) -> None:
+    """Check that the observations and columns that a problem declares exist."""
+    space, observed = set(problem.observation_space()), problem.observed
+    unknown = sorted(set(observed.per_edge) - space)
+    expect(not unknown, problem, "matrices", f"{unknown} are not in observation_space; see node_spaces, observe_nodes")
+    unknown = sorted(set(problem.length_observations) - space)
+    expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
+    declared = {key for keys in vars(observed).values() if keys for key in ((keys,) if isinstance(keys, str) else keys)}
+    unknown = sorted(declared - space - set(observed.optional))
+    expect(not unknown, problem, "observations", f"{unknown} are not in observation_space")
+    unknown = sorted({column.target for column in problem.columns if column.target} - instance_fields(problem))
+    expect(not unknown, problem, "columns", f"{unknown} are no fields of {problem.instance_type.__name__}")
 
 
 def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) -> Any:
@@ -114,10 +151,6 @@ def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) ->
 def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> PlayedBatch:
     """Play random legal episodes, checking masks, costs, ends and observations at every step."""
     space = problem.observation_space()
-    unknown = sorted(set(problem.length_observations) - set(space))
-    expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
-    unknown = sorted(set(problem.observed.per_edge) - set(space))
-    expect(not unknown, problem, "matrices", f"{unknown} are not in observation_space; see node_spaces, observe_nodes")
     state = call(problem, "initial", instance)
     found, expected = type(state).__name__, getattr(getattr(problem, "state_type", None), "__name__", "missing")
     expect(

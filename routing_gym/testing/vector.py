@@ -56,11 +56,13 @@ def check_vector_env(
 
     Raises:
         ContractViolation: With the reference, the mode, the step, the place and both values.
-        TypeError: Keywords were given together with a vector environment, or it has no `spec`.
+        TypeError: `env` is neither, or keywords were given together with a vector environment, or it has no `spec`.
 
     Warns:
         UserWarning: All lanes always ended together, so that resets of some lanes only went unchecked.
     """
+    if not isinstance(env, (str, VectorEnv)):
+        raise TypeError(f"check_vector_env takes an id or a vector environment of gymnasium.make_vec, got {env!r}")
     if isinstance(env, str):
         make_native = partial(gym.make_vec, env, num_envs, "vector_entry_point", **kwargs)
         natives = [make_native(autoreset_mode=mode.value) for mode in AutoresetMode]

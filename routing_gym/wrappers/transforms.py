@@ -125,9 +125,10 @@ class RescaleCoordinates(FixedCoordinates):
         return {"coords": xp.stack([x / side, y / side], axis=-1), "side": side}
 
     def observe(self, observation: Observation, lanes: Lanes) -> Observation:
-        side = self.fixed["side"][like(lanes, observation["coords"])]
-        lengths = {key: observation[key] / side for key in self.env.problem.length_observations if key in observation}
-        return super().observe({**observation, **lengths}, lanes)
+        side, problem = self.fixed["side"][like(lanes, observation["coords"])], self.env.problem
+        lengths = {key: observation[key] / side for key in problem.length_observations if key in observation}
+        matrices = {key: observation[key] / side[..., None] for key in problem.observed.per_edge if key in observation}
+        return super().observe({**observation, **lengths, **matrices}, lanes)
 
 
 class RandomSymmetry(FixedCoordinates):

@@ -141,6 +141,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"instances": str(ROOT / "examples" / "cities.csv")}, "cities.csv: tables are not compared; solve one with "),
         ({"instances": "TSP-8"}, "no file TSP-8; for a test set write paper/ID or random/ID"),
         ({"methods": ("magic",)}, "'magic' is neither a run or checkpoint, .* TSP-20, .*; nor a solver: .*pyvrp"),
+        ({"methods": ("TSP-21",)}, "'TSP-21' is neither a run or checkpoint, nor among the published weights"),
         ({"methods": ("held-karp",), "reference": "other"}, "--reference 'other' must be one of the methods"),
         ({"instances": "random/TSP"}, "expected random/ID with an ID such as TSP-20, or VRPTW-matrices-50"),
         ({"instances": "paper/TSP-matrices-20"}, "expected paper/ID with an ID such as TSP-20$"),
@@ -159,7 +160,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("{model}:sample=true,temperature=warm",)}, "temperature must be a number, got 'warm'"),
         ({"methods": ("{model}:active=0",)}, "active must be an integer of at least 1, got 0"),
         ({"methods": ("{model}:active=2,embeddings=3",)}, "embeddings must be true or false, got 3"),
-        ({"methods": ("{model}:beam=2,embeddings=true",)}, "no setting beam, embeddings; a model has num_tours"),
+        ({"methods": ("{model}:beam=2,embeddings=true",)}, "beam goes with expansion only; leave out embeddings"),
         ({"instances": "random/SPCTSP-8", "methods": ("trained:active=2",)}, "shows prizes early; take beam alone"),
         ({"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")}, "9 starts asked of 8 nodes"),
         (

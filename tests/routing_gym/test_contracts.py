@@ -19,6 +19,7 @@ from routing_gym.testing import ContractViolation, check_problem, check_vector_e
 from routing_gym.testing.compare import difference
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, check_progress, play
+from routing_gym.traits import Column, Observations
 
 FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorEnv's, from Python 3.12 on
 
@@ -228,6 +229,16 @@ class LengthNotObserved(TSP):
 
 
 @dataclass(frozen=True)
+class FeatureNotObserved(CVRP):
+    observations: ClassVar[Observations] = Observations(per_node=("demands",))
+
+
+@dataclass(frozen=True)
+class ColumnWithoutField(CVRP):
+    columns: ClassVar[tuple[Column, ...]] = (*CVRP.columns, Column("wieght", "weight", "amount"))
+
+
+@dataclass(frozen=True)
 class FinishedRowsPay(OP):
     def step(self, instance, state, action):
         new_state, cost = super().step(instance, state, action)
@@ -240,6 +251,18 @@ class ObjectiveAcceptsAnything(CVRP):
         from routing_gym.problems.checks import tour_length
 
         return tour_length(instance, np.asarray(actions), closed_at_depot=True)
+
+
+@dataclass(frozen=True)
+class CapacityNotInTheObjective(CVRP):
+    def objective(self, instance, actions):
+        return super().objective(dataclasses.replace(instance, capacity=instance.capacity * 100), actions)
+
+
+@dataclass(frozen=True)
+class LengthNotInTheObjective(OP):
+    def objective(self, instance, actions):
+        return super().objective(dataclasses.replace(instance, max_length=instance.max_length * 100), actions)
 
 
 @dataclass(frozen=True)
@@ -268,7 +291,11 @@ class TorchRoundsDifferently(OP):
         (NoProgress(10), "progress: no episode makes any, so nothing can be learnt from illegal ends"),
         (ProgressFalls(10), "progress, step 1: row 0 has less than before"),
         (LengthNotObserved(10), r"length_observations: \['remaining_length'\] are not in observation_space"),
+        (FeatureNotObserved(10), r"observations: \['demands'\] are not in observation_space"),
+        (ColumnWithoutField(10), r"columns: \['wieght'\] are no fields of CVRPInstance"),
         (FinishedRowsPay(10), "step [0-9]+: row [0-9]+ was done, yet paid"),
+        (CapacityNotInTheObjective(20, capacity=30), "small instance, row [0-9]: the best legal sequence"),
+        (LengthNotInTheObjective(100, max_length=4.0), "small instance, row [0-9]: the best legal sequence"),
         (ObjectiveAcceptsAnything(10), "objective: row 0: accepted .* without its last action"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, TSP | CVRP | SDVRP | OP) else "",
@@ -360,6 +387,11 @@ def test_check_vector_env_says_when_lanes_never_came_out_of_step():
     env = gym.make_vec("routing/TSP", num_envs=4, num_nodes=5)
     with pytest.warns(UserWarning, match="all lanes always ended together"):
         check_vector_env(env, unmasked=0.0)
+
+
+def test_check_vector_env_takes_a_vector_env():
+    with pytest.raises(TypeError, match="takes an id or a vector environment of gymnasium.make_vec, got TSP"):
+        check_vector_env(TSP(5))
 
 
 def test_check_vector_env_refuses_keywords_for_a_made_env():

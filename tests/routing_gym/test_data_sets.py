@@ -189,7 +189,7 @@ def test_bad_vehicle_routing_pickles(tmp_path):
     (tmp_path / "bad.pkl").write_bytes(pickle.dumps([good, deepcopy(good)[:3]]))
     with pytest.raises(data.InvalidFile, match="instance 1: found a tuple of 3, expected .depot, coords, demand, cap"):
         data.load_pickle(tmp_path / "bad.pkl", "CVRP")
-    with pytest.raises(ValueError, match="unknown problem 'VRP'"):
+    with pytest.raises(ValueError, match="no layout of pickles is known for 'VRP'"):
         data.load_pickle(tmp_path / "bad.pkl", "VRP")
 
 

@@ -87,6 +87,8 @@ def test_lists_of_seeds():
     expected = [RoutingEnv("TSP", 5).reset(seed=seed)[0]["coords"] for seed in (7, 5)]
     assert np.array_equal(observation["coords"][:2], expected)
     assert env.np_random_seed[:2] == (7, 5)
+    env.reset(seed=np.int64(7))
+    assert env.np_random_seed == (7, 8, 9)
     assert len(env.np_random) == 3
     with pytest.raises(ValueError, match="seed: expected 3 seeds, one per lane, got 2"):
         env.reset(seed=[1, 2])

@@ -19,7 +19,7 @@ from routing_agents.policies.attention.decoding import Decoding, first_nodes, so
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.terminal import plain_console
-from routing_agents.trained import TrainedModel, find_checkpoint, find_weights, load
+from routing_agents.trained import TrainedModel, checkpoint_named, find_weights, load
 from routing_agents.trained.pointer import TrainedPointer
 from routing_gym import arrays
 from routing_gym.files import printable
@@ -129,7 +129,7 @@ def weights_of(name: str, problem: AnyProblem) -> Path:
     if name == TRAINED:
         return find_weights(problem.name, problem.num_nodes, matrices=problem.matrices)
     try:
-        return find_checkpoint(name, matrices=problem.matrices)[0]
+        return checkpoint_named(name)
     except ValueError as error:
         raise ValueError(f"{error}; nor a solver: {', '.join(SOLVERS)}") from None
 
@@ -181,6 +181,9 @@ def plain_decoder(
         ValueError: An unknown or wrong setting.
     """
     known = [field.name for field in fields(Decoding)]
+    for search in settings.keys() & SEARCHES.keys():
+        others = ", ".join(sorted(settings.keys() - {search, SEARCHES[search]}))
+        raise ValueError(f"{text!r}: {search} goes with {SEARCHES[search]} only; leave out {others}")
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(
             f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion; "

@@ -1,12 +1,13 @@
 """Trained models that solve instances."""
 
-from routing_agents.trained.loading import WEIGHTS, find_checkpoint, find_weights, load, load_repair
+from routing_agents.trained.loading import WEIGHTS, checkpoint_named, find_checkpoint, find_weights, load, load_repair
 from routing_agents.trained.model import SolvedInstance, TrainedModel, choose_decoding
 
 __all__ = [
     "WEIGHTS",
     "SolvedInstance",
     "TrainedModel",
+    "checkpoint_named",
     "choose_decoding",
     "find_checkpoint",
     "find_weights",

@@ -75,17 +75,24 @@ def find_checkpoint(name: str | Path, *, matrices: bool = False) -> tuple[Path, 
     Raises:
         ValueError: It is none of these.
     """
-    path = Path(name)
-    if path.exists():
-        return path, None
     match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
-    if match is not None and match[1] in PROBLEMS:
+    if match is not None and match[1] in PROBLEMS and not Path(name).exists():
         return find_weights(match[1], int(match[2]), matrices=matrices), match[1]
+    return checkpoint_named(name), None
+
+
+def checkpoint_named(name: str | Path) -> Path:
+    """Return the path of a run or checkpoint, or of the published weights of exactly this name, such as "TSP-50".
+
+    Raises:
+        ValueError: It is neither.
+    """
     published = WEIGHTS / f"{str(name).lower()}.safetensors"
-    if not published.exists():
-        names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
-        raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
-    return published, None
+    for path in (Path(name), published):
+        if path.exists():
+            return path
+    names = ", ".join(sorted(path.stem.upper() for path in WEIGHTS.glob("*.safetensors")))
+    raise ValueError(f"{str(name)!r} is neither a run or checkpoint, nor among the published weights: {names}")
 
 
 def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:

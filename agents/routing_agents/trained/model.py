@@ -185,11 +185,11 @@ class TrainedModel:
         """
         self.check(problem)
         problem = self.as_read(problem)
-        if type(seed) is not int or not 0 <= seed < 2**63:
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
             raise ValueError(f"seed must be an integer from 0 to 2^63 - 1, got {seed!r}")
         device = next(self.network.parameters()).device
         instance = to_backend(problem.rescale(cast_instance(instance)), "torch", str(device))
-        generator = torch.Generator(device).manual_seed(seed)
+        generator = torch.Generator(device).manual_seed(int(seed))
         return solve(self.network, problem, instance, decoding, generator, tours_at_once, progress)
 
     def improve(
@@ -215,18 +215,21 @@ class TrainedModel:
                 instance. For large files, whose instances have no matrix of their distances.
 
         Raises:
-            ValueError: The time is not positive, tours of the problem cannot be improved, or its parts are instances
-                of another problem than the network's.
+            ValueError: Not one tour, the time is not positive, tours of the problem cannot be improved, or its parts
+                are instances of another problem than the network's.
         """
         problem = self.as_read(problem)
         kind = neighbourhoods_of(problem)
         wanted, _ = kind.repaired_by(problem)
         if wanted not in self.names:
             raise ValueError(f"{self.path} was trained on {self.problem.name}; parts of {problem.name} are {wanted}")
-        problem.objective(instance, np.asarray(actions)[None])  # refuses what is no tour
+        actions = np.asarray(actions)
+        if actions.ndim != 1:
+            raise ValueError(f"actions: expected one tour, of shape (T,), got {actions.shape}; pass actions[0]")
+        problem.objective(instance, actions[None])  # refuses what is no tour
         with evaluation_mode(self.network):
             given = cast_instance(problem.rescale(instance))
-            search = kind(problem, self.network, given, np.asarray(actions), seed, legs=legs)
+            search = kind(problem, self.network, given, actions, seed, legs=legs)
             return improve(search, seconds, report)
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from routing_gym.arrays import batch_size, cast_instance, euclidean, select
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problems import LISTED
 from routing_gym.problems.checks import check_integer, check_positive
 from routing_gym.solvers.runtime.cache import Store
 from routing_gym.solvers.runtime.pool import Processes
@@ -188,7 +189,8 @@ class Solver(ABC):
             ValueError: Naming the supported ones.
         """
         if self.problems is not None and problem.name not in self.problems:
-            raise ValueError(f"{self.name} does not solve {problem.name}; it solves {', '.join(self.problems)}")
+            listed = [name for name in self.problems if name in LISTED]
+            raise ValueError(f"{self.name} does not solve {problem.name}; it solves {', '.join(listed)}")
 
     def check_symmetry(self, instance: Any) -> None:
         """Refuse instances (NumPy) with distances that depend on the direction.

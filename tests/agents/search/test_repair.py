@@ -229,8 +229,11 @@ def test_what_cannot_be_improved():
     other = TrainedModel(untrained("TSP"), problem, "here")
     with pytest.raises(ValueError, match="here was trained on TSP; parts of TSP are TSPFE"):
         other.improve(problem, search.instance, search.actions(), 1)
+    model = TrainedModel(search.network, TSPFE(10), "here")
     with pytest.raises(ValueError, match="city 0 is visited twice|visited"):
-        TrainedModel(search.network, TSPFE(10), "here").improve(problem, search.instance, np.zeros(60, dtype=int), 1)
+        model.improve(problem, search.instance, np.zeros(60, dtype=int), 1)
+    with pytest.raises(ValueError, match=r"expected one tour, of shape \(T,\), got \(1, 60\); pass actions\[0\]"):
+        model.improve(problem, search.instance, search.actions()[None], 1)
 
 
 def test_parts_without_weights(monkeypatch):

@@ -320,6 +320,11 @@ class Forgetful(CompetitiveOP):
         return seen
 
 
+def test_the_suite_takes_a_game():
+    with pytest.raises(TypeError, match="takes a game, .*, got 'COP'"):
+        check_game("COP")
+
+
 @pytest.mark.parametrize(
     ("broken", "told"), [(Uneven(3), "less is left"), (Forgetful(3), "not exchangeable in what they see")]
 )

@@ -195,6 +195,13 @@ def test_rescaling_takes_all_lengths_along():
     assert observation["remaining_prize"].tolist() == [1.0]
 
 
+def test_rescaling_takes_matrices_along():
+    """A box of side 0.5."""
+    instance = TSPInstance(square((0.5, 0.5), (1.0, 0.5)), distances=np.array([[[0, 0.75], [1, 0]]], dtype=np.float32))
+    observation, _ = make("TSP", "RescaleCoordinates", num_nodes=2, matrices=True).reset(options={"instance": instance})
+    assert observation["distances"].tolist() == [[0, 1.5], [2, 0]]
+
+
 def test_relative_coordinates_by_hand():
     """Depot (0.5, 0.5), customer (1, 0.25): seen from the depot (0.5, -0.25), and the depot from there the opposite."""
     one = np.array([1])

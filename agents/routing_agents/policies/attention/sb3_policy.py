@@ -222,8 +222,7 @@ def find_features(space: spaces.Space[Any]) -> Features:
     got = f"the observations {', '.join(sorted(found))}" if found else str(space)
     raise ValueError(
         "AttentionPolicy reads the nodes of a routing environment, unflattened, as those of "
-        f"RoutingVecEnv('routing/TSP-20', num_envs=128); got {got}. "
-        "A problem of your own needs a row in FEATURES of agents/routing_agents/policies/attention/features.py"
+        f"RoutingVecEnv('routing/TSP-20', num_envs=128); got {got}. A problem of your own needs an entry in PROBLEMS"
     )
 
 
