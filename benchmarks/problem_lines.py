@@ -3,7 +3,7 @@
     pip download --no-deps rl4co==0.7.0 jumanji==1.1.2 -d peers && for f in peers/*.whl; do unzip -q $f -d peers; done
     python benchmarks/problem_lines.py peers            # writes benchmarks/results/problem_lines.json
 
-Counted is what gives a problem its rules: ours, its file; rl4co's, `env.py` and `generator.py`; Jumanji's, its folder
+Counted is what gives a problem its rules: ours, its file or folder; rl4co's, `env.py` and `generator.py`; Jumanji's, its folder
 without drawing. What several problems share is left out on all sides. A file may hold more than one problem: rl4co's of
 the TSP and the PDP also hold environments for improving tours, and a derived one is as short as what it adds.
 """
@@ -33,7 +33,7 @@ FILES = {  # of each problem: our files, and the folders of rl4co and Jumanji
     "MTSP": ("mtsp", "mtsp", ""),
     "ATSP": ("atsp", "atsp", ""),
     "TSPFE": ("tspfe", "", ""),
-    "VRP family": ("vrp routes", "mtvrp", ""),
+    "VRP family": ("vrp", "mtvrp", ""),
 }
 LIBRARIES = ("routing-gym", "rl4co", "jumanji")
 NO_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -63,7 +63,8 @@ def code_lines(path: Path) -> int:
 def files_of(library: str, name: str, peers: Path) -> list[Path]:
     """Return the files of one of the names in `FILES`."""
     if library == "routing-gym":
-        return [ROOT / "routing_gym" / "problems" / f"{name}.py"]
+        path = ROOT / "routing_gym" / "problems" / name
+        return [*path.glob("*.py")] if path.is_dir() else [path.with_suffix(".py")]
     if library == "rl4co":
         folder = peers / "rl4co" / "envs" / "routing" / name
         generator = folder / "generator.py"
