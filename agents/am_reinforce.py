@@ -193,7 +193,8 @@ class Args(RunArgs):
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, from 2 on, got {self.sizes}")
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
-            raise ValueError(f"{self.num_tours} forced starts, but --sizes goes down to {self.sizes[0]} nodes")
+            found = f"--num-tours is {self.num_tours}, --sizes starts at {self.sizes[0]}"
+            raise ValueError(f"--force-starts needs a node per tour: {found}; choose fewer tours or larger sizes")
         if self.symmetries and (self.baseline != "shared" or self.force_starts):
             found = "--force-starts" if self.baseline == "shared" else f"--baseline {self.baseline}"
             raise ValueError(f"--symmetries makes the tours of the shared baseline differ; leave out {found}")

@@ -70,7 +70,7 @@ class Args:
     seed: int = 1234
     """Random seed for generated instances, sampled tours and randomised solvers."""
     batch_size: int | None = None
-    """Number of tours that a model decodes at a time. Default: 1,024, or fewer where instances are large. Sampled
+    """Number of tours that a model decodes at a time. Default: 1024, or fewer where instances are large. Sampled
     tours depend on it."""
     workers: int | None = None
     """Number of worker processes. Default: the number of cores, on Ray that of the cluster."""

@@ -130,8 +130,8 @@ def linear(weights: Weights, name: str, x: jax.Array) -> jax.Array:
     return x @ weights[name + ".weight"].T + weights.get(name + ".bias", 0.0)
 
 
-def cast_instance(weights: Weights, stats: Weights, name: str, x: jax.Array, train: bool) -> tuple[jax.Array, Weights]:
-    """Normalise (B, A, d) per feature: by the batch in training, which moves the statistics, else by these."""
+def batch_norm(weights: Weights, stats: Weights, name: str, x: jax.Array, train: bool) -> tuple[jax.Array, Weights]:
+    """Apply batch normalisation to (B, A, d), per feature; in training, return updated running statistics."""
     mean, var = (stats[f"{name}.running_{kind}"] for kind in ("mean", "var"))
     if train:
         mean_now, var_now, count = x.mean((0, 1)), x.var((0, 1)), x.shape[0] * x.shape[1]
@@ -160,11 +160,11 @@ def encode(weights: Weights, stats: Weights, seen: dict[str, Any], train: bool) 
         x = linear(weights, "embed_node", coords)
     for layer in (f"layers.{number}." for number in range(LAYERS)):
         attended = attend(*jnp.split(linear(weights, layer + "project_qkv", x), 3, axis=-1))
-        x, stats = cast_instance(
+        x, stats = batch_norm(
             weights, stats, layer + "attention_norm.norm", x + linear(weights, layer + "project_out", attended), train
         )
         hidden = jax.nn.relu(linear(weights, layer + "expand", x))
-        x, stats = cast_instance(
+        x, stats = batch_norm(
             weights, stats, layer + "feed_forward_norm.norm", x + linear(weights, layer + "contract", hidden), train
         )
     keys, values, logit_keys = jnp.split(linear(weights, "project_nodes", x), 3, axis=-1)

@@ -193,7 +193,7 @@ class MappoTrainer(GameTrainer):
         return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **sums}
 
     def losses(self, rollout: Rollout, rows: Tensor) -> dict[str, Tensor]:
-        """Score some ticks: of all vehicles in a game together, for their values hear of each other."""
+        """Score some ticks, all vehicles of a game together: the value of each depends on the observations of all."""
         seen, learns = rollout.observations[rows], rollout.learns[rows]
         log_p = masked_logits(self.policy, seen, rollout.masks[rows]).log_softmax(dim=-1)
         entropy = -(log_p.exp() * log_p.masked_fill(~rollout.masks[rows], 0.0)).sum(dim=-1)

@@ -86,10 +86,10 @@ class Args(PlanArgs):
     """Model that solves the files: a run folder or a checkpoint file. Default: the published weights for the file's
     problem and the nearest size."""
     decoding: Literal["greedy", "starts", "sampling", "heuristic"] = "starts"
-    """Decoding strategy: one greedy tour; greedy tours from many first nodes (starts; sampled ones where the first node
-    matters); or sampled tours; the last two under all eight symmetries of the square. SPCTSP is always decoded
-    greedily, since its prizes are unknown beforehand. heuristic: for large files with --improve, a classical first tour
-    instead (greedy edges for TSP, nearest neighbours for CVRP)."""
+    """Decoding strategy. greedy: one greedy tour. starts: greedy tours from many first nodes; sampled tours where the
+    first node matters. sampling: sampled tours. starts and sampling use all eight symmetries of the square. heuristic:
+    for large files with --improve, a classical first tour (greedy edges for TSP, nearest neighbour for CVRP). SPCTSP is
+    always decoded greedily, since its prizes are unknown beforehand."""
     tours: int = 128
     """Number of tours per symmetry, except for greedy decoding."""
     capacity: int | None = None
@@ -103,7 +103,7 @@ class Args(PlanArgs):
     problem: str | None = None
     """Problem of the CSV files, such as OVRPTW; by default the first that takes all their columns."""
     batch_size: int | None = None
-    """Number of tours decoded at a time. Default: 1,024, or fewer where instances are large. Sampled tours depend on
+    """Number of tours decoded at a time. Default: 1024, or fewer where instances are large. Sampled tours depend on
     it."""
     seed: int = 1
     """Random seed for sampling and search."""

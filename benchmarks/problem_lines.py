@@ -3,9 +3,10 @@
     pip download --no-deps rl4co==0.7.0 jumanji==1.1.2 -d peers && for f in peers/*.whl; do unzip -q $f -d peers; done
     python benchmarks/problem_lines.py peers            # writes benchmarks/results/problem_lines.json
 
-Counted is what gives a problem its rules: ours, its file or folder; rl4co's, `env.py` and `generator.py`; Jumanji's, its folder
-without drawing. What several problems share is left out on all sides. A file may hold more than one problem: rl4co's of
-the TSP and the PDP also hold environments for improving tours, and a derived one is as short as what it adds.
+Counted is what gives a problem its rules: ours, its file or folder; rl4co's, `env.py` and `generator.py`; Jumanji's,
+its folder without drawing. What several problems share is left out on all sides. A file may hold more than one problem:
+rl4co's of the TSP and the PDP also hold environments for improving tours, and a derived one is as short as what it
+adds.
 """
 
 from __future__ import annotations

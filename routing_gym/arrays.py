@@ -249,8 +249,8 @@ def to_numpy(x: Array) -> npt.NDArray[Any]:
         return np.asarray(x.detach().cpu().numpy())
     if isinstance(x, getattr(sys.modules.get("jax.core"), "Tracer", ())):
         raise TypeError(
-            "an array has no values while jax.jit, vmap or scan trace it, and NumPy was to read them; "
-            "call this (`objective`, say) outside the traced function, on what that returns"
+            "NumPy cannot read an array that jax.jit, vmap or scan is tracing; call this function (such as "
+            "`objective`) outside the traced function, on its result"
         )
     return np.asarray(x)
 

@@ -28,7 +28,7 @@ class InfeasibleTour(ValueError):
 
     Attributes:
         row: Which tour of the batch.
-        step: Which of its actions; the number of actions where something is missing at the end.
+        step: Index of the action; the number of actions if something is missing at the end.
         reason: What is wrong, and what to do.
     """
 
@@ -73,7 +73,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as POMO does
     maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
     length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, as `step`'s costs are
-    stochastic: ClassVar[bool] = False  # values show only on the way: the best of several tours is a bound
+    stochastic: ClassVar[bool] = False  # only visits reveal some values: the best of several tours is a bound
     visits_all: ClassVar[bool] = True  # every tour serves every node
     asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
     plain_routes: ClassVar[bool] = False  # any routes that visit each node once; they cost their length, together
@@ -252,8 +252,8 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     def progress(self, instance: InstanceT, state: StateT) -> Array:
         """Return the share of the task that is done: float64 (B,), from 0 to 1.
 
-        It never falls, and grows on the way, such as the share of the customers served. An illegal end
-        costs less the more was achieved: that is what algorithms without masks learn from.
+        It never decreases, and increases over an episode, such as the share of the customers served. The larger it is,
+        the higher the return when an illegal action ends the episode: algorithms without masks learn from that.
         """
 
     @abstractmethod

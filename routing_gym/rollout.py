@@ -1,6 +1,6 @@
 """Run a policy over a batch of instances without Gymnasium's bookkeeping.
 
-The fast road for bulk training and evaluation: no per-lane generators, no autoreset, no copies.
+For training and evaluation on whole batches: no per-lane generators, no autoreset, no copies.
 """
 
 from __future__ import annotations
@@ -35,20 +35,19 @@ def rollout(
     state: Any = None,
     max_steps: int | None = None,
 ) -> Rollout:
-    """Play every row to its end.
+    """Run the policy on every row until its episode ends.
 
-    The policy sees the changing observations (`Problem.observe_dynamic`) and "action_mask" as bool;
-    what does not change it can read off `Problem.observe_static` beforehand. Where the length of an
-    episode is known (TSP) nothing is read back from the device; elsewhere one flag a step. Inside `jax.jit`,
-    `routing_gym.integrations.jax.rollout` is the one to call.
+    The policy receives the dynamic observations (`Problem.observe_dynamic`) and "action_mask" as bool (B, A). Read the
+    static ones from `Problem.observe_static` beforehand. After each step one flag is read from the device, except for
+    problems of `fixed_length`, such as TSP. Inside `jax.jit`, call `routing_gym.integrations.jax.rollout` instead.
 
     Args:
         problem: The rules.
         instance: B instances, on any backend.
-        policy: Chooses a legal action per row; not checked here.
-        record: Also return what the policy saw.
-        state: Where to begin; by default in the initial state.
-        max_steps: Steps after which every row is done; by default the problem's horizon.
+        policy: Returns a legal action per row, int64 (B,); not checked here.
+        record: Whether to return what the policy saw as `Rollout.observations`.
+        state: B states to start from; by default the initial ones.
+        max_steps: Number of steps within which every row ends; by default the problem's horizon.
     """
     state = problem.initial(instance) if state is None else state
     max_steps = problem.horizon if max_steps is None else max_steps

@@ -90,7 +90,7 @@ def from_json(kind: type[T], values: Any, name: str = "") -> T:
     hints = get_type_hints(kind)
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     if unknown := sorted(values.keys() - set(known)):
-        raise ValueError(f"no {', '.join(unknown)}; there are {', '.join(known)}")
+        raise ValueError(f"{name or kind.__name__}: unknown {', '.join(unknown)}; expected {', '.join(known)}")
     prefix = f"{name}." if name else ""
     return kind(**{key: converted(hints[key], value, prefix + key) for key, value in values.items()})
 

@@ -1,4 +1,4 @@
-"""What every training run needs: its problem, device, random numbers, folder, and a polite end."""
+"""What every training run needs: its problem, device, random numbers and folder, and a stop after the current step."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own",
             coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the
             depot, if the problem has one.
         name: For tables and pictures.
-        matrices: Whether the problem observes matrices. Coordinates may then be missing beside `distances`: places in
-            a plane, whose distances resemble these, stand for them.
+        matrices: Whether the problem observes matrices. `distances` may then be given without coordinates, which are
+            computed from them by multidimensional scaling.
 
     Raises:
         ValueError: A column is missing, left over, or holds what it must not; with row, value and remedy.
@@ -297,10 +297,11 @@ def positive(key: str, value: Any) -> float:
     Raises:
         ValueError: It is something else.
     """
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not real or not 0 < float(value) <= LARGEST:
+    number = value.item() if isinstance(value, np.generic) else value
+    real = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not real or not 0 < number <= LARGEST:
         raise ValueError(f"{key} must be a positive number of at most {LARGEST:g}, got {value!r}")
-    return float(value)
+    return float(number)
 
 
 def recognise(columns: Collection[str], numbers: Collection[str] = ()) -> str:
@@ -322,7 +323,8 @@ def recognise(columns: Collection[str], numbers: Collection[str] = ()) -> str:
             own = {column.name for column in declared if column.per == "instance"}
             fitting.append((len(own ^ set(numbers)), problem))
     if not fitting:
-        raise ValueError(f"no problem has the columns {', '.join(columns)}; name it, and leave out those it has not")
+        told = f"no problem has the columns {', '.join(columns)}"
+        raise ValueError(f"{told}; name the problem, and remove the columns that it does not have")
     return min(fitting, key=lambda one: one[0])[1]
 
 

@@ -1,4 +1,4 @@
-"""Every routing problem as a Gymnasium environment; the batched form is in `vector_envs`, and named here too."""
+"""Every routing problem as a single Gymnasium environment; `vector.py` has the vector environment."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     | `prize` (A,) | Box(0, max, float32); SPCTSP: the expected prize | OP, PCTSP, SPCTSP |
     | `penalty` (A,) | Box(0, max, float32) | PCTSP, SPCTSP, VRP with PC |
     | `remaining_prize` (1,) | Box(0, max, float32) | PCTSP, SPCTSP |
-    | `pickup` (A,) | Box(0, n, int64), where what a node gets is picked up, 0 for nothing | PDP, VRP with PD |
+    | `pickup` (A,) | Box(0, A - 1, int64), node where its goods are picked up, 0 for none | PDP, VRP with PD |
     | `salesmen_left` (1,) | Box(0, 1, float32), share of them; the one who travels counts | MTSP |
     | `current_length`, `longest_length` (1,) | Box(0, max, float32) | MTSP |
     | `remaining_length` (1,) | Box(0, max, float32) | OP, VRP with L |
@@ -80,8 +80,9 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     ## Rewards
 
     Minus the cost of the step ("dense"), or minus the cost of the whole tour on its last step ("sparse").
-    The cost is the length of the tour; OP: minus the prizes; PCTSP, SPCTSP: plus the penalties of the
-    unvisited, all charged on the last step; MTSP: the length of the longest tour.
+    The cost is the length of the tour; OP: minus the prizes; PCTSP, SPCTSP, VRP with PC: plus the penalties of the
+    unvisited, all charged on the last step; VRP with HF: lengths times the vehicle's cost per length, plus a fixed cost
+    per route; MTSP: the length of the longest tour.
 
     ## Starting state
 
@@ -101,7 +102,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     ## Reset options
 
-    `options={"instance": instance}`: play this one-row instance of the problem's instance class, this time.
+    `options={"instance": instance}`: use this one-row instance of the problem's instance class for this reset.
 
     Args:
         problem: Name of a problem, or a `Problem`.

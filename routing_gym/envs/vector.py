@@ -232,7 +232,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
 
 
 class RoutingVectorEnv(LaneVectorEnv):
-    """Many instances of one routing problem at once; the native form of `RoutingEnv`, which see.
+    """Many instances of one routing problem at once: the native vector form of `RoutingEnv`.
 
     `gym.make_vec("routing/TSP-50", num_envs=1024)`. Lane i of `reset(seed=s)` plays the same instances as
     `gym.make(...).reset(seed=s + i)`, episode after episode. What `reset` and `step` return has the layout
@@ -240,9 +240,8 @@ class RoutingVectorEnv(LaneVectorEnv):
 
     ## Reset options
 
-    - `{"instance": instance}`: play these `num_envs` instances, this time; lanes that start anew by
-      themselves draw random ones.
-    - `{"reset_mask": mask}`: begin an episode in the lanes that bool (`num_envs`,) marks, only.
+    - `{"instance": instance}`: use these `num_envs` instances for this reset; autoresets draw random ones.
+    - `{"reset_mask": mask}`: reset only the lanes where `mask`, bool (`num_envs`,), is True.
 
     Args:
         problem: Name of a problem, or a `Problem`.

@@ -65,7 +65,7 @@ def set_x(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> CVR
     Raises:
         ValueError: Another problem.
     """
-    check_instance_type(problem, CVRPInstance, "set X is of CVRP, and does for SDVRP")
+    check_instance_type(problem, CVRPInstance, "set X has instances of CVRP and SDVRP only")
     size = problem.num_nodes
     coords = rng.random((batch_size, size + 1, 2))
     depot = rng.integers(3, size=batch_size)

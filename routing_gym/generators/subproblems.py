@@ -1,6 +1,6 @@
-"""Windows of a TSP tour, as instances of TSPFE: near cities whose edges fall, and the paths outside, which stay.
+"""Subproblems of a TSP tour as instances of TSPFE: edges of nearby cities are removed, other paths become fixed edges.
 
-Large-neighbourhood search solves them (`routing_agents.repair`), and a policy for them learns from `windows`.
+Large-neighbourhood search solves them (`routing_agents.search.segments`); `windows` draws them to train its policy.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def choose_windows(
 def contract(tour: IntArray, place: IntArray, chosen: IntArray) -> Windows:
     """Contract the tour around windows.
 
-    A city between two that are not in its window belongs to the path through it. What is missing in number for such
-    is made up with twins: a city without fixed edge gets a second end in the same place. Windows that have too few
-    of these are left out.
+    A city whose two neighbours on the tour are outside its window is merged into the path through it. To keep k cities
+    per window, cities without a fixed edge get a twin at the same place, joined to them by a fixed edge. Windows with
+    too few such cities are left out.
 
     Args:
         tour: int64 (n,).
@@ -116,7 +116,7 @@ def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> T
     Raises:
         ValueError: Another problem, or more cities than the tours have.
     """
-    check_instance_type(problem, TSPFEInstance, "windows of a tour are of TSPFE")
+    check_instance_type(problem, TSPFEInstance, "windows of a tour are instances of TSPFE only")
     if problem.num_nodes > POOL_CITIES:
         raise ValueError(f"windows are cut from tours of {POOL_CITIES} cities, asked for {problem.num_nodes}")
     places, tours, near = tour_pool()

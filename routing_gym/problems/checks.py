@@ -28,7 +28,7 @@ def check_instance_type(problem: AnyProblem, drawn: type, what: str) -> None:
         ValueError: It has others; `what` names the generator and its problems.
     """
     if problem.instance_type is not drawn:
-        raise ValueError(f"{what}; {problem.name} has other instances")
+        raise ValueError(f"{what}, not of {problem.name}; choose another generator")
 
 
 def check_size(problem: AnyProblem) -> None:

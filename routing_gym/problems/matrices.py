@@ -35,9 +35,10 @@ def num_matrix_uniforms(problem: AnyProblem) -> int:
 
 
 def has_matrices(instance: Any) -> bool:
-    """Return whether a matrix gives the lengths of the first row, and they are not just straight lines, rounded.
+    """Return whether the first row has a matrix of lengths that are not just rounded straight lines.
 
-    They are not if, each relative to its mean, they differ from straight lines by more than 5 % in the mean.
+    The relative lengths (divided by their mean) must differ from those of straight lines by more than 0.05 on average;
+    without coordinates, every matrix counts.
     """
     lengths = getattr(instance, "distances", None)
     if lengths is None:
@@ -116,8 +117,9 @@ def num_road_uniforms(num_nodes: int) -> int:
 def road_matrices(coords: Array, uniforms: Array) -> tuple[Array, Array]:
     """Draw streets between nodes; return lengths and durations of the fastest ways: float32 (B, A, A) each.
 
-    Both are in the mean as long as straight lines between the nodes, and at most the diagonal of the unit square. So
-    the mean speed is 1, and limits and windows that a way there and back of this length keeps can be kept.
+    Both are scaled to the mean of the straight lines between the nodes, less if an entry would exceed the diagonal of
+    the unit square. So the mean speed is about 1, and limits and time windows that allow a round trip of two diagonals
+    can be met.
 
     Args:
         coords: (B, A, 2), in the unit square.

@@ -9,8 +9,8 @@ triangles. A time window is the dark arc of a dial around its customer, on which
 the depot's opening to its closing.
 
 Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
-no line here. Nodes without coordinates stand on a circle, in order, and edges have arrows; then only neighbours tell a
-tale, no length does. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
+no line here. Nodes without coordinates are placed on a circle, in order, and edges have arrows; the drawn lengths then
+have no meaning. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
 """
 
 from __future__ import annotations

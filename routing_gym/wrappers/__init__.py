@@ -4,9 +4,9 @@
     env = wrappers.FlattenObservation(wrappers.RandomSymmetry(gym.make("routing/TSP-20")))
     envs = wrappers.vector.RandomSymmetry(gym.make_vec("routing/TSP-20", num_envs=64))
 
-Any of them, in the order RescaleCoordinates and RandomSymmetry, RelativeCoordinates, FlattenObservation.
-`env.unwrapped.set_state` knows nothing of wrappers, which hold what belongs to the episode that `reset` began:
-with it, go back within that episode only.
+Combine them in this order: RescaleCoordinates and RandomSymmetry, RelativeCoordinates, FlattenObservation.
+`env.unwrapped.set_state` does not restore the data that wrappers computed at `reset`: with a wrapper, restore only
+states of the current episode.
 """
 
 from routing_gym.wrappers import vector

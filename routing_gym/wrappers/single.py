@@ -80,12 +80,12 @@ class FlattenObservation(RoutingWrapper):
 
 
 class RescaleCoordinates(RoutingWrapper):
-    """Moves the nodes' bounding box to the origin and stretches its longer side to 1.
+    """Moves the nodes' bounding box to the origin and scales its longer side to 1.
 
-    For instances that fill a part of the unit square. Both axes get one factor, and so does what else is a length
-    (`Problem.length_observations`), such as OP's `remaining_length`; the optimal tour stays optimal. Rewards and costs
-    keep their unit, which the observation no longer tells: `ScaleReward` brings them into one that it does.
-    A box smaller than 1e-6 is moved only.
+    For instances that fill a part of the unit square. Observed lengths and times (`Problem.length_observations`, such
+    as OP's `remaining_length`) and matrices are divided by the same factor, so the optimal tour stays optimal. Rewards
+    and costs keep the original unit, which is no longer observed; with `ScaleReward`, rewards do not depend on it.
+    A box smaller than 1e-6 is only moved.
     """
 
     transform_type = transforms.RescaleCoordinates
@@ -117,8 +117,9 @@ class ScaleReward(RoutingWrapper):
     Returns are then comparable across instances and sizes: -1 is as good as the solver, -0.9 a tenth better; OP: 1
     and 1.1. `info["cost"]` keeps its unit. Where the solver's cost is 0, the reward stays as it is.
 
-    Every episode begins with a solve, in this process, which takes longer than the steps of a vector environment.
-    A solver that draws random numbers, such as random-insertion, draws others in another lane of it.
+    Each episode starts with a call of the solver in this process; in a vector environment, this takes longer than the
+    steps. With a randomised solver, such as random-insertion, the tour depends on a lane's position among the lanes
+    that start an episode in the same step.
 
     Args:
         env: The environment.

@@ -190,7 +190,7 @@ def test_tour_k_is_sampled_under_symmetry_k(tiny, monkeypatch):
 
 
 def test_there_are_eight_symmetries(tiny):
-    with pytest.raises(ValueError, match="the square has 8 symmetries, one for each of 9 tours"):
+    with pytest.raises(ValueError, match="9 tours exceed the 8 symmetries; choose fewer tours"):
         am_reinforce.main(replace(tiny, baseline="shared", symmetries=True, num_tours=9))
     assert list(tiny.runs.iterdir()) == []
 
@@ -488,7 +488,7 @@ def test_resume_of_an_incomplete_checkpoint(run, change, message):
         ({"loss": "preference", "baseline": "rollout"}, "--loss preference compares several .* take shared"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
         ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest .* from 2 on, got \(20, 10\)"),
-        ({"sizes": (3, 10), "force_starts": True}, "4 forced starts, but --sizes goes down to 3"),
+        ({"sizes": (3, 10), "force_starts": True}, "--num-tours is 4, --sizes starts at 3; choose fewer tours"),
     ],
 )
 def test_bad_arguments(changes, message):

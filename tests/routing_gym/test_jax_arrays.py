@@ -90,7 +90,7 @@ def test_a_size_that_is_traced():
 def test_objective_inside_a_traced_function():
     problem = OP(4)
     instance = to_backend(problem.generate(np.random.default_rng(0), 1), "jax")
-    with pytest.raises(TypeError, match=r"NumPy was to read them; call this .* outside the traced function"):
+    with pytest.raises(TypeError, match=r"NumPy cannot read an array .*; call this .* outside the traced function"):
         jax.jit(problem.objective)(instance, jax.numpy.zeros((1, 1), dtype=int))
 
 

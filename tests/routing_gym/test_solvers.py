@@ -949,7 +949,7 @@ def test_malformed_instances_and_arguments_are_refused():
     lengths = np.zeros((2, 5, 5), dtype=np.float32)
     lengths[1, 0, 1] = 1
     for solver in (TwoOpt(), FastTSP(), ExactMIP()):
-        with pytest.raises(ValueError, match=f"{solver.name} needs symmetric distances, which row 1 has not"):
+        with pytest.raises(ValueError, match=f"{solver.name} needs symmetric distances, but those of row 1 are"):
             solver.solve(problem, replace(instance, distances=lengths))
 
 

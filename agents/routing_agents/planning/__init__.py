@@ -1,1 +1,1 @@
-"""One door to all solvers, for one's own stops."""
+"""Plan routes to a user's own stops with trained policies and classical solvers."""

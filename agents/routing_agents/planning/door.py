@@ -133,11 +133,11 @@ def solve_task(
     started = time.perf_counter()
     if not task.plain:
         if start is not None or fixed is not None:
-            raise InvalidInput(f"start: plans of {task.problem} cannot be continued; leave it out")
+            raise InvalidInput(f"start, fixed: plans of {task.problem} cannot be continued; leave both out")
         plan = others.solve_other(task, solver, seconds, seed, told)
         return replace(plan, seconds=time.perf_counter() - started)
     if fixed is not None and task.pickup_at is not None:
-        raise InvalidInput("fixed: stops that stay are not known beside deliveries from other stops; leave it out")
+        raise InvalidInput("fixed: not supported with pickups at other stops (pickup_at); leave fixed out")
     beginning = read_beginning(task, start, fixed)
     candidates = run(task, solver, seconds, seed, beginning, told)
     best = min(candidates, key=lambda one: one.total)

@@ -146,7 +146,8 @@ def fixed_counts(previous: Previous, fixed: Any) -> list[int]:
     if isinstance(now, datetime):
         if previous.origin is None or (previous.origin.tzinfo is None) != (now.tzinfo is None):
             raise InvalidInput(
-                f"fixed: found the date {fixed!r}, and the plan's times are none like it; write it alike"
+                f"fixed: found {fixed!r}, but the plan's times have no date, or only one of the two has a time zone; "
+                "write it like the plan's times"
             )
         now = (now - previous.origin).total_seconds() / 60
     pairs = zip(previous.stops, previous.leaves, strict=True)

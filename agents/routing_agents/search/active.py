@@ -71,13 +71,13 @@ def active_search(
 
     Raises:
         ValueError: `iterations` or `batch_size` is not positive; or the problem is stochastic: completing tours
-            would reveal what shows only on the way.
+            would use values that only a visit reveals.
         MemoryError: As `beam_search`.
     """
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1, got {iterations}")
     if problem.stochastic:
-        raise ValueError(f"{problem.name}: completing tours shows what is known only on the way; decode greedily")
+        raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
     chunk_search = search_by_embeddings if embeddings else search_by_table
     search, views = partial(chunk_search, iterations=iterations, generator=generator), num_symmetries(problem)
     return in_chunks(search, model, problem, instance, TOURS // views, batch_size, progress, views, embeddings)

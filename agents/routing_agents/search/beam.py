@@ -77,13 +77,13 @@ def simulation_guided_search(
 
     Raises:
         ValueError: `width`, `expansion` or `batch_size` is not positive; or the problem is stochastic: completing
-            tours would reveal what shows only on the way.
+            tours would use values that only a visit reveals.
         MemoryError: As `beam_search`.
     """
     if min(width, expansion) < 1:
         raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
     if problem.stochastic:
-        raise ValueError(f"{problem.name}: completing tours shows what is known only on the way; decode greedily")
+        raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
     simulate = partial(search_by_simulation, width=width, expansion=expansion)
     return in_chunks(simulate, model, problem, instance, width * expansion, batch_size, progress)
 

@@ -50,8 +50,8 @@ def neighbourhoods_of(problem: AnyProblem) -> type[Neighbourhoods]:
     """
     if problem.stochastic:
         raise ValueError(
-            f"tours of {problem.name} cannot be improved by search: to tell which is better, it would have to know "
-            "what shows only on the way"
+            f"tours of {problem.name} cannot be improved by search: comparing them would use values that only a visit "
+            "reveals; keep the greedy tour"
         )
     return EdgeSearch if problem.subproblem is None else NEIGHBOURHOODS[problem.subproblem]
 

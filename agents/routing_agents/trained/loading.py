@@ -34,7 +34,7 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
     except ValueError:
         options = " ".join(filter(None, [f"--env-id routing/{name}-{size}", kind.trained_with, "--name mine"]))
         raise ValueError(
-            f"there are no weights for {name}, of which parts of {problem.name} are; train some: "
+            f"there are no weights for {name}, the problem of {problem.name}'s subproblems; train some: "
             f"{command('am_reinforce.py')} {options}, and give --repair runs/mine"
         ) from None
     return load(path)

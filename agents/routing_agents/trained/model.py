@@ -33,7 +33,7 @@ class SolvedInstance:
         problem: The rules.
         instance: The instance, one row, in the unit square.
         actions: int64 (T,), as the environment takes them.
-        cost: In the owner's units: the length, with PCTSP's penalties; or OP's prize.
+        cost: The problem's cost in the owner's units, such as the length; for OP, the prize.
     """
 
     problem: AnyProblem
@@ -236,7 +236,7 @@ class TrainedModel:
 def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:
     """Convert a name to a decoding strategy that the problem allows.
 
-    That of a stochastic problem is greedy: to choose among tours, one would have to know what shows only on the way.
+    For a stochastic problem it is greedy: comparing tours would use values that only a visit reveals.
 
     Raises:
         ValueError: Unknown name, or sampled tours of a stochastic problem.
@@ -246,7 +246,7 @@ def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 
     if decoding not in DECODINGS:
         raise ValueError(f"decoding must be one of {', '.join(DECODINGS)}, or a Decoding; got {decoding!r}")
     if problem.stochastic and decoding == "sampling":
-        told = "to choose among its tours, one would have to know what shows only on the way; decode greedily"
+        told = "comparing its tours would use values that only a visit reveals; decode greedily"
         raise ValueError(f"decoding: {problem.name} is stochastic: {told}")
     if decoding == "greedy" or problem.stochastic:
         return GREEDY

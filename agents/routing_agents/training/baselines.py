@@ -226,12 +226,12 @@ class SharedBaseline(Baseline):
         self.num_tours = num_tours
         self.force_starts = force_starts and problem.any_first_node
         if self.force_starts and num_tours > problem.num_nodes:
-            raise ValueError(f"{num_tours} forced starts, but {problem.name} has {problem.num_nodes} nodes")
+            raise ValueError(f"{num_tours} forced starts exceed the {problem.num_nodes} nodes; choose fewer tours")
         self.symmetries = symmetries
         if symmetries and num_symmetries(problem) == 1:
-            raise ValueError(f"symmetries, but {problem.name} has neither coordinates nor a matrix; leave them out")
+            raise ValueError(f"symmetries: {problem.name} has neither coordinates nor a matrix; leave them out")
         if symmetries and num_tours > num_symmetries(problem):
-            raise ValueError(f"the square has {num_symmetries(problem)} symmetries, one for each of {num_tours} tours")
+            raise ValueError(f"{num_tours} tours exceed the {num_symmetries(problem)} symmetries; choose fewer tours")
 
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         return (cost.sum(dim=1, keepdim=True) - cost) / (self.num_tours - 1)

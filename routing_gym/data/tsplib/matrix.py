@@ -19,13 +19,12 @@ MAX_MATRIX_NODES = 2_000  # numbers in a file cost more than those computed; TSP
 def read_matrix(document: Document, dimension: int, symmetric: bool) -> IntArray:
     """Return the distances of the EDGE_WEIGHT_SECTION: int64 (dimension, dimension).
 
-    Line breaks mean nothing in it. The diagonal counts for nothing, in which some files have large numbers: it is 0
-    here.
+    Line breaks have no meaning. The diagonal is ignored and set to 0; some files store a large number there.
 
     Args:
         document: The file.
         dimension: Number of nodes.
-        symmetric: Whether its TYPE demands the same way back.
+        symmetric: Whether to refuse a full matrix that is not symmetric.
     """
     layout, line = document.value("EDGE_WEIGHT_FORMAT")
     if layout not in FORMATS:

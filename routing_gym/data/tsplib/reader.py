@@ -109,11 +109,11 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
 
     Args:
         path: The file; its contents, not its ending, say what it is.
-        max_nodes: Larger files are refused, as are explicit distances of more than 2,000 nodes. Memory grows with 4
-            bytes times the square of the nodes, but for what `max_matrix_nodes` says.
-        max_matrix_nodes: Larger instances of the TSP, TSPFE and CVRP come without `distances`, so that memory grows
-            with the nodes: to environments, models and solvers, lengths are then Euclidean and not rounded. Costs of
-            the `FileInstance` stay the file's. GEO, on a map that is not true, always has them. None: all have.
+        max_nodes: Refuse files with more nodes; with explicit distances, more than 2,000 are refused in any case.
+            `distances` take 4 bytes for each pair of nodes.
+        max_matrix_nodes: TSP, TSPFE and CVRP instances with more nodes get no `distances`, to save memory; None: all
+            get them, and so do GEO files. Without them, environments, models and solvers use Euclidean lengths that are
+            not rounded; the costs of `FileInstance` are still the file's.
 
     Raises:
         InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.

@@ -161,14 +161,14 @@ def parse_cost(path: Path, line: int, text: str, decimals: int) -> float:
     if decimals and len(decimal[2]) <= decimals:
         return float(text)
     if decimals == 1 and decimal[2].strip("0"):
-        told = "only lengths cut to tenths, as DIMACS counts, are supported: move this file away to solve in these"
+        told = "only lengths cut to tenths, as in DIMACS, are supported: move this file away to solve the instance"
         raise UnsupportedFile(path, line, f"cost {text} is of exact lengths; {told}")
     if decimal[2].strip("0"):
         raise UnsupportedFile(
             path,
             line,
             f"cost {text} is of distances that are not rounded, as in CVRPLIB's sets CMT, Golden, Li and Tai; only "
-            "rounded ones are supported: move this file away to solve the instance in these",
+            "rounded distances are supported: move this file away to solve the instance with them",
         )
     return int(decimal[1])
 

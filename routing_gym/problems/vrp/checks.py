@@ -34,11 +34,11 @@ def check_each_alone(problem: Family, instance: VRPInstance) -> None:
         missing &= instance.pickup == 0
     if missing.any():
         row, node = map(int, np.argwhere(missing)[0])
-        fleet = " of a type without a limit on its number" if instance.num_vehicles is not None else ""
-        what = "its delivery, too, " if problem.pairs else ""
+        fleet = f" of a type with at least {problem.num_nodes} vehicles" if instance.num_vehicles is not None else ""
+        what = "it and its delivery" if problem.pairs else "it"
         raise InvalidInstance(
-            f"row {row}, node {node}: no vehicle{fleet} can serve it alone, {what}within capacity, limits and what "
-            f"vehicles may serve; change these, leave it out, or choose a problem with PC"
+            f"row {row}, node {node}: no vehicle{fleet} can serve {what} alone; change the capacity, the limits or "
+            f"`eligible`, leave the customer out, or choose a problem with PC"
         )
 
 

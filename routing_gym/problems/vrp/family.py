@@ -308,10 +308,10 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     def action_mask(self, instance: VRPInstance, state: VRPState) -> Array:
         """Mark nodes the vehicle may visit next.
 
-        A customer is legal if it is not served, and all attributes allow it. Its depot is legal for a vehicle
-        elsewhere, which with pairs has delivered everything; and at the depot if all customers are served or, with
-        penalties, to leave out the others. At a depot, others are legal from which a customer can be served, if the
-        vehicle is not there by such a choice.
+        A customer is legal if it is not served, the tour has not ended and all attributes allow it. At a customer, the
+        depot of the route is legal; with pairs, only if no delivery is due. At a depot, this depot is legal if all
+        customers are served or, with penalties, to end the tour; another depot is legal if a remaining customer can be
+        served from it. After an action that chose another depot, no depot is legal.
 
         Returns:
             bool (B, A). Never all False in a row.

@@ -75,7 +75,7 @@ class Solution:
             instance: B instances, on any backend.
             actions: Integers (B, T). A row that holds a -1 is a failed one.
             seconds: (B,), or the time of the whole batch as one number, which is divided evenly.
-            status: Of every row, or one per row; why they failed of those that did.
+            status: One for all rows, or one per row; for failed rows, the reason.
             is_bound: The tours were made with knowledge that no policy can have.
 
         Raises:
@@ -203,8 +203,8 @@ class Solver(ABC):
         asymmetric = (instance.distances != instance.distances.transpose(0, 2, 1)).any(axis=(1, 2))
         if asymmetric.any():
             raise ValueError(
-                f"{self.name} needs symmetric distances, which row {int(asymmetric.argmax())} has not; others, such as "
-                "nearest-neighbour, held-karp and pyvrp, take any, for the problems that they solve"
+                f"{self.name} needs symmetric distances, but those of row {int(asymmetric.argmax())} are asymmetric; "
+                "choose a solver that accepts them, such as nearest-neighbour, held-karp or pyvrp"
             )
 
     def load(self) -> None:

@@ -252,7 +252,7 @@ def test_simulation_guided_search(name):
 
 def test_simulation_guided_search_is_refused():
     problem, instance, model = small("SPCTSP")
-    with pytest.raises(ValueError, match="SPCTSP: completing tours shows what is known only on the way"):
+    with pytest.raises(ValueError, match="SPCTSP: completing tours uses values that only a visit reveals"):
         simulation_guided_search(model, problem, instance, 2, 2)
     with pytest.raises(ValueError, match="width and expansion must be at least 1, got 2 and 0"):
         simulation_guided_search(model, problem, instance, 2, 0)
@@ -321,7 +321,7 @@ def test_embeddings_learn_the_best_tours(monkeypatch):
 
 def test_active_search_is_refused():
     problem, instance, model = small("SPCTSP")
-    with pytest.raises(ValueError, match="SPCTSP: completing tours shows what is known only on the way"):
+    with pytest.raises(ValueError, match="SPCTSP: completing tours uses values that only a visit reveals"):
         eas.active_search(model, problem, instance, 2, generator())
     problem, instance, model = small("TSP")
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):

@@ -185,7 +185,7 @@ def test_flat_observations_are_refused():
     ):
         MaskablePPO(AttentionPolicy, flat)
     other = spaces.Dict({"coords": spaces.Box(0, 1, (6, 2)), "speed": spaces.Box(0, 1, (1,))})
-    with pytest.raises(ValueError, match="got the observations coords, speed. A problem of your own needs an entry in PROBLEMS"):
+    with pytest.raises(ValueError, match="got the observations coords, speed. A problem of your own needs an entry"):
         find_features(other)
 
 

@@ -223,7 +223,7 @@ def test_time_limits_are_positive(seconds):
 
 
 def test_what_cannot_be_improved():
-    with pytest.raises(ValueError, match="tours of SPCTSP cannot be improved by search: .* shows only on the way"):
+    with pytest.raises(ValueError, match="tours of SPCTSP cannot be improved by search: .* only a visit reveals"):
         neighbourhoods_of(make_problem("SPCTSP", 10))
     problem, search = tour_search()
     other = TrainedModel(untrained("TSP"), problem, "here")

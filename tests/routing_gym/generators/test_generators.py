@@ -16,9 +16,9 @@ from routing_gym.problems import make_problem
 @pytest.mark.parametrize("kind", GENERATORS)
 def test_instances_are_valid_and_follow_their_seed(name, kind):
     problem = make_problem(name, 12)
-    refused = {"x": f"set X is of CVRP, and does for SDVRP; {name} has other", "mixed": "ATSP has no coordinates"}
+    refused = {"x": f"set X has instances of CVRP and SDVRP only, not of {name}", "mixed": "ATSP has no coordinates"}
     if kind == "windows" and name != "TSPFE":
-        with pytest.raises(ValueError, match=f"windows of a tour are of TSPFE; {name} has other instances"):
+        with pytest.raises(ValueError, match=f"windows of a tour are instances of TSPFE only, not of {name}"):
             GENERATORS[kind](problem, np.random.default_rng(1), 3)
         return
     if (kind == "x" and name not in ("CVRP", "SDVRP")) or (kind == "mixed" and name == "ATSP"):

@@ -186,7 +186,7 @@ def test_problems_beside_pairs():
 def test_what_knows_no_pairs_says_so():
     vehicles = {"count": 2, "capacity": 9}
     plan = routing_agents.solve(STOPS, vehicles=vehicles, solver="search", seconds=0.2)
-    with pytest.raises(InvalidInput, match="fixed: stops that stay are not known beside deliveries from other stops"):
+    with pytest.raises(InvalidInput, match="fixed: not supported with pickups at other stops"):
         routing_agents.solve(STOPS, vehicles=vehicles, start=plan, fixed={"1": 1}, seconds=0.2)
     again = routing_agents.solve(STOPS, vehicles=vehicles, start=plan, solver="search", seconds=0.2)
     assert again.cost <= plan.cost + 1e-9
