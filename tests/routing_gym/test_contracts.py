@@ -235,7 +235,7 @@ class FeatureNotObserved(CVRP):
 
 @dataclass(frozen=True)
 class ColumnWithoutField(CVRP):
-    columns: ClassVar[tuple[Column, ...]] = (*CVRP.columns, Column("wieght", "weight", "amount"))
+    columns: ClassVar[tuple[Column, ...]] = (*CVRP.columns, Column("wgt", "weight", "amount"))
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class TorchRoundsDifferently(OP):
         (ProgressFalls(10), "progress, step 1: row 0 has less than before"),
         (LengthNotObserved(10), r"length_observations: \['remaining_length'\] are not in observation_space"),
         (FeatureNotObserved(10), r"observations: \['demands'\] are not in observation_space"),
-        (ColumnWithoutField(10), r"columns: \['wieght'\] are no fields of CVRPInstance"),
+        (ColumnWithoutField(10), r"columns: \['wgt'\] are no fields of CVRPInstance"),
         (FinishedRowsPay(10), "step [0-9]+: row [0-9]+ was done, yet paid"),
         (CapacityNotInTheObjective(20, capacity=30), "small instance, row [0-9]: the best legal sequence"),
         (LengthNotInTheObjective(100, max_length=4.0), "small instance, row [0-9]: the best legal sequence"),
