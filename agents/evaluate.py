@@ -156,9 +156,9 @@ def read_instances(args: Args) -> TestSet:
 
 def commit() -> str:
     """Return the commit that is checked out, marked where files are changed."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    describe = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

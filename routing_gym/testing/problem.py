@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,11 @@ def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
     """
     names = [column.target for column in problem.columns if column.target and column.per == "instance"]
     found = []
-    for name, value in ((name, getattr(instance, name)) for name in names):
-        for share in () if value is None else (0.25, 0.375, 0.5):
+    for name in names:
+        value = getattr(instance, name)
+        if value is None:
+            continue
+        for share in (0.25, 0.375, 0.5):
             changed = dataclasses.replace(instance, **{name: (value * share).astype(value.dtype)})
             try:
                 problem.validate(changed)
@@ -125,8 +129,8 @@ def check_declarations(problem: AnyProblem) -> None:
     expect(not unknown, problem, "matrices", f"{unknown} are not in observation_space; see node_spaces, observe_nodes")
     unknown = sorted(set(problem.length_observations) - space)
     expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
-    declared = {key for keys in vars(observed).values() if keys for key in ((keys,) if isinstance(keys, str) else keys)}
-    unknown = sorted(declared - space - set(observed.optional))
+    declared = [(keys,) if isinstance(keys, str) else keys or () for keys in vars(observed).values()]
+    unknown = sorted(set(chain(*declared)) - space - set(observed.optional))
     expect(not unknown, problem, "observations", f"{unknown} are not in observation_space")
     unknown = sorted({column.target for column in problem.columns if column.target} - instance_fields(problem))
     expect(not unknown, problem, "columns", f"{unknown} are no fields of {problem.instance_type.__name__}")

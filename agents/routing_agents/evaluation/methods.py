@@ -125,7 +125,11 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
 
 
 def weights_of(name: str, problem: AnyProblem) -> Path:
-    """Return the path of a run or checkpoint, of published weights, or of those that suit the problem best."""
+    """Return the path of a run or checkpoint, of published weights, or of those that suit the problem best.
+
+    Raises:
+        ValueError: It is none of these.
+    """
     if name == TRAINED:
         return find_weights(problem.name, problem.num_nodes, matrices=problem.matrices)
     try:
@@ -181,7 +185,7 @@ def plain_decoder(
         ValueError: An unknown or wrong setting.
     """
     known = [field.name for field in fields(Decoding)]
-    for search in settings.keys() & SEARCHES.keys():
+    if search := next((key for key in SEARCHES if key in settings), None):
         others = ", ".join(sorted(settings.keys() - {search, SEARCHES[search]}))
         raise ValueError(f"{text!r}: {search} goes with {SEARCHES[search]} only; leave out {others}")
     if unknown := sorted(settings.keys() - set(known)):

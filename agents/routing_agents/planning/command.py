@@ -122,10 +122,12 @@ def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[st
         OSError: A file cannot be opened or written.
     """
     targets = outputs(path, args)
-    drawn = [name for name in ("map", "geojson") if name in targets]
-    headers = headers_of(read_table(path, path.name)).keys()
-    if drawn and not ({"lat", "lon"} <= headers or {"x", "y"} <= headers):
-        raise ValueError(f"{option(drawn[0])}: {path} has no columns lat and lon, or x and y, to draw; leave it out")
+    if drawn := [name for name in ("map", "geojson") if name in targets]:
+        headers = headers_of(read_table(path, path.name)).keys()
+        if not ({"lat", "lon"} <= headers or {"x", "y"} <= headers):
+            raise ValueError(
+                f"{option(drawn[0])}: {path} has no columns lat and lon, or x and y, to draw; leave it out"
+            )
     plan = solve(
         path,
         vehicles=vehicles_of(args.vehicles),

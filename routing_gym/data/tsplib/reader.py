@@ -111,9 +111,9 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         path: The file; its contents, not its ending, say what it is.
         max_nodes: Refuse files with more nodes; with explicit distances, more than 2,000 are refused in any case.
             `distances` take 4 bytes for each pair of nodes.
-        max_matrix_nodes: TSP, TSPFE and CVRP instances with more nodes get no `distances`, to save memory; None: all
-            get them, and so do GEO files. Without them, environments, models and solvers use Euclidean lengths that are
-            not rounded; the costs of `FileInstance` are still the file's.
+        max_matrix_nodes: TSP, TSPFE and CVRP instances with more nodes get no `distances`, to save memory, except those
+            of GEO files; None: all get them. Without them, environments, models and solvers use Euclidean lengths that
+            are not rounded; the costs of `FileInstance` are still the file's.
 
     Raises:
         InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.
