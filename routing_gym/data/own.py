@@ -9,10 +9,8 @@ What a problem is made of is declared in its file: `Problem.columns`.
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,16 +18,16 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import Array, euclidean, to_numpy
+from routing_gym.data.cells import LARGEST, BadCell, number
+from routing_gym.data.csv_file import read_csv_file
 from routing_gym.data.tsplib.instance import unit_scale
 from routing_gym.data.tsplib.metrics import FloatArray
-from routing_gym.files import InvalidFile, found, read_lines
+from routing_gym.files import InvalidFile, found
 from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems import PROBLEMS, make_problem, unknown_problem
 from routing_gym.problems.geometry import embedding
 from routing_gym.traits import DISTANCES, Column
 
-MAX_BYTES = 2**26
-LARGEST = 1e100  # of any number
 LARGEST_SCALED = 1e9  # of lengths over the extent of the map and prizes over the required one: networks read float32
 LIMIT_SLACK = 1e-6  # relative; float32 sums of lengths that reach a limit exactly may exceed it by as much
 MAX_INTEGER = 2**53  # beyond it floats, as tables hold them, skip integers
@@ -109,8 +107,9 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own",
     )
     try:
         rules.validate(instance)
-    except InvalidInstance as error:
-        raise InvalidInstance(f"{error} (lengths and times in units of {scale:g})") from None
+    except InvalidInstance:
+        check_in_units(rules, instance, scale)
+        raise
     for column in declared:  # what is checked on the rounded instance is not to fail here
         if column.limit and column.target in exact:
             exact[column.target] = exact[column.target] * (1 + LIMIT_SLACK)
@@ -222,6 +221,22 @@ def check_values(column: Column, values: Mapping[str, FloatArray], num_nodes: in
     if bad.any():
         first = int(bad.argmax())
         raise ValueError(f"{name}{place.format(first)} is {given[first]:g}; expected {expected}")
+
+
+def check_in_units(rules: AnyProblem, instance: Any, scale: float) -> None:
+    """Validate a row with its lengths and times in the owner's units, for a message in these.
+
+    Raises:
+        InvalidInstance: As `validate`, without the number of the row.
+    """
+    fields = {column.target for column in rules.columns if column.kind in SCALED and column.kind != "coords"}
+    held = {field: value * scale for field in fields if field and (value := getattr(instance, field)) is not None}
+    if "distances" in fields and "distances" not in held:
+        held["distances"] = euclidean(instance.coords[:, :, None], instance.coords[:, None]) * scale
+    try:
+        rules.validate(replace(instance, **{field: value.astype(np.float32) for field, value in held.items()}))
+    except InvalidInstance as error:
+        raise InvalidInstance(str(error).replace("row 0, ", "")) from None
 
 
 def length_scale(values: Mapping[str, FloatArray]) -> float:
@@ -339,62 +354,19 @@ def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
 
     Raises:
         InvalidFile: With the line.
+        OSError: It cannot be opened.
     """
-    lines = [(number, text) for number, text in enumerate(read_lines(path, MAX_BYTES), start=1) if text.strip(" ,;\t")]
-    if not lines:
-        raise InvalidFile(path, None, "the file has no rows")
-    head, first = lines[0]
-    separator = next((mark for mark in ";\t," if mark in first), ",")
-    names = [cell.strip().lower() for cell in split(path, head, first, separator)]
-    if all(is_number(cell, separator) for cell in names):
-        if len(names) != 2:
-            raise InvalidFile(path, head, f"found {len(names)} columns without names; start with a line such as x,y")
-        names = ["x", "y"]
-    else:
-        lines = lines[1:]
-    if not {"x", "y"} <= set(names):
-        raise InvalidFile(path, head, f"found the columns {found(', '.join(names))}; expected x and y among them")
+    file = read_csv_file(path)
+    if not {"x", "y"} <= file.columns.keys():
+        told = f"found the columns {found(', '.join(file.columns))}; expected x and y among them"
+        raise InvalidFile(path, file.header_line, told)
     known = {key for problem in PROBLEMS for column in columns_of(problem) if column.tabular for key in column.keys}
-    if twice := sorted({name for name in names if name in known and names.count(name) > 1}):
-        raise InvalidFile(path, head, f"found the column {', '.join(twice)} twice")
-    wanted = {name: place for place, name in enumerate(names) if name in known}
-    columns: dict[str, list[float]] = {name: [] for name in wanted}
-    for number, text in lines:
-        cells = split(path, number, text, separator)
-        if len(cells) != len(names):
-            raise InvalidFile(path, number, f"found {len(cells)} cells, expected {len(names)}: {found(text)}")
-        for name, place in wanted.items():
-            if not is_number(cells[place], separator):
-                raise InvalidFile(path, number, f"{name}: found {found(cells[place])}, expected a number")
-            columns[name].append(number_of(cells[place], separator))
-    unused = tuple(name for name in names if name not in wanted)
-    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}, unused
-
-
-def split(path: Path, number: int, line: str, separator: str) -> list[str]:
-    """Split one line into cells, which may be quoted.
-
-    Raises:
-        InvalidFile: A cell is longer than the csv module reads.
-    """
-    try:
-        return next(csv.reader([line], delimiter=separator))
-    except csv.Error as error:
-        raise InvalidFile(path, number, str(error)) from None
-
-
-def number_of(cell: str, separator: str) -> float:
-    """Read a number; with a decimal comma where commas do not separate.
-
-    Raises:
-        ValueError: It is not a number.
-    """
-    return float(cell if separator == "," else cell.replace(",", "."))
-
-
-def is_number(cell: str, separator: str) -> bool:
-    """Return whether a cell holds a finite number."""
-    try:
-        return math.isfinite(number_of(cell, separator))
-    except ValueError:
-        return False
+    columns: dict[str, FloatArray] = {}
+    for name in filter(known.__contains__, file.columns):
+        columns[name] = np.empty(len(file.lines))
+        for row, (line, cell) in enumerate(zip(file.lines, file.columns[name], strict=True)):
+            try:
+                columns[name][row] = number(cell, file.decimal_comma)
+            except BadCell as error:
+                raise InvalidFile(path, line, f"{name}: found {found(cell)}; {error}") from None
+    return columns, tuple(name for name in file.columns if name not in known)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.planning.cells import show
+from routing_gym.data.cells import show
 from routing_gym.planning.geography import WIDEST, FloatArray
 from routing_gym.planning.matrices import Kind, Matrix
 from routing_gym.planning.table import InvalidInput, Table

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.planning.cells import BadCell, flag, identity, is_missing, moment, number
-from routing_gym.planning.table import InvalidInput, Table, header_key, read_table
+from routing_gym.data.cells import BadCell, flag, identity, is_missing, moment, number
+from routing_gym.data.csv_file import header_key
+from routing_gym.planning.table import InvalidInput, Table, read_table
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 
 ALIASES = {

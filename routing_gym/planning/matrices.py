@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import to_numpy
+from routing_gym.data.cells import BadCell, is_missing, is_number, number
+from routing_gym.data.csv_file import SEPARATORS, header_key
 from routing_gym.files import InvalidFile, found, printable, read_bytes, read_lines
-from routing_gym.planning.cells import BadCell, is_missing, number
-from routing_gym.planning.table import SEPARATORS, InvalidInput, Table, header_key, read_table
+from routing_gym.planning.table import InvalidInput, Table, read_table
 
 FloatArray = npt.NDArray[np.float64]
 Kind = Literal["durations", "distances"]
@@ -169,15 +170,6 @@ def matrix_table(path: Path) -> Table | list[list[Any]]:
 def holds_text(cell: str) -> bool:
     """Return whether a cell holds a label, not a number in whatever form."""
     return any(letter.isalpha() for letter in cell) and not is_number(cell, True)
-
-
-def is_number(cell: str, decimal_comma: bool) -> bool:
-    """Return whether a cell holds a number."""
-    try:
-        number(cell, decimal_comma)
-    except BadCell:
-        return False
-    return True
 
 
 def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names: tuple[str, ...]) -> Matrix:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import to_numpy
-from routing_gym.files import InvalidFile, found, printable, read_bytes, read_lines
-from routing_gym.planning.cells import NUMBER, show
-
-MAX_BYTES = 2**26
-SEPARATORS = ";\t,"
+from routing_gym.data.cells import show
+from routing_gym.data.csv_file import header_key, read_csv_file
+from routing_gym.files import found, printable
 
 
 class InvalidInput(ValueError):
@@ -66,7 +63,8 @@ def read_table(value: Any, name: str) -> Table:
         OSError: The file cannot be opened.
     """
     if isinstance(value, str | Path):
-        return read_csv_table(Path(value))
+        file = read_csv_file(Path(value))
+        return Table(printable(Path(value).name), {**file.columns}, file.lines, file.decimal_comma)
     columns = columns_of_any(value, name)
     made: dict[str, list[Any]] = {}
     for header, cells in columns:
@@ -132,90 +130,3 @@ def as_cells(cells: Any, place: str) -> list[Any]:
     if isinstance(cells, str) or not isinstance(cells, Sequence):
         raise InvalidInput(f"{place}: found {show(cells)}; expected one value for each row")
     return list(cells)
-
-
-def header_key(header: str) -> str:
-    """Return a header in the form in which columns are compared."""
-    return "_".join(header.replace("\ufeff", "").strip().lower().split())
-
-
-def read_csv_table(path: Path) -> Table:
-    """Read a CSV file: UTF-8 (with or without BOM) or Windows-1252; columns by commas, semicolons or tabs.
-
-    Excel's line `sep=;` and empty lines are skipped. After semicolons and tabs, decimal commas are read.
-
-    Raises:
-        InvalidFile: With the line.
-        OSError: It cannot be opened.
-    """
-    refuse_other_formats(path)
-    lines = read_lines(path, MAX_BYTES)
-    first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), None)
-    if first is None:
-        raise InvalidFile(path, None, "the file has no rows; give a header, and a row for each stop")
-    separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")
-    if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # Excel's
-        separator, first = lines[first].strip()[-1], first + 1
-    reader = csv.reader([f"{line}\n" for line in lines[first:]], delimiter=separator, strict=True)
-    rows: list[tuple[int, list[str]]] = []
-    try:
-        rows += ((first + reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells))
-    except csv.Error as error:
-        raise InvalidFile(path, first + reader.line_num, f"{error}; check the quotation marks") from None
-    rows = [(line, cells) for line, cells in rows if any(cells)]
-    if not rows:
-        raise InvalidFile(path, None, "the file has no rows; give a header, and a row for each stop")
-    headers, rows = headers_of(path, rows)
-    for line, cells in rows:
-        while len(cells) > len(headers) and not cells[-1]:  # Excel pads rows
-            cells.pop()
-        if len(cells) != len(headers):
-            if len(headers) == 1:
-                told = "found one cell, expected the names of columns; delete the lines above these"
-                raise InvalidFile(path, first + 1, told)
-            remedy = "put text with the separator into quotation marks, and write numbers without thousands separators"
-            raise InvalidFile(path, line, f"found {len(cells)} cells, expected {len(headers)}; {remedy}")
-    columns = {key: [cells[place] for _, cells in rows] for place, key in enumerate(headers)}
-    return Table(printable(path.name), columns, tuple(line for line, _ in rows), separator != ",")
-
-
-def refuse_other_formats(path: Path) -> None:
-    """Refuse spreadsheets and texts that spreadsheets export in other encodings, with what to do instead.
-
-    Raises:
-        InvalidFile: It is one.
-        OSError: It cannot be opened.
-    """
-    start = read_bytes(path, MAX_BYTES)[:4]
-    if start == b"PK\x03\x04" or start == b"\xd0\xcf\x11\xe0":
-        raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InvalidFile(path, None, "found text in UTF-16, expected UTF-8; save the sheet as CSV (UTF-8)")
-
-
-def headers_of(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the names of the columns, and the rows below them.
-
-    Raises:
-        InvalidFile: There are no names, or some twice; or no rows below.
-    """
-    line, cells = rows[0]
-    headers = [header_key(cell) for cell in cells]
-    if all(NUMBER.fullmatch(cell) for cell in cells):
-        if len(cells) == 2:
-            return ["x", "y"], rows
-        raise InvalidFile(path, line, f"found {len(cells)} columns without names; start with a line such as id,lat,lon")
-    if sum(bool(NUMBER.fullmatch(cell)) for cell in cells) > 1:
-        told = f"found the number {found(next(filter(NUMBER.fullmatch, cells)))} among the names of columns"
-        raise InvalidFile(path, line, f"{told}; start with a line such as id,lat,lon")
-    while headers and not headers[-1]:
-        headers.pop()
-    twice = sorted({key for key in headers if key and headers.count(key) > 1})
-    if twice:
-        raise InvalidFile(path, line, f"found the column {', '.join(map(found, twice))} twice; keep one of them")
-    blank = "" in headers
-    if blank:  # pandas leaves its index without a name
-        headers = [key or f"column_{at + 1}" for at, key in enumerate(headers)]
-    if len(rows) == 1:
-        raise InvalidFile(path, line, "the file has a header and no rows; give one for each stop, the depot first")
-    return headers, rows[1:]

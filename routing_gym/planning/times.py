@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.planning.cells import is_missing, show
+from routing_gym.data.cells import is_missing, show
 from routing_gym.planning.fleet import Fleet
 from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.table import InvalidInput, Table

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from routing_gym.data.own import from_columns, read_csv, recognise
 from routing_gym.files import InvalidFile
-from routing_gym.problem import InfeasibleTour
+from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import LISTED, make_problem
 from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
@@ -32,6 +32,8 @@ def test_read_csv(tmp_path, text):
 def test_two_columns_need_no_names(tmp_path):
     (tmp_path / "own.csv").write_text("1,2\n3,4\n")
     assert read_csv(tmp_path / "own.csv")[0]["y"].tolist() == [2, 4]
+    (tmp_path / "own.csv").write_text("1,5;2\n3;4,5\n")
+    assert read_csv(tmp_path / "own.csv")[0]["y"].tolist() == [2, 4.5]
 
 
 @pytest.mark.parametrize(
@@ -39,15 +41,17 @@ def test_two_columns_need_no_names(tmp_path):
     [
         ("", "the file is empty"),
         ("\n\n", "the file has no rows"),
-        ("1,2,3\n", ":1: found 3 columns without names; start with a line such as x,y"),
+        ("1,2,3\n", ":1: found 3 columns without names; start with a line of names, such as id,lat,lon or x,y"),
         ("\n\nlon,lat\n1,2\n", ":3: found the columns 'lon, lat'; expected x and y among them"),
-        ("\nx,y,X\n1,2,3\n", ":2: found the column x twice"),
+        ("\nx,y,X\n1,2,3\n", ":2: found the column 'x' twice"),
         (f"x,y\n{'1' * 200_000},2\n", ":2: field larger than field limit"),
-        ("x,y\n1,2\n\n3\n", ":4: found 1 cells, expected 2: '3'"),
-        ("x,y\n1,2\n1,5,2,5\n", ":3: found 4 cells, expected 2: '1,5,2,5'"),
-        ("x,y\n1,two\n", ":2: y: found 'two', expected a number"),
-        ("x,y\n1,\n", ":2: y: found '', expected a number"),
-        ("x,y\n1,inf\n", ":2: y: found 'inf', expected a number"),
+        ("x;y\n1.234,5;2\n", ":2: x: found '1.234,5'; expected a number without thousands separators"),
+        ("x,y\n", ":1: the file has a header and no rows"),
+        ("x,y\n1,2\n\n3\n", ":4: found 1 cells, expected 2; put text"),
+        ("x,y\n1,2\n1,5,2,5\n", ":3: found 4 cells, expected 2; .* thousands separators"),
+        ("x,y\n1,two\n", ":2: y: found 'two'; expected a number"),
+        ("x,y\n1,\n", ":2: y: found ''; expected a number"),
+        ("x,y\n1,inf\n", ":2: y: found 'inf'; expected a number"),
         ("x,y\n1,\x00\n", "found control character"),
     ],
 )
@@ -87,6 +91,17 @@ def test_costs_are_in_own_units_and_tours_are_checked():
     assert own.cost([2, 0]) == 2
     with pytest.raises(InfeasibleTour, match="length"):
         own.cost([1, 2, 0])
+
+
+@pytest.mark.parametrize(("matrix", "minutes"), [(False, 300), (True, 30)])
+def test_errors_are_in_own_units(matrix, minutes):
+    """Customer 1 is 300 away, or 30 by a matrix of another unit."""
+    lengths = np.array([[0, 30, 50], [30, 0, 40], [50, 40, 0]])
+    columns = {"x": [0, 300, 300], "y": [0, 0, 400], "demand": [0, 2, 2], "capacity": 4, "ready_time": [0, 0, 0]}
+    columns |= {"due_time": [9999, 20, 9999], "service_time": [0, 0, 0], "distances": lengths if matrix else None}
+    found = f"due_time: node 1: the way from the depot takes until {minutes}, and the window closes at 20"
+    with pytest.raises(InvalidInstance, match=found):
+        from_columns("VRPTW", columns)
 
 
 def test_windows_of_a_table_are_kept_in_its_own_units():

@@ -11,8 +11,8 @@ import tyro
 
 from routing_agents.planning.door import solve
 from routing_agents.runs import option
+from routing_gym.data.cells import BadCell, moment
 from routing_gym.planning import Plan
-from routing_gym.planning.cells import BadCell, moment
 from routing_gym.planning.parsing import headers_of
 from routing_gym.planning.table import read_table
 

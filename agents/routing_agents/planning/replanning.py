@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from routing_gym.data.cells import BadCell, moment
 from routing_gym.files import InvalidFile, read_bytes
-from routing_gym.planning.cells import BadCell, moment
 from routing_gym.planning.plan import Plan
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Task

@@ -1,4 +1,4 @@
-"""Read single cells of a planner's table: numbers, clock times, dates, and what is missing.
+"""Read single cells of a table: numbers, clock times, dates, and what is missing.
 
 Cells come as text from files, and as any Python or NumPy value from arrays and DataFrames.
 """
@@ -20,7 +20,7 @@ THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?"
 CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?")
 MOST_HOURS = 48  # a clock time of the next day is 24:00 to 47:59
 FLAGS = {"yes": 1.0, "true": 1.0, "pickup": 1.0, "no": 0.0, "false": 0.0, "delivery": 0.0}
-LARGEST = 1e100
+LARGEST = 1e100  # of any number
 
 
 class BadCell(ValueError):
@@ -78,6 +78,15 @@ def number_in(text: str, decimal_comma: bool) -> float:
     if DECIMAL_COMMA.fullmatch(text):
         raise BadCell("expected a decimal point; write 1.5, or separate the columns of the file by semicolons")
     raise BadCell("expected a number")
+
+
+def is_number(cell: str, decimal_comma: bool) -> bool:
+    """Return whether a cell holds a number."""
+    try:
+        number(cell, decimal_comma)
+    except BadCell:
+        return False
+    return True
 
 
 def flag(cell: Any, decimal_comma: bool = False) -> float:

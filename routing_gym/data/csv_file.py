@@ -1,0 +1,121 @@
+"""CSV files as tables: the cells of each column as text, and the line of each row."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from routing_gym.data.cells import is_number
+from routing_gym.files import InvalidFile, found, read_bytes, read_lines
+
+MAX_BYTES = 2**26
+SEPARATORS = ";\t,"
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A table as its file has it.
+
+    Attributes:
+        columns: Cells by header, in lower case, with underscores for spaces.
+        header_line: Line of the headers; of the first row, if there are none.
+        lines: Line of each row.
+        decimal_comma: Whether 1,5 is one and a half.
+    """
+
+    columns: dict[str, list[str]]
+    header_line: int
+    lines: tuple[int, ...]
+    decimal_comma: bool
+
+
+def header_key(header: str) -> str:
+    """Return a header in the form in which columns are compared."""
+    return "_".join(header.replace("\ufeff", "").strip().lower().split())
+
+
+def read_csv_file(path: Path) -> CsvFile:
+    """Read a CSV file: UTF-8 (with or without BOM) or Windows-1252; columns by commas, semicolons or tabs.
+
+    Excel's line `sep=;` and empty lines are skipped. After semicolons and tabs, decimal commas are read.
+
+    Raises:
+        InvalidFile: With the line.
+        OSError: It cannot be opened.
+    """
+    refuse_other_formats(path)
+    lines = read_lines(path, MAX_BYTES)
+    first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), None)
+    if first is None:
+        raise InvalidFile(path, None, "the file has no rows; give a line of names, and one for each stop")
+    separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")
+    if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # Excel's
+        separator, first = lines[first].strip()[-1], first + 1
+    reader = csv.reader([f"{line}\n" for line in lines[first:]], delimiter=separator, strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    try:
+        rows += ((first + reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells))
+    except csv.Error as error:
+        raise InvalidFile(path, first + reader.line_num, f"{error}; check the quotation marks") from None
+    rows = [(line, cells) for line, cells in rows if any(cells)]
+    if not rows:
+        raise InvalidFile(path, None, "the file has no rows; give a line of names, and one for each stop")
+    header_line, decimal_comma = rows[0][0], separator != ","
+    headers, rows = headers_of(path, rows, decimal_comma)
+    for line, cells in rows:
+        while len(cells) > len(headers) and not cells[-1]:  # Excel pads rows
+            cells.pop()
+        if len(cells) != len(headers):
+            if len(headers) == 1:
+                told = "found one cell, expected the names of columns; delete the lines above these"
+                raise InvalidFile(path, header_line, told)
+            remedy = "put text with the separator into quotation marks, and write numbers without thousands separators"
+            raise InvalidFile(path, line, f"found {len(cells)} cells, expected {len(headers)}; {remedy}")
+    columns = {key: [cells[place] for _, cells in rows] for place, key in enumerate(headers)}
+    return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimal_comma)
+
+
+def refuse_other_formats(path: Path) -> None:
+    """Refuse spreadsheets and texts that spreadsheets export in other encodings, with what to do instead.
+
+    Raises:
+        InvalidFile: It is one.
+        OSError: It cannot be opened.
+    """
+    start = read_bytes(path, MAX_BYTES)[:4]
+    if start == b"PK\x03\x04" or start == b"\xd0\xcf\x11\xe0":
+        raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InvalidFile(path, None, "found text in UTF-16, expected UTF-8; save the sheet as CSV (UTF-8)")
+
+
+def headers_of(
+    path: Path, rows: list[tuple[int, list[str]]], decimal_comma: bool
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the names of the columns, and the rows below them; two columns without names are x and y.
+
+    Raises:
+        InvalidFile: There are no names, or some twice; or no rows below.
+    """
+    line, cells = rows[0]
+    headers = [header_key(cell) for cell in cells]
+    numbers = [cell for cell in cells if is_number(cell, decimal_comma)]
+    if len(numbers) == len(cells) == 2:
+        return ["x", "y"], rows
+    remedy = "start with a line of names, such as id,lat,lon or x,y"
+    if len(numbers) == len(cells):
+        raise InvalidFile(path, line, f"found {len(cells)} columns without names; {remedy}")
+    if len(numbers) > 1:
+        raise InvalidFile(path, line, f"found the number {found(numbers[0])} among the names of columns; {remedy}")
+    while headers and not headers[-1]:
+        headers.pop()
+    twice = sorted({key for key in headers if key and headers.count(key) > 1})
+    if twice:
+        raise InvalidFile(path, line, f"found the column {', '.join(map(found, twice))} twice; keep one of them")
+    blank = "" in headers
+    if blank:  # pandas leaves its index without a name
+        headers = [key or f"column_{at + 1}" for at, key in enumerate(headers)]
+    if len(rows) == 1:
+        raise InvalidFile(path, line, "the file has a header and no rows; give one for each stop, the depot first")
+    return headers, rows[1:]
