@@ -50,8 +50,8 @@ def check_problem(
         batch_size: Number of instances.
         seed: Of the instances and the tours.
         small: The problem for the exhaustive search; by default `problem` with four cities, three customers, or two
-            where there are several depots, since these are actions, too. Some of its instances get at most half of
-            a limit, such as the capacity, so that limits matter with so few nodes.
+            where there are several depots, since these are actions, too. In some of its instances a limit
+            is reduced, such as the capacity, so that it matters with so few nodes.
         device: A device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:
@@ -87,23 +87,27 @@ def check_problem(
 def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
     """Return copies of an instance, with one number of the whole instance reduced in each, such as the capacity.
 
-    The number is a quarter, three eighths or half of what it was, the least of these that is valid.
+    Whole numbers to the least that is valid, which a node may then use up exactly; others to a quarter, three eighths
+    or half of what they were, the least of these that is valid.
     """
-    names = [column.target for column in problem.columns if column.target and column.per == "instance"]
     found = []
-    for name in names:
-        value = getattr(instance, name)
+    for column in problem.columns:
+        value = getattr(instance, column.target) if column.target and column.per == "instance" else None
         if value is None:
             continue
-        for share in (0.25, 0.375, 0.5):
-            changed = dataclasses.replace(instance, **{name: (value * share).astype(value.dtype)})
-            try:
-                problem.validate(changed)
-            except InvalidInstance:
-                continue
-            found.append(changed)
-            break
+        lower = range(1, int(value.max())) if column.integer else value * np.float32([[0.25], [0.375], [0.5]])
+        copies = (dataclasses.replace(instance, **{column.target: np.full_like(value, least)}) for least in lower)
+        found += itertools.islice((copy for copy in copies if is_valid(problem, copy)), 1)
     return found
+
+
+def is_valid(problem: AnyProblem, instance: Any) -> bool:
+    """Return whether an instance passes `validate`."""
+    try:
+        problem.validate(instance)
+    except InvalidInstance:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
