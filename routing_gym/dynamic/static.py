@@ -12,29 +12,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.data.tsplib.document import Document, Grammar, Value, max_file_bytes, parse
-from routing_gym.data.tsplib.matrix import MAX_MATRIX_NODES, read_matrix
-from routing_gym.data.tsplib.reader import read_demand
-from routing_gym.data.tsplib.vehicle_routing import read_windows
-from routing_gym.files import InvalidFile, UnsupportedFile, found
+from routing_gym.data.tsplib.instance import RouteRules
+from routing_gym.data.tsplib.reader import read_instance
+from routing_gym.files import InvalidFile, UnsupportedFile
 from routing_gym.problem import InvalidInstance
 
 IntArray = npt.NDArray[np.int64]
 
 MAX_TIME = 10**8  # sums of a route's times stay far within int32, in which the fast router computes
-SUPPORTED = "supported are files of TYPE VRPTW with EDGE_WEIGHT_TYPE EXPLICIT"
-GRAMMAR = Grammar(
-    values=(
-        *("NAME", "TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE"),
-        *("CAPACITY", "VEHICLES", "SERVICE_TIME"),
-    ),
-    sections=(
-        *("EDGE_WEIGHT_SECTION", "NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"),
-        *("SERVICE_TIME_SECTION", "TIME_WINDOW_SECTION"),
-    ),
-    unsupported={"DISTANCE": "a maximum route duration"},
-    supported=SUPPORTED,
-)
 
 
 @dataclass(frozen=True)
@@ -120,51 +105,26 @@ class StaticInstance:
 
 
 def read_static(path: str | Path) -> StaticInstance:
-    """Read a VRPLIB file of TYPE VRPTW with an explicit duration matrix. The depot must be its first node.
+    """Read a VRPLIB file of TYPE VRPTW with an explicit duration matrix.
 
     Raises:
         InvalidFile: The file is truncated, corrupt or contradictory, has no time windows, or a customer is unreachable.
         UnsupportedFile: The file uses something that is not supported.
         OSError: The file cannot be opened.
     """
-    path = Path(path)
-    document = parse(path, max_file_bytes(MAX_MATRIX_NODES) + 13 * MAX_MATRIX_NODES**2, GRAMMAR)
-    for keyword, expected in (("TYPE", ("VRPTW", "CVRPTW")), ("EDGE_WEIGHT_TYPE", ("EXPLICIT",))):
-        text, line = document.value(keyword)
-        if text not in expected:
-            raise UnsupportedFile(path, line, f"{keyword} {found(text)} is not supported; {SUPPORTED}")
-    dimension = document.integer("DIMENSION", 2)
-    check_depot(document)
-    ids = np.arange(1, dimension + 1)
-    durations = read_matrix(document, dimension, symmetric=False)
-    demand, capacity = read_demand(document, ids)
-    windows = read_windows(document, ids)
+    file = read_instance(path)
+    if not isinstance(file.rules, RouteRules) or file.rules.windows is None or file.matrix is None:
+        told = f"found {file.problem.name} with EDGE_WEIGHT_TYPE {file.metric}"
+        raise UnsupportedFile(file.path, None, f"{told}; expected VRPTW with EDGE_WEIGHT_TYPE EXPLICIT")
     try:
         return StaticInstance(
-            durations=durations,
-            time_window=windows[:, :2],
-            demand=demand,
-            service_time=windows[:, 2],
-            capacity=capacity,
-            coords=read_coords(document, dimension),
-            name=document.values.get("NAME", Value(path.stem, 0)).text,
+            durations=file.matrix,
+            time_window=file.rules.windows[:, :2],
+            demand=file.instance.demand[0],
+            service_time=file.rules.windows[:, 2],
+            capacity=int(file.instance.capacity[0]),
+            coords=file.coords,
+            name=file.name,
         )
     except InvalidInstance as error:
-        raise InvalidFile(path, None, str(error)) from error
-
-
-def check_depot(document: Document) -> None:
-    """Check that node 1 is the one depot: row 0 of every array."""
-    depots = document.integers("DEPOT_SECTION")
-    if [node for node, _ in depots] != [1]:
-        nodes = ", ".join(str(node) for node, _ in depots) or "none"
-        line = document.section("DEPOT_SECTION").line
-        raise UnsupportedFile(document.path, line, f"DEPOT_SECTION: found {nodes}, expected one depot, node 1")
-
-
-def read_coords(document: Document, dimension: int) -> npt.NDArray[np.float64] | None:
-    """Return the coordinates, float64 (dimension, 2), or None where the file has none."""
-    if "NODE_COORD_SECTION" not in document.sections:
-        return None
-    rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
-    return np.array([[document.parse_coordinate(text, line) for text in texts] for texts, line in rows])
+        raise InvalidFile(file.path, None, str(error)) from error

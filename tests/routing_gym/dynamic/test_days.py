@@ -142,13 +142,12 @@ def test_generated_days(layout):
     [
         ("TIME_WINDOW_SECTION\n1 0 200\n2 40 60\n3 90 120\n", "", InvalidFile, "ends without TIME_WINDOW_SECTION"),
         ("30 15 7\n", "30 15\n", InvalidFile, "found 8 numbers, expected 9"),
-        ("3 90 120", "3 9 19", InvalidFile, "customer 2 is unreachable: a vehicle that leaves the depot"),
-        ("1 0 200", "1 0 100", InvalidFile, "customer 2 is unreachable: .* back after the depot closes at 100"),
+        ("3 90 120", "3 9 19", InvalidFile, ":31: this customer cannot be served: .* reaches it at 20.0, after 19.0"),
+        ("1 0 200", "1 0 100", InvalidFile, ":31: this customer cannot be served: .* is back at 126.0, after 100.0"),
         ("3 90 120", "3 90 80", InvalidFile, "closes at 80, before it opens at 90"),
         ("3 4\nDEPOT", "3 6\nDEPOT", InvalidFile, "found 6, expected at most the CAPACITY 5"),
-        ("EXPLICIT", "EUC_2D", UnsupportedFile, "EDGE_WEIGHT_TYPE 'EUC_2D' is not supported"),
-        ("TYPE : VRPTW", "TYPE : CVRP", UnsupportedFile, "TYPE 'CVRP' is not supported"),
-        ("1\n-1", "2\n-1", UnsupportedFile, "found 2, expected one depot, node 1"),
+        ("EXPLICIT", "EUC_2D", InvalidFile, "EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE EUC_2D"),
+        ("TYPE : VRPTW", "TYPE : CVRP", InvalidFile, "VEHICLES has no place in a file of TYPE CVRP, but of VRPTW"),
         ("1 0 200", "1 5 200", InvalidFile, "the depot opens at 5"),
         ("20\n15", "x\n15", InvalidFile, "line.txt:10: EDGE_WEIGHT_SECTION: found 'x'"),
     ],
@@ -158,6 +157,13 @@ def test_bad_files(line, old, new, error, match):
     line.write_text(FILE.replace(old, new))
     with pytest.raises(error, match=match):
         gym.make("routing/DVRPTW", static=str(line))
+
+
+def test_files_without_durations(line):
+    text = FILE.replace("EXPLICIT", "EUC_2D").replace("EDGE_WEIGHT_FORMAT : FULL_MATRIX\n", "")
+    line.write_text(text.replace("EDGE_WEIGHT_SECTION\n7 10 20\n15 7 10\n30 15 7\n", ""))
+    with pytest.raises(UnsupportedFile, match="found VRPTW with EDGE_WEIGHT_TYPE EUC_2D; expected .* EXPLICIT"):
+        read_static(line)
 
 
 def test_missing_files(tmp_path):
