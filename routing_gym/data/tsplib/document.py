@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from routing_gym.data.tsplib.metrics import IntArray
 from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines
 
 KEYWORD = re.compile(r"([A-Za-z]\w*)\s*(:)?(.*)", re.ASCII | re.DOTALL)
@@ -134,6 +137,29 @@ class Document:
                 f"{keyword}: found {len(rows)} {each}s, expected {total} {dimension}; {each} {missing} is missing",
             )
         return [rows[node] for node in range(1, dimension + 1)]
+
+    def amounts(
+        self, keyword: str, ids: IntArray, what: str, depots: Collection[int] = (), most: int | None = None
+    ) -> IntArray:
+        """Return one integer for each node in the order of `ids`: int64 (A,).
+
+        Args:
+            keyword: The section.
+            ids: int64 (A,), the numbers of the nodes.
+            what: Name of the integers, for messages.
+            depots: Numbers of nodes for which it has to be 0.
+            most: The CAPACITY, if none may exceed it.
+        """
+        values = []
+        for node, (texts, line) in enumerate(self.rows_by_node(keyword, len(ids), what), start=1):
+            value = self.parse_integer(texts[0], line, 0, what)
+            if most is not None and value > most:
+                raise InvalidFile(self.path, line, f"{what}: found {value}, expected at most the CAPACITY {most}")
+            if value and node in depots:
+                told = f"found {what} {value} at the depot, node {node}; expected 0"
+                raise InvalidFile(self.path, line, f"{keyword}: {told}")
+            values.append(value)
+        return np.array(values, dtype=np.int64)[ids - 1]
 
 
 @dataclass(frozen=True)

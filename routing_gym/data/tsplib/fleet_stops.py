@@ -56,10 +56,11 @@ def read_depots(document: Document, dimension: int) -> list[tuple[int, int]]:
 
 def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
     """Return what the sections of nodes say."""
-    ids = np.setdiff1d(np.arange(1, dimension + 1), depots)
+    every = np.arange(1, dimension + 1)
+    ids = np.setdiff1d(every, depots)
     prize: IntArray | None = None
     if "PRIZE_SECTION" in document.sections:
-        prize = read_amounts(document, "PRIZE_SECTION", "prize", dimension, depots)
+        prize = document.amounts("PRIZE_SECTION", every, "prize", depots)
     if "PICKUP_AND_DELIVERY_SECTION" in document.sections:
         if prize is not None:
             told = "PRIZE_SECTION has no place beside PICKUP_AND_DELIVERY_SECTION; only one of them is supported"
@@ -67,22 +68,11 @@ def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
         amounts, times, source = read_pairs(document, dimension, depots)
         place = np.searchsorted(ids, source[ids - 1])
         return Stops(ids, amounts[ids - 1], times, np.where(source[ids - 1] > 0, place, -1))
-    demand = read_amounts(document, "DEMAND_SECTION", "demand", dimension, depots)
+    demand = document.amounts("DEMAND_SECTION", every, "demand", depots)
     windows: IntArray | None = None
     if "TIME_WINDOW_SECTION" in document.sections:
-        windows = read_windows(document, np.arange(1, dimension + 1), depots)
+        windows = read_windows(document, every, depots)
     return Stops(ids, demand[ids - 1], windows, None, None if prize is None else prize[ids - 1])
-
-
-def read_amounts(document: Document, keyword: str, what: str, dimension: int, depots: list[int]) -> IntArray:
-    """Return one number of each node (dimension,), 0 at the depots."""
-    rows = document.rows_by_node(keyword, dimension, what)
-    amounts = np.array([document.parse_integer(texts[0], line, 0, what) for texts, line in rows])
-    for depot in depots:
-        if amounts[depot - 1]:
-            told = f"found {what} {amounts[depot - 1]} at the depot, node {depot}; expected 0"
-            raise InvalidFile(document.path, rows[depot - 1][1], f"{keyword}: {told}")
-    return amounts
 
 
 def read_pairs(document: Document, dimension: int, depots: list[int]) -> tuple[IntArray, IntArray, IntArray]:

@@ -37,6 +37,7 @@ from routing_gym.data.tsplib.solutions import find_best_known
 from routing_gym.data.tsplib.vehicle_routing import (
     backhaul_instance,
     is_solomon,
+    own_capacity,
     route_file_lines,
     solomon_document,
     window_instance,
@@ -44,7 +45,6 @@ from routing_gym.data.tsplib.vehicle_routing import (
 from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
-from routing_gym.problems.cvrp import MAX_DEMAND
 
 MAX_NODES = 10_000  # the matrix of the distances takes 4 bytes per pair of nodes: 0.4 GB
 MIN_EXTENT = 1e-9  # of coordinates that are not all the same; keeps scaled distances finite
@@ -200,11 +200,10 @@ def make_instance(
         return TSP(len(ids)), TSPInstance(scaled_coords, distances), None, None
     if kind == "CVRP":
         demand, capacity = read_demand(document, ids)
-        # A smaller capacity is fine for this instance, but the problem could not generate others with it.
-        cvrp = CVRP(len(ids) - 1, capacity=capacity if capacity >= MAX_DEMAND else None)
+        cvrp = CVRP(len(ids) - 1, capacity=own_capacity(capacity))
         return cvrp, CVRPInstance(scaled_coords, demand[None], np.array([capacity]), distances), None, None
     cost_limit = document.integer("COST_LIMIT", 0)
-    scores = read_integers(document, "NODE_SCORE_SECTION", "score", ids)
+    scores = document.amounts("NODE_SCORE_SECTION", ids, "score")
     instance = orienteering_instance(scaled_coords, distances, scores, cost_limit, scale)
     # A limit of 0 is fine for this instance, but the problem could not generate others with it.
     op = OP(len(ids) - 1, max_length=float(instance.max_length[0]) or None)
@@ -306,25 +305,10 @@ def read_depot(document: Document, kind: str, dimension: int) -> int:
     return depot
 
 
-def read_integers(document: Document, keyword: str, what: str, ids: IntArray, high: int | None = None) -> IntArray:
-    """Return one integer from 0 to `high` per node, in the order of `ids`: int64 (A,)."""
-    values = []
-    for texts, line in document.rows_by_node(keyword, len(ids), what):
-        value = document.parse_integer(texts[0], line, 0, what)
-        if high is not None and value > high:
-            raise InvalidFile(document.path, line, f"{what}: found {value}, expected at most the CAPACITY {high}")
-        values.append(value)
-    return np.array(values, dtype=np.int64)[ids - 1]
-
-
 def read_demand(document: Document, ids: IntArray) -> tuple[IntArray, int]:
     """Return the demands in the order of `ids`, int64 (A,), and the capacity."""
     capacity = document.integer("CAPACITY", 1)
-    demand = read_integers(document, "DEMAND_SECTION", "demand", ids, high=capacity)
-    if demand[0] != 0:
-        _, line = document.rows_by_node("DEMAND_SECTION", len(ids), "demand")[ids[0] - 1]
-        raise InvalidFile(document.path, line, f"found demand {demand[0]} at the depot, node {ids[0]}; expected 0")
-    return demand, capacity
+    return document.amounts("DEMAND_SECTION", ids, "demand", [int(ids[0])], most=capacity), capacity
 
 
 def write_instance(path: str | Path, instance: FileInstance) -> None:

@@ -77,20 +77,13 @@ def backhaul_instance(
     matrix: None = None,
 ) -> tuple[VRP, VRPInstance, RouteRules]:
     """Make the same of a VRPB file, whose BACKHAUL_SECTION says what is fetched; it has no `matrix`."""
-    rows = document.rows_by_node("BACKHAUL_SECTION", len(ids), "amount")
-    amounts = []
-    for texts, line in rows:
-        amounts.append(document.parse_integer(texts[0], line, 0, "backhaul"))
-        if amounts[-1] > capacity:
-            raise InvalidFile(
-                document.path, line, f"backhaul: found {amounts[-1]}, expected at most the CAPACITY {capacity}"
-            )
-    fetched = np.array(amounts, dtype=np.int64)[ids - 1]
+    fetched = document.amounts("BACKHAUL_SECTION", ids, "backhaul", most=capacity)
     both = (fetched > 0) & ((demand > 0) | (np.arange(len(ids)) == 0))
     if both.any():
         node = int(ids[both.argmax()])
         what = "the depot has a backhaul" if node == ids[0] else f"node {node} has a demand and a backhaul"
-        raise InvalidFile(document.path, rows[node - 1][1], f"{what}; set one of them to 0")
+        _, line = document.rows_by_node("BACKHAUL_SECTION", len(ids), "amount")[node - 1]
+        raise InvalidFile(document.path, line, f"{what}; set one of them to 0")
     scale = unit_scale(coords)
     instance = VRPInstance(
         scale_coords(coords, scale),

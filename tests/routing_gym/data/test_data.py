@@ -403,7 +403,7 @@ INVALID = [  # the text, a part and its replacement, and the error
     (FIXED_TEXT, "1 2\n-1", "1 2\n", ":13: FIXED_EDGES_SECTION does not end; expected -1"),
     (CVRP_TEXT, "4 5 ", "4 6 ", ":18: demand: found 6, expected at most the CAPACITY 5"),
     (CVRP_TEXT, "4 5 ", "4 -5 ", ":18: demand: found '-5', expected an integer of at least 0"),
-    (CVRP_TEXT, "3 0\r", "3 1\r", ":17: found demand 1 at the depot, node 3; expected 0"),
+    (CVRP_TEXT, "3 0\r", "3 1\r", ":17: DEMAND_SECTION: found demand 1 at the depot, node 3; expected 0"),
     (CVRP_TEXT, "\t3\r\n -1", "\t5\r\n -1", ":20: found depot 5, expected a node from 1 to 4"),
     (CVRP_TEXT, "\t3\r\n -1", "\t3", ":20: DEPOT_SECTION does not end; expected -1"),
     (CVRP_TEXT, "\t3\r\n -1", " -1", ":19: found no depot, expected one"),
