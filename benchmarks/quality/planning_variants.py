@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import Figures, finish, read_figures
 from routing_agents.planning.door import solve_task
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -83,7 +83,7 @@ def compare(name: str, number: int, args: Args) -> Figures:
     """Return the costs of the policy, of its search and of the classical solver on one instance."""
     task = task_of(name, args.customers, args.seed, number)
     first, improved = solve_task(task, "trained", args.seconds, args.seed).costs.values()
-    solver = strongest(task)
+    solver = strongest()
     if solver is None:
         raise ImportError('no classical solver is installed: pip install ".[solvers]"')
     rival = solve_task(task, solver, args.seconds, args.seed)
@@ -95,9 +95,9 @@ def compare(name: str, number: int, args: Args) -> Figures:
 
 def measured(args: Args) -> list[Figures]:
     """Return what an earlier run with the same arguments has measured."""
-    if not args.out.exists():
+    document = read_figures(args.out)
+    if not document:
         return []
-    document = json.loads(args.out.read_text())
     wanted = json.loads(
         json.dumps({key: value for key, value in asdict(args).items() if key not in ("out", "instances", "variants")})
     )

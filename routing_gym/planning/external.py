@@ -1,12 +1,10 @@
-"""PyVRP and OR-Tools for plain tasks: fleets, windows, pickups, limits, optional stops, minutes beside km.
-
-Only OR-Tools knows deliveries from other stops.
-"""
+"""PyVRP and OR-Tools for plain tasks: fleets, windows, pickups, pairs, limits, optional stops, minutes beside km."""
 
 from __future__ import annotations
 
 import warnings
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -69,11 +67,8 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
 
     Raises:
         ImportError: PyVRP is missing; names the extra.
-        ValueError: Some stops get what is picked up at others.
     """
     pyvrp = require("pyvrp", "solvers")
-    if task.pickup_at is not None:
-        raise ValueError("pyvrp knows no deliveries from other stops; choose auto, search, trained or ortools")
     numbers = Numbers(task)
     must = np.isinf(task.penalty)
     runtime = require("pyvrp.stop", "solvers").MaxRuntime
@@ -109,27 +104,53 @@ def vehicles_of(task: Task) -> int:
     return most if task.count is None else min(task.count, most)
 
 
+def pairs_of(task: Task) -> list[tuple[int, int]]:
+    """Return the rows of pickups with those of their deliveries."""
+    return [] if task.pickup_at is None else [(int(task.pickup_at[row]), row) for row in np.flatnonzero(task.pickup_at)]
+
+
+def singles_of(task: Task) -> list[int]:
+    """Return the stops that are in no pair."""
+    paired = set(chain(*pairs_of(task)))
+    return [row for row in task.stops if row not in paired]
+
+
 def trips_of(task: Task, found: Any) -> Trips:
     """Return the stops of each of PyVRP's routes."""
-    rows = task.stops
-    return [[rows[stop.idx] for stop in route if stop.is_client()] for route in found.best.routes()]
+    singles, pairs = singles_of(task), pairs_of(task)
+
+    def row(stop: Any) -> int:
+        return singles[stop.idx] if stop.is_client() else pairs[stop.idx][stop.is_delivery()]
+
+    return [[row(stop) for stop in route if not stop.is_depot()] for route in found.best.routes()]
 
 
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
     """Return PyVRP's form of a task."""
     task, types = numbers.task, of_types(numbers)
+
+    def times(node: int, prefix: str = "") -> dict[str, int]:
+        names = {"service_duration": numbers.service, "tw_early": numbers.ready, "tw_late": numbers.due}
+        return {prefix + name: int(values[node]) for name, values in names.items()}
+
+    def served(*nodes: int) -> dict[str, Any]:
+        must = bool(required[list(nodes)].any())
+        return {"required": must, "prize": 0 if must else int(numbers.price[list(nodes)].sum())}
+
     clients = [
-        pyvrp.Client(
+        pyvrp.Client(node, [int(task.delivery[node])], [int(task.pickup[node])], **times(node), **served(node))
+        for node in singles_of(task)
+    ]
+    shipments = [
+        pyvrp.Shipment(
+            source,
             node,
-            delivery=[int(task.delivery[node])],
-            pickup=[int(task.pickup[node])],
-            service_duration=int(numbers.service[node]),
-            tw_early=int(numbers.ready[node]),
-            tw_late=int(numbers.due[node]),
-            required=bool(required[node]),
-            prize=0 if required[node] else int(numbers.price[node]),
+            amount=[int(task.delivery[node])],
+            **times(source, "pickup_"),
+            **times(node, "delivery_"),
+            **served(source, node),
         )
-        for node in task.stops
+        for source, node in pairs_of(task)
     ]
     legs = numbers.legs if numbers.max_km is None else numbers.km
     points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
@@ -140,6 +161,7 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
         vehicle_types=[pyvrp.VehicleType(**vehicle_type(one, profile)) for profile, one in enumerate(types)],
         distance_matrices=[legs_of(one.task, legs) for one in types],
         duration_matrices=[numbers.durations] * len(types),
+        shipments=shipments,
     )
 
 
@@ -271,10 +293,9 @@ def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> N
 SOLVERS = {"pyvrp": solve_pyvrp, "ortools": solve_ortools}  # of plain tasks, the strongest first
 
 
-def strongest(task: Task) -> str | None:
-    """Return the strongest solver of a task that is installed, None for none."""
-    known = SOLVERS if task.pickup_at is None else ("ortools",)
-    return next(filter(installed, known), None)
+def strongest() -> str | None:
+    """Return the strongest solver that is installed, None for none."""
+    return next(filter(installed, SOLVERS), None)
 
 
 def installed(name: str) -> bool:

@@ -180,7 +180,7 @@ def run(
         return trained(task, seconds, seed, beginning, told, solver)
     if solver != "auto":
         return [classical(task, solver, seconds, seed, told)]
-    rival = external.strongest(task)
+    rival = external.strongest()
     missing = 'no classical solver is installed to compare with: pip install ".[solvers]"'
     notes: tuple[str, ...] = () if rival else (missing,)
     share = seconds / 2 if rival else seconds

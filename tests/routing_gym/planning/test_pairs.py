@@ -78,16 +78,16 @@ def cheapest(vehicles: list[tuple[int, float]], columns: dict[str, list[int]]) -
     return best[-1]
 
 
-@pytest.mark.parametrize("solver", ["search", "ortools"])
+@pytest.mark.parametrize("solver", ["search", "pyvrp", "ortools"])
 @pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
 def test_the_cheapest_plan(solver, columns):
-    """A van of 9 units and a bicycle of 5 for short routes: the plan is the best of all."""
+    """A van of 9 units and a bicycle of 5 for short routes: the plan is the best of all, or with PyVRP nearly so."""
     fleet = {"name": ["van", "bicycle"], "count": [1, 1], "capacity": [9, 5], "max_length": [60, 26]}
     task = read_task(STOPS | columns, vehicles=fleet, speed=60)
     assert task.problem == ("PDVRPLTW" if columns is WINDOWS else "PDVRPL")
     assert "3 pairs of pickup and delivery" in task.sentence
     if solver == "search":
-        found = Search(task, ()).run(0.6)
+        found = Search(task, ()).run(1.0)
         trips, absent = found.routes, found.absent
     else:
         pytest.importorskip(solver)
@@ -95,7 +95,8 @@ def test_the_cheapest_plan(solver, columns):
         trips = Rules(task).by_vehicle(routes)
     plan = plan_of(task, trips, absent, solver)
     assert not plan.unserved
-    assert plan.cost == pytest.approx(cheapest([(9, 60.0), (5, 26.0)], columns), rel=1e-4)
+    best = cheapest([(9, 60.0), (5, 26.0)], columns)
+    assert best * (1 - 1e-4) <= plan.cost <= best * (1.05 if solver == "pyvrp" else 1 + 1e-4)
     assert max(visit.load for route in plan.routes for visit in route.visits) <= 9
     assert all(
         route.visits[-1].load == (2 if columns is COLUMNS["collected"] and "g" in [s.id for s in route.stops] else 0)
@@ -103,12 +104,15 @@ def test_the_cheapest_plan(solver, columns):
     )
 
 
-def test_a_pair_is_left_out_together():
+@pytest.mark.parametrize("solver", ["search", "pyvrp", "ortools"])
+def test_a_pair_is_left_out_together(solver):
     """One bicycle cannot carry 5 units: both stops of the pair are left out, for one reason."""
-    plan = routing_agents.solve(STOPS, vehicles={"count": 2, "capacity": 4}, solver="search", seconds=0.5)
+    if solver != "search":
+        pytest.importorskip(solver)
+    plan = routing_agents.solve(STOPS, vehicles={"count": 2, "capacity": 4}, solver=solver, seconds=0.5)
     assert [(stop.id, stop.reason) for stop in plan.unserved] == [("c", "capacity"), ("h", "capacity")]
     optional = STOPS | {"penalty": [0, "", "", 0.1, "", "", "", 0.05]}
-    plan = routing_agents.solve(optional, vehicles={"count": 2, "capacity": 9}, solver="search", seconds=0.5)
+    plan = routing_agents.solve(optional, vehicles={"count": 2, "capacity": 9}, solver=solver, seconds=0.5)
     assert [(stop.id, stop.reason) for stop in plan.unserved] == [("c", "price"), ("h", "price")]
     assert plan.cost == pytest.approx(plan.km + 0.15)
 
@@ -190,6 +194,3 @@ def test_what_knows_no_pairs_says_so():
         routing_agents.solve(STOPS, vehicles=vehicles, start=plan, fixed={"1": 1}, seconds=0.2)
     again = routing_agents.solve(STOPS, vehicles=vehicles, start=plan, solver="search", seconds=0.2)
     assert again.cost <= plan.cost + 1e-9
-    pytest.importorskip("pyvrp")
-    with pytest.raises(ValueError, match="pyvrp knows no deliveries from other stops"):
-        routing_agents.solve(STOPS, vehicles=vehicles, solver="pyvrp", seconds=0.2)
