@@ -11,6 +11,7 @@ import numpy as np
 
 from routing_gym.optional import require
 from routing_gym.planning.task import IntArray, Task
+from routing_gym.solvers.external.ortools import guided_local_search, visits
 from routing_gym.solvers.runtime.base import FloatArray, unit_of
 
 Trips = list[list[int]]
@@ -200,7 +201,6 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
         ImportError: OR-Tools is missing; names the extra.
     """
     pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
-    enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
     numbers = Numbers(task)
     fleet = [kind for kind in of_types(numbers) for _ in range(vehicles_of(kind.task))]
     starts = [one.task.depot for one in fleet]
@@ -223,20 +223,10 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
         routing.VehicleVar(manager.NodeToIndex(node)).RemoveValues(np.flatnonzero(refusing).tolist())
     if task.pickup_at is not None:
         add_pairs(routing, manager, task.pickup_at)
-    parameters = pywrapcp.DefaultRoutingSearchParameters()
-    parameters.first_solution_strategy = enums.FirstSolutionStrategy.PARALLEL_CHEAPEST_INSERTION
-    parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
-    parameters.time_limit.seconds = int(seconds)
-    parameters.time_limit.nanos = int(seconds % 1 * 1e9)
-    found = routing.SolveWithParameters(parameters)
-    trips: Trips = []
-    for vehicle in range(len(fleet) if found is not None else 0):
-        index, trip = found.Value(routing.NextVar(routing.Start(vehicle))), []
-        while not routing.IsEnd(index):
-            trip.append(manager.IndexToNode(index))
-            index = found.Value(routing.NextVar(index))
-        trips += [trip] if trip else []
-    return trips
+    found = routing.SolveWithParameters(guided_local_search(seconds, "PARALLEL_CHEAPEST_INSERTION"))
+    if found is None:
+        return []
+    return list(filter(None, (visits(routing, manager, found, vehicle) for vehicle in range(len(fleet)))))
 
 
 def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]) -> None:

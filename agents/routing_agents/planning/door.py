@@ -188,8 +188,10 @@ def run(
     if rival is not None and not found[-1].interrupted:
         try:
             found.append(classical(task, rival, share, seed, told))
+        except ValueError as error:
+            notes += (f"{rival} did not plan: {error}",)
         except KeyboardInterrupt:
-            notes += ("stopped by Ctrl-C",)
+            notes += (others.STOPPED,)
     return [replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]]
 
 
@@ -210,7 +212,7 @@ def search(
         told(f"{name}: {elapsed:.0f} of {seconds:g} s")
 
     found: Found = search.run(max(seconds, MIN_SECONDS / 2), report)
-    notes = ("stopped by Ctrl-C",) if found.interrupted else ()
+    notes = (others.STOPPED,) if found.interrupted else ()
     return Candidate(name, found.routes, found.absent, found.cost, notes, found.interrupted)
 
 

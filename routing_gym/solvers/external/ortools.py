@@ -53,12 +53,7 @@ class Search:
         Raises:
             TimedOut: No tour was found.
         """
-        enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
-        parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
-        parameters.first_solution_strategy = getattr(enums.FirstSolutionStrategy, first)
-        parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
-        parameters.time_limit.seconds = int(time_limit)
-        parameters.time_limit.nanos = int(time_limit % 1 * 1e9)
+        parameters = guided_local_search(time_limit, first)
         if start is None:
             found = self.routing.SolveWithParameters(parameters)
         else:
@@ -73,12 +68,33 @@ class Search:
         """Return the actions of a solution."""
         tours: list[int] = [] if self.has_depot else [0]
         for vehicle in range(self.vehicles):
-            index = found.Value(self.routing.NextVar(self.routing.Start(vehicle)))
-            while not self.routing.IsEnd(index):
-                tours.append(self.manager.IndexToNode(index))
-                index = found.Value(self.routing.NextVar(index))
+            tours += visits(self.routing, self.manager, found, vehicle)
             tours += [0] if self.has_depot and tours[-1:] != [0] else []  # nobody has an empty tour
         return tours or [0]
+
+
+def guided_local_search(seconds: float, first: str) -> Any:
+    """Return parameters of guided local search, which starts by the strategy `first`.
+
+    Raises:
+        ImportError: OR-Tools is missing; names the extra.
+    """
+    enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
+    parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
+    parameters.first_solution_strategy = getattr(enums.FirstSolutionStrategy, first)
+    parameters.local_search_metaheuristic = enums.LocalSearchMetaheuristic.GUIDED_LOCAL_SEARCH
+    parameters.time_limit.seconds = int(seconds)
+    parameters.time_limit.nanos = int(seconds % 1 * 1e9)
+    return parameters
+
+
+def visits(routing: Any, manager: Any, found: Any, vehicle: int) -> list[int]:
+    """Return the nodes of a vehicle's route in a solution, without its depot."""
+    nodes, index = [], found.Value(routing.NextVar(routing.Start(vehicle)))
+    while not routing.IsEnd(index):
+        nodes.append(manager.IndexToNode(index))
+        index = found.Value(routing.NextVar(index))
+    return nodes
 
 
 def closed_tour(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:

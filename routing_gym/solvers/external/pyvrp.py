@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -18,7 +18,7 @@ from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation
-from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips, unit_of
+from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, unit_of
 
 MAX_PENALTY = 100_000.0  # of a unit of load or length beyond a limit, per cost of a unit of length: PyVRP's default
 LENGTH_SCALE = 1e6  # of PDP's lengths, which have no limit whose penalties could be too small
@@ -55,15 +55,20 @@ def orienteering(pyvrp: Any, problem: OP, instance: Any, run: Run) -> list[int]:
     clients = [pyvrp.Client(node, prize=prize[node], required=False) for node in range(1, len(prize))]
     limit = float(length_limit(instance)[0]) / unit * DISTANCE_SCALE
     vehicle = pyvrp.VehicleType(max_distance=int(np.clip(limit, 0, NEVER)))
-    data = pyvrp.ProblemData(
-        locations=[pyvrp.Location(float(x), float(y)) for x, y in instance.coords[0] * DISTANCE_SCALE],
+    return legal_tour(problem, instance, join_trips(trips(run(one_depot(pyvrp, legs, clients, vehicle)))))
+
+
+def one_depot(pyvrp: Any, legs: IntArray, clients: list[Any], vehicle: Any, shipments: Sequence[Any] = ()) -> Any:
+    """Return PyVRP's data of alike vehicles from node 0 without times; `legs` (A, A) are the distances."""
+    return pyvrp.ProblemData(
+        locations=[pyvrp.Location(0, 0) for _ in legs],
         clients=clients,
         depots=[pyvrp.Depot(0)],
         vehicle_types=[vehicle],
         distance_matrices=[legs],
         duration_matrices=[np.zeros_like(legs)],
+        shipments=shipments,
     )
-    return legal_tour(problem, instance, join_trips(trips(run(data))))
 
 
 def trips(routes: list[Any]) -> list[list[int]]:
@@ -81,15 +86,8 @@ def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any, run: Run) -> list[i
     pickup = instance.pickup[0].tolist()
     pairs = [(before, node) for node, before in enumerate(pickup) if before]
     singles = [node for node in range(1, len(pickup)) if not pickup[node] and node not in pickup]
-    data = pyvrp.ProblemData(
-        locations=[pyvrp.Location(0, 0) for _ in legs],
-        clients=[pyvrp.Client(node) for node in singles],
-        depots=[pyvrp.Depot(0)],
-        vehicle_types=[pyvrp.VehicleType()],
-        distance_matrices=[legs],
-        duration_matrices=[np.zeros_like(legs)],
-        shipments=[pyvrp.Shipment(*pair) for pair in pairs],
-    )
+    shipments = [pyvrp.Shipment(*pair) for pair in pairs]
+    data = one_depot(pyvrp, legs, [pyvrp.Client(node) for node in singles], pyvrp.VehicleType(), shipments)
 
     def node(stop: Any) -> int:
         index = int(stop.idx)
@@ -105,15 +103,10 @@ def salesmen(pyvrp: Any, problem: MTSP, instance: Any, run: Run) -> list[int]:
     legs = np.rint(distances / unit_of(distances) * DISTANCE_SCALE).astype(np.int64)
     vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes)
 
+    clients = [pyvrp.Client(node) for node in range(1, len(legs))]
+
     def within(limit: int) -> Any:
-        return pyvrp.ProblemData(
-            locations=[pyvrp.Location(0, 0) for _ in legs],
-            clients=[pyvrp.Client(node) for node in range(1, len(legs))],
-            depots=[pyvrp.Depot(0)],
-            vehicle_types=[pyvrp.VehicleType(vehicles, max_distance=limit)],
-            distance_matrices=[legs],
-            duration_matrices=[np.zeros_like(legs)],
-        )
+        return one_depot(pyvrp, legs, clients, pyvrp.VehicleType(vehicles, max_distance=limit))
 
     routes = run(within(int(NEVER)), first=True)
     step = max(route.distance() for route in routes) // 2
