@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from routing_gym.data.cells import is_number
 from routing_gym.files import InvalidFile, found, read_bytes, read_lines
 
 MAX_BYTES = 2**26
 SEPARATORS = ";\t,"
+Row: TypeAlias = tuple[int, list[str]]  # its line, and its cells
 
 
 @dataclass(frozen=True)
@@ -36,24 +38,35 @@ def header_key(header: str) -> str:
 
 
 def read_csv_file(path: Path) -> CsvFile:
-    """Read a CSV file: UTF-8 (with or without BOM) or Windows-1252; columns by commas, semicolons or tabs.
-
-    Excel's line `sep=;` and empty lines are skipped. After semicolons and tabs, decimal commas are read.
+    """Read a table of named columns; without names, two columns are x and y. See `read_cells`.
 
     Raises:
         InvalidFile: With the line.
         OSError: It cannot be opened.
     """
-    refuse_other_formats(path)
-    lines = read_lines(path, MAX_BYTES)
-    first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), None)
-    if first is None:
-        raise InvalidFile(path, None, "the file has no rows; give a line of names, and one for each stop")
+    return with_names(path, *read_cells(path, MAX_BYTES))
+
+
+def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
+    """Read the cells of a CSV file: UTF-8 (with or without BOM) or Windows-1252, with commas, semicolons or tabs.
+
+    Excel's line `sep=;` and empty rows are skipped.
+
+    Returns:
+        At least one row, and whether it has decimal commas: after semicolons and tabs.
+
+    Raises:
+        InvalidFile: With the line.
+        OSError: It cannot be opened.
+    """
+    refuse_other_formats(path, max_bytes)
+    lines = read_lines(path, max_bytes)
+    first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), 0)
     separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")
     if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # Excel's
         separator, first = lines[first].strip()[-1], first + 1
     reader = csv.reader([f"{line}\n" for line in lines[first:]], delimiter=separator, strict=True)
-    rows: list[tuple[int, list[str]]] = []
+    rows: list[Row] = []
     try:
         rows += ((first + reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells))
     except csv.Error as error:
@@ -61,7 +74,16 @@ def read_csv_file(path: Path) -> CsvFile:
     rows = [(line, cells) for line, cells in rows if any(cells)]
     if not rows:
         raise InvalidFile(path, None, "the file has no rows; give a line of names, and one for each stop")
-    header_line, decimal_comma = rows[0][0], separator != ","
+    return rows, separator != ","
+
+
+def with_names(path: Path, rows: list[Row], decimal_comma: bool) -> CsvFile:
+    """Return the columns of a file by the names in its first row.
+
+    Raises:
+        InvalidFile: There are no names, or some twice, or no rows below; or a row is longer or shorter than others.
+    """
+    header_line = rows[0][0]
     headers, rows = headers_of(path, rows, decimal_comma)
     for line, cells in rows:
         while len(cells) > len(headers) and not cells[-1]:  # Excel pads rows
@@ -76,23 +98,21 @@ def read_csv_file(path: Path) -> CsvFile:
     return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimal_comma)
 
 
-def refuse_other_formats(path: Path) -> None:
+def refuse_other_formats(path: Path, max_bytes: int) -> None:
     """Refuse spreadsheets and texts that spreadsheets export in other encodings, with what to do instead.
 
     Raises:
         InvalidFile: It is one.
         OSError: It cannot be opened.
     """
-    start = read_bytes(path, MAX_BYTES)[:4]
+    start = read_bytes(path, max_bytes)[:4]
     if start == b"PK\x03\x04" or start == b"\xd0\xcf\x11\xe0":
         raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InvalidFile(path, None, "found text in UTF-16, expected UTF-8; save the sheet as CSV (UTF-8)")
 
 
-def headers_of(
-    path: Path, rows: list[tuple[int, list[str]]], decimal_comma: bool
-) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[str], list[Row]]:
     """Return the names of the columns, and the rows below them; two columns without names are x and y.
 
     Raises:

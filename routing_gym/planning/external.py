@@ -107,7 +107,8 @@ def vehicles_of(task: Task) -> int:
 
 def pairs_of(task: Task) -> list[tuple[int, int]]:
     """Return the rows of pickups with those of their deliveries."""
-    return [] if task.pickup_at is None else [(int(task.pickup_at[row]), row) for row in np.flatnonzero(task.pickup_at)]
+    sources = [0] if task.pickup_at is None else task.pickup_at.tolist()
+    return [(source, row) for row, source in enumerate(sources) if source]
 
 
 def singles_of(task: Task) -> list[int]:
@@ -121,7 +122,8 @@ def trips_of(task: Task, found: Any) -> Trips:
     singles, pairs = singles_of(task), pairs_of(task)
 
     def row(stop: Any) -> int:
-        return singles[stop.idx] if stop.is_client() else pairs[stop.idx][stop.is_delivery()]
+        index = int(stop.idx)
+        return singles[index] if stop.is_client() else pairs[index][stop.is_delivery()]
 
     return [[row(stop) for stop in route if not stop.is_depot()] for route in found.best.routes()]
 

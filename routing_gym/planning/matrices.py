@@ -6,7 +6,6 @@ asked to); VROOM takes seconds and metres. These are converted. Plain CSV, .npy 
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ import numpy.typing as npt
 
 from routing_gym.arrays import to_numpy
 from routing_gym.data.cells import BadCell, is_missing, is_number, number
-from routing_gym.data.csv_file import SEPARATORS, header_key
-from routing_gym.files import InvalidFile, found, printable, read_bytes, read_lines
-from routing_gym.planning.table import InvalidInput, Table, read_table
+from routing_gym.data.csv_file import header_key, read_cells, with_names
+from routing_gym.files import InvalidFile, found, printable, read_bytes
+from routing_gym.planning.table import InvalidInput, Table, table_of
 
 FloatArray = npt.NDArray[np.float64]
 Kind = Literal["durations", "distances"]
@@ -76,7 +75,7 @@ def matrix_size(value: Any) -> int:
     """
     if value is None:
         raise InvalidInput("stops: found none; give a table of stops, or a matrix of durations or distances")
-    rows = next(iter(tables_in(value, "durations").values()))[0] if tables_in(value, "durations") else []
+    rows, _, _ = next(iter(tables_in(value, "durations").values()), ([], 1.0, ""))
     source = source_of(value, "matrix")
     return len(labelled(rows)[1]) if isinstance(rows, Table) else len(rows_of(source, rows))
 
@@ -153,17 +152,12 @@ def matrix_table(path: Path) -> Table | list[list[Any]]:
     Raises:
         InvalidFile: The file is no CSV file.
     """
-    lines = [line for line in read_lines(path, MAX_BYTES) if line.strip(" ,;\t")]
-    separator = next((mark for mark in SEPARATORS if lines and mark in lines[0]), ",")
-    try:
-        cells = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator, strict=True)]
-    except csv.Error as error:
-        raise InvalidFile(path, None, f"{error}; check the quotation marks") from None
-    if not lines or any(holds_text(cell) for cell in cells[0]):
-        return read_table(path, path.name)
+    rows, comma = read_cells(path, MAX_BYTES)
+    cells = [row for _, row in rows]
+    if any(map(holds_text, cells[0])):
+        return table_of(path, with_names(path, rows, comma))
     while all(len(row) > len(cells) and not row[-1] for row in cells):  # each line ends with a separator
         cells = [row[:-1] for row in cells]
-    comma = separator != ","
     return [[cell.replace(",", ".") if comma and is_number(cell, comma) else cell for cell in row] for row in cells]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from routing_gym.arrays import to_numpy
 from routing_gym.data.cells import show
-from routing_gym.data.csv_file import header_key, read_csv_file
+from routing_gym.data.csv_file import CsvFile, header_key, read_csv_file
 from routing_gym.files import found, printable
 
 
@@ -63,8 +63,7 @@ def read_table(value: Any, name: str) -> Table:
         OSError: The file cannot be opened.
     """
     if isinstance(value, str | Path):
-        file = read_csv_file(Path(value))
-        return Table(printable(Path(value).name), {**file.columns}, file.lines, file.decimal_comma)
+        return table_of(Path(value), read_csv_file(Path(value)))
     columns = columns_of_any(value, name)
     made: dict[str, list[Any]] = {}
     for header, cells in columns:
@@ -78,6 +77,11 @@ def read_table(value: Any, name: str) -> Table:
     if not made or not next(iter(lengths.values())):
         raise InvalidInput(f"{name}: the table has no rows; give one for each stop, the depot first")
     return Table(name, made)
+
+
+def table_of(path: Path, file: CsvFile) -> Table:
+    """Return the table of a CSV file."""
+    return Table(printable(path.name), {**file.columns}, file.lines, file.decimal_comma)
 
 
 def columns_of_any(value: Any, name: str) -> list[tuple[str, list[Any]]]:

@@ -90,13 +90,14 @@ def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
     Whole numbers to the least that is valid, which a node may then use up exactly; others to a quarter, three eighths
     or half of what they were, the least of these that is valid.
     """
-    found = []
+    found: list[Any] = []
     for column in problem.columns:
-        value = getattr(instance, column.target) if column.target and column.per == "instance" else None
+        field = column.target or ""
+        value = getattr(instance, field, None) if column.per == "instance" else None
         if value is None:
             continue
-        lower = range(1, int(value.max())) if column.integer else value * np.float32([[0.25], [0.375], [0.5]])
-        copies = (dataclasses.replace(instance, **{column.target: np.full_like(value, least)}) for least in lower)
+        lower = range(1, int(value.max())) if column.integer else [value * share for share in (0.25, 0.375, 0.5)]
+        copies = (dataclasses.replace(instance, **{field: np.full_like(value, least)}) for least in lower)
         found += itertools.islice((copy for copy in copies if is_valid(problem, copy)), 1)
     return found
 
