@@ -35,7 +35,7 @@ import torch.nn.functional as F
 import tyro
 from torch import Tensor, nn
 
-from routing_agents import runs
+from routing_agents import checkpoint, runs
 from routing_agents.dispatch.evaluation import compare, make_source, picture_of
 from routing_agents.dispatch.network import SMALL, RequestNetwork, Requests, open_requests
 from routing_agents.dispatch.policy import KIND, PRIZE_UNIT, Learned, lessons, load_policy, worthwhile
@@ -57,6 +57,7 @@ from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 Algorithm = Literal["imitation", "fenchel-young", "ppo"]
 NOISE_STREAM = 99  # of random numbers, beside those of `runs`
+LEAST_REQUESTS = 2.0
 Decision = tuple[Requests, Tensor, Tensor]  # what is open, which leave (1) or wait (0), their log-probabilities
 
 
@@ -124,7 +125,8 @@ class Args(RunArgs):
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Folder of a run to resume, with the arguments it was started with."""
     evaluate: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Folder of a run to compare with other policies on held-out days, instead of training."""
+    """Folder of a run to compare with other policies on held-out days, instead of training. Default for --static and
+    --requests: the run's."""
 
     def __post_init__(self) -> None:
         check_integers(self, "seed", least=0)
@@ -132,6 +134,16 @@ class Args(RunArgs):
         check_integers(self, "epochs", "steps_per_epoch", "oracle_iterations", "router_iterations", "update_epochs")
         check_integers(self, "days", "held_out", "samples", most=MOST_COUNT)
         check_numbers(self, "requests", "noise", "clip_coef", "learning_rate", "max_grad_norm")
+        check_numbers(self, "ent_coef", zero=True)
+        if self.requests < LEAST_REQUESTS:
+            told = "with fewer, whole days have none"
+            raise ValueError(f"--requests must be at least {LEAST_REQUESTS:g}, got {self.requests:g}: {told}")
+        if self.static and not float(self.requests).is_integer():
+            raise ValueError(f"--requests must be an integer with --static, got {self.requests:g}")
+        if self.workers is not None and self.executor in (None, "inline"):
+            raise ValueError(f"--workers {self.workers} has no effect without --executor processes or ray; add one")
+        if self.evaluate is not None and self.resume is not None:
+            raise ValueError("--evaluate and --resume: a run is either compared or continued; leave out one of them")
         if self.executor is not None and self.algorithm == "ppo" and self.evaluate is None and self.resume is None:
             raise ValueError(f"--executor {self.executor} has no effect: ppo asks no oracle; leave it out")
 
@@ -336,10 +348,16 @@ def main(args: Args) -> Path:
 
 
 def evaluate(args: Args) -> Path:
-    """Compare a trained policy with others on held-out days; return the folder of its run."""
+    """Compare a trained policy with others on held-out days, by default like those of its run; return its folder."""
     router = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations))
     learned = load_policy(args.evaluate, router.limits)
+    if not args.static and args.requests == Args.requests:  # the days of its training
+        path = args.evaluate / runs.BEST if args.evaluate.is_dir() else args.evaluate
+        trained = checkpoint.read_arguments(checkpoint.load(path)[1], path, Args.from_json)
+        args = dataclasses.replace(args, static=trained.static, requests=trained.requests)
     source = make_source(args.static, args.requests)
+    where = f"of {args.static}" if args.static else "on random maps"
+    print(f"{args.held_out} days {where}, {args.requests:g} requests an epoch")
     days = source.draw(stream(runs.HELD_OUT_SEED, runs.EVALUATION_STREAM, 0).spawn(args.held_out))
     compare(days, source, {"learned": learned}, router, executor_of(args))
     picture_of(days, learned, router, args.evaluate / "day.png")

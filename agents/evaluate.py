@@ -149,9 +149,14 @@ def read_instances(args: Args) -> TestSet:
     if path.suffix.lower() == ".csv":
         raise ValueError(f"{path}: tables are not compared; solve one with {command('solve.py')} {path}")
     file = data.read_instance(path)
-    if file.scores is None:
-        return TestSet(file.problem, file.instance, {"unit of length": f"{file.scale:g}"})
-    return TestSet(file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])})
+    if file.scores is not None:
+        return TestSet(file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])})
+    remarks = {"unit of length": f"{file.scale:g}"}
+    if file.rules is not None:
+        remarks["not checked"] = (
+            f"limits that only the file states, such as VEHICLES; {command('solve.py')} checks them"
+        )
+    return TestSet(file.problem, file.instance, remarks)
 
 
 def commit() -> str:

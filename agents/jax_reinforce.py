@@ -293,6 +293,8 @@ def load(path: Path, problem: AnyProblem) -> tuple[Weights, Weights]:
     Raises:
         ValueError: It is none, of another problem, or its tensors do not fit.
     """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the checkpoint in it, such as {path / 'best.safetensors'}")
     try:
         with safe_open(path, framework="np") as file:
             names = [name for name in file.keys() if name.startswith("model.") and "batches" not in name]  # noqa: SIM118

@@ -49,6 +49,7 @@ from routing_agents.training import loop
 from routing_agents.training.loop import RunArgs
 from routing_agents.training.report import Column
 from routing_agents.training.tuning import choose_precision
+from routing_gym.render.figure import pixels
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 COLUMNS = (
@@ -280,11 +281,11 @@ class PointerTrainer(loop.Trainer):
         return pictures.draw(self.task, points, right, predicted)
 
     def picture(self) -> np.ndarray:
-        return pictures.to_array(self.draw_held_out(self.model))
+        return pixels(self.draw_held_out(self.model))
 
     def results(self, folder: Path) -> list[str]:
         model, _, header = load_network(folder / runs.BEST, self.device)
-        pictures.save(folder / "solution.png", self.draw_held_out(model))
+        self.draw_held_out(model).savefig(folder / "solution.png", dpi=120)
         shown = [f"{c.key} {header['metrics'][c.key]:{c.format}}" for c in METRICS[self.task.name]]
         lines = [
             f"Best on held-out instances: {', '.join(shown)} (epoch {header['metrics']['epoch']:.0f}).",

@@ -54,6 +54,7 @@ from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym import data, render
 from routing_gym.arrays import batch_size, select
+from routing_gym.data.npz import npz_bytes
 from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv, recognise
 from routing_gym.files import found, printable, write_atomically
 from routing_gym.planning import Plan
@@ -200,9 +201,8 @@ class Job:
             elif isinstance(source, OwnInstance):
                 write_atomically(self.tour, tour_csv(source, actions[0]).encode())
             else:
-                buffer = io.BytesIO()
-                np.savez(buffer, actions=actions, cost=source.problem.objective(source.instance, actions))
-                write_atomically(self.tour, buffer.getvalue())
+                cost = source.problem.objective(source.instance, actions)
+                write_atomically(self.tour, npz_bytes(actions=actions, cost=cost))
         except OSError as error:
             raise OSError(f"{self.tour}: {error}; the actions are: {' '.join(map(str, actions[0]))}") from error
 
@@ -359,8 +359,10 @@ class Progress:
                 job.write(tours)
             self.written = cost
         distance = gap(job.source.problem, cost, job.best_known)
-        words = "" if distance is None else f", {distance:.2%} above the best known"
-        self.show(f"improving {job.source.name}: {seconds:.0f} of {self.settings.seconds:g} s, cost {cost:.10g}{words}")
+        words = f"cost {cost:.10g}" + ("" if distance is None else f", {distance:.2%} above the best known")
+        if cost == math.inf:
+            words = "no tour within the file's limits yet"
+        self.show(f"improving {job.source.name}: {seconds:.0f} of {self.settings.seconds:g} s, {words}")
 
 
 def finish(job: Job, outcome: Found | Exception) -> Solved:
@@ -467,7 +469,7 @@ def solve_and_show(args: Args) -> list[Solved | Plan]:
             except (MemoryError, OSError) as error:
                 failed[number] = str(error)
             except InfeasibleTour as error:  # files may ask more of routes than the rules: VEHICLES, say
-                failed[number] = f"the tour found is none of the file's: {error}"
+                failed[number] = f"the tour found is none of the file's: {error} (try more --tours, or --improve)"
             else:
                 if solved[number].interrupted:
                     break
@@ -476,12 +478,14 @@ def solve_and_show(args: Args) -> list[Solved | Plan]:
             table.add_row(*map(printable, cells(solved[number], method(job, args))))
         else:
             refused.append(f"{job.path}: {failed.get(number, 'stopped')}")
-    console.print(table)
+    if solved:
+        console.print(table)
     for job in jobs:
         if isinstance(job.source, OwnInstance) and job.source.unused:
             unused = ", ".join(map(found, job.source.unused))
             console.print(printable(f"{job.path}: columns that are not used: {unused}."), soft_wrap=True)
-    console.print(printable(f"Pictures of the tours are in {args.out}."), soft_wrap=True)
+    if solved:
+        console.print(printable(f"Pictures of the tours are in {args.out}."), soft_wrap=True)
     if refused:
         raise ValueError("not solved: " + "; ".join(refused))
     return [solved[number] for number in sorted(solved)]

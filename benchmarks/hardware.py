@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -27,13 +26,11 @@ def describe_machine() -> dict[str, Any]:
         text=True,
         check=False,
     )
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    model, flags = processor()
     return {
         "commit": git.stdout.strip() or "unknown",
-        "processor": f"{models[0]}, {len(models)} cores" if models else platform.processor(),
-        "instructions": instruction_sets(processor()[1]),
+        "processor": f"{model}, {os.cpu_count()} cores",
+        "instructions": instruction_sets(flags),
         "instructions_limited": {name: os.environ[name] for name in ISA_LIMITS if name in os.environ},
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "system": platform.platform(),
@@ -43,8 +40,3 @@ def describe_machine() -> dict[str, Any]:
             **{name: version(name) for name in ("numpy", "torch", "gymnasium", "array-api-compat")},
         },
     }
-
-
-def digest(weights: Path) -> str:
-    """Return what tells a file of weights from others of its name."""
-    return hashlib.sha256(weights.read_bytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What every benchmark does in the end: print its tables, and write its figures and what they were measured with."""
+"""The files of figures: what a benchmark writes, with what it was measured with, and reads to continue from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,34 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.hardware import describe_machine
+from routing_gym.files import write_atomically
 
 Figures = dict[str, Any]
+
+
+def read_figures(path: Path) -> Figures:
+    """Return the figures that an earlier run has written; none if there is no such file.
+
+    Raises:
+        ValueError: The file is damaged, or another program's.
+    """
+    try:
+        figures: Figures = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{path}: not the figures of this script: {error}; choose another --out") from error
+    return figures
+
+
+def write_figures(path: Path, figures: Figures, sort_keys: bool = False) -> None:
+    """Write figures so that an interruption leaves those that were there before; make the folder.
+
+    Args:
+        path: The file.
+        figures: All that are to be kept.
+        sort_keys: Whether to sort them, if they are measured in any order.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, (json.dumps(figures, indent=2, sort_keys=sort_keys) + "\n").encode())
 
 
 def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = None) -> Figures:

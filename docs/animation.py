@@ -7,7 +7,6 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -28,7 +27,6 @@ def solved(name: str, seed: int) -> routing_agents.SolvedInstance:
 def frame(games: list[routing_agents.SolvedInstance], step: int) -> Image.Image:
     """Draw all games side by side, as they stand after so many steps."""
     figure = Figure(figsize=(3.6 * len(games), 3.8))
-    FigureCanvasAgg(figure)
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.92, wspace=0.03)
     for axes, game in zip(figure.subplots(1, len(games), squeeze=False)[0], games, strict=True):
         render.draw(game.problem, game.instance, game.actions[:step], axes=axes)

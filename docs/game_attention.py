@@ -13,7 +13,7 @@ from game import animate
 from routing_agents.multi_agent.pictures import draw_attention, listening
 from routing_agents.multi_agent.players import greedy, play_one
 from routing_agents.multi_agent.saved import load_policy, load_values
-from routing_gym.multi_agent.pictures import pixels
+from routing_gym.render.figure import pixels
 
 OUT = Path(__file__).with_name("game_attention.gif")
 STEP = 700  # milliseconds that a frame stays

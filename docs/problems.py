@@ -8,7 +8,6 @@ python docs/problems.py
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from routing_gym import make_problem, render
@@ -23,7 +22,6 @@ def draw(path: Path, names: list[str], shape: tuple[int, int], num_nodes: int, s
     """Solve an instance of each problem, and draw them."""
     rows, columns = shape
     figure = Figure(figsize=(5 * columns, 5.4 * rows))
-    FigureCanvasAgg(figure)
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.1 / rows, top=1 - 0.08 / rows, wspace=0.03, hspace=0.18)
     places = figure.subplots(rows, columns).flat
     for axes in places[len(names) :]:
@@ -46,7 +44,7 @@ def draw_roads(path: Path, num_nodes: int, seed: int, dpi: int) -> None:
     places = np.concatenate([instance.coords, uniform_coords(last, junctions)], axis=1)
     lengths, durations = streets(places, last[:, 2 * junctions :].reshape(1, places.shape[1], -1))
     figure = Figure(figsize=(6, 6.6))
-    axes = FigureCanvasAgg(figure).figure.add_axes((0.02, 0.1, 0.96, 0.84))
+    axes = figure.add_axes((0.02, 0.1, 0.96, 0.84))
     for i, j in np.argwhere((durations[0] < NO_STREET) & (lengths[0] > 0)):
         fast, one_way = lengths[0, i, j] > SLOW * durations[0, i, j], durations[0, j, i] == NO_STREET
         style = {

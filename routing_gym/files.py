@@ -76,10 +76,12 @@ def read_lines(path: Path, max_bytes: int) -> list[str]:
     """Read a text file (UTF-8 or, failing that, Windows-1252) as lines without their ends.
 
     Raises:
-        InvalidFile: As `read_bytes`, or the file holds control characters and so is no text.
+        InvalidFile: As `read_bytes`, or the file is text in UTF-16, or holds control characters and so is no text.
         OSError: As `read_bytes`.
     """
     data = read_bytes(path, max_bytes)
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InvalidFile(path, None, "found text in UTF-16, expected UTF-8; save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

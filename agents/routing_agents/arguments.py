@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -158,3 +159,28 @@ def parse(kind: type[ArgsT], description: str, arguments: list[str] | None = Non
         elif wants_help and (details or hasattr(kind, "advanced")):
             print(f"More options and explanations: {HELP_ALL}")
         raise
+
+
+def flags(given: Any, usual: Any, prefix: str = "--") -> Iterator[str]:
+    """Yield the arguments that differ from the defaults as they are written on the command line, networks last.
+
+    Args:
+        given: A dataclass of arguments.
+        usual: The same dataclass with the defaults.
+        prefix: Text before each name.
+    """
+    hints = get_type_hints(type(given), include_extras=True)
+    for field in sorted(fields(given), key=lambda field: is_dataclass(getattr(given, field.name))):
+        value, default = getattr(given, field.name), getattr(usual, field.name)
+        name = field.name.replace("_", "-")
+        if is_dataclass(value):
+            beside = tyro.conf.OmitArgPrefixes in get_args(hints[field.name])
+            yield from flags(value, default, prefix if beside else f"{prefix}{name}.")
+        elif value == default:
+            continue
+        elif isinstance(value, bool):
+            yield f"{prefix}{'' if value else 'no-'}{name}"
+        elif isinstance(value, dict):
+            yield from (prefix + name, *(text for pair in value.items() for text in pair))
+        else:
+            yield from (prefix + name, *map(str, value if isinstance(value, tuple) else (value,)))

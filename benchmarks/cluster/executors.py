@@ -13,7 +13,6 @@ On a machine that does other work, too, set RAY_worker_niceness=0: Ray gives its
 
 from __future__ import annotations
 
-import json
 import resource
 import statistics
 import sys
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import Figures, finish, read_figures
 from routing_agents import load
 from routing_agents.evaluation.decoding import Chunk, DecodeWork, Tours, decode_all, threads_of
 from routing_agents.evaluation.methods import plain_decoder
@@ -209,7 +208,7 @@ def table(figures: Figures) -> Table:
 
 def main(args: Args) -> Figures:
     """Measure what is asked for; print and write the figures."""
-    figures: Figures = json.loads(args.out.read_text()) if args.out.exists() else {}
+    figures = read_figures(args.out)
     if args.short_rows:
         figures["overhead"] = overhead(args)
     if args.cvrp_rows:

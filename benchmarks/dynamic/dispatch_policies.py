@@ -19,7 +19,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import routing_gym  # noqa: F401  # registers the environment
@@ -149,7 +148,6 @@ def speed(args: Args) -> Figures:
 def draw(figures: dict[str, dict[str, Any]], path: Path) -> None:
     """Draw the policies' durations relative to greedy, by setting, with their intervals."""
     figure = Figure(figsize=(9, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     names = [name for name in next(iter(figures.values())) if name != "greedy"]
     for number, name in enumerate(names):

@@ -30,7 +30,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -38,7 +37,7 @@ import maddpg
 import mappo
 from benchmarks.multi_agent import multi_agent_tables
 from benchmarks.multi_agent.multi_agent_values import ARMS, interaction, listened
-from benchmarks.output import Figures, finish
+from benchmarks.output import Figures, finish, read_figures
 from routing_agents import checkpoint
 from routing_agents.multi_agent.extractor import flatten
 from routing_agents.multi_agent.networks import AgentNetwork, Mixing, NetworkConfig
@@ -281,7 +280,6 @@ def draw(rows: list[Figures], path: Path) -> None:
     columns = min(4, len(panels))
     height = -(-len(panels) // columns)
     figure = Figure(figsize=(3.7 * columns, 3.7 * height), layout="constrained")
-    FigureCanvasAgg(figure)
     for place, (group, agents) in enumerate(panels):
         axes = figure.add_subplot(height, columns, place + 1)
         labels = dict(ARMS)  # one for all seeds
@@ -314,7 +312,7 @@ def main(args: Args) -> Figures:
         if folder.is_dir() and complete(folder):
             run = describe(folder.name)
             done.setdefault((run["group"], run["agents"]), []).append(folder)
-    before = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
+    before = read_figures(args.out).get("rows", [])
     rows = [row for row in before if (row["group"], row["agents"]) not in done]
     for folders in done.values():
         rows += measure(folders, args)

@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -208,7 +207,6 @@ def draw(cells: list[Figures], path: Path) -> None:
     """Plot the explained variance over m, a panel for each n / m; thin bars from the worst to the best seed."""
     ratios = sorted({cell["customers"] for cell in cells})
     figure = Figure(figsize=(max(8.2, 3.7 * len(ratios)), 4), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, ratio in zip(figure.subplots(1, len(ratios), squeeze=False, sharey=True)[0], ratios, strict=True):
         sizes = sorted({cell["agents"] for cell in cells if cell["customers"] == ratio})
         for arm, label in ARMS.items():

@@ -11,13 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from compiled import player
+from compiled import player, replayers
 from jumanji.environments.routing.cvrp import CVRP
 from jumanji.environments.routing.cvrp.generator import UniformGenerator as CVRPGenerator
 from jumanji.environments.routing.tsp import TSP
 from jumanji.environments.routing.tsp.generator import UniformGenerator as TSPGenerator
 from jumanji.wrappers import AutoResetWrapper, VmapWrapper
-from playing import Way, clock, playing
+from playing import Way, playing
 from worker import serve
 
 CAPACITIES = {20: 30, 50: 40, 100: 50}  # of the paper, by number of customers
@@ -93,37 +93,15 @@ def transitions(env: Any, resetting_env: Any, start: Any, num_steps: int) -> dic
     """Step through actions drawn beforehand: scanned without resets, and called with what they cost in each step."""
     state, timestep, key = start
 
-    def choose(now: Any, key: Any) -> tuple[Any, Any]:
-        action = ranked_policy(now[1].observation.action_mask, key)
-        return env.step(now[0], action), action
+    def policy(now: Any, key: Any) -> Any:
+        return ranked_policy(now[1].observation.action_mask, key)
 
-    def repeat(now: Any, action: Any) -> tuple[Any, Any]:
+    def step(now: Any, action: Any) -> tuple[Any, Any]:
         now = env.step(now[0], action)
         return now, now[1].reward
 
-    _, actions = jax.jit(lambda now, keys: jax.lax.scan(choose, now, keys))(
-        (state, timestep), jax.random.split(key, num_steps)
-    )
-    replay = jax.jit(lambda now, actions: jax.lax.scan(repeat, now, actions))
-    step = jax.jit(resetting_env.step)
-
-    def scanned(rounds: int) -> tuple[int, float]:
-        started = clock()
-        for _ in range(rounds):
-            jax.block_until_ready(replay((state, timestep), actions))
-        return rounds * actions.size, clock() - started
-
-    def called(rounds: int) -> tuple[int, float]:
-        started = clock()
-        for _ in range(rounds):
-            now = state
-            for action in actions_by_step:
-                now, _ = step(now, action)
-            jax.block_until_ready(now)
-        return rounds * actions.size, clock() - started
-
-    actions_by_step = list(actions)
-    return {"transitions alone, scan": scanned, "transitions alone, call per step with resets": called}
+    keys = jax.random.split(key, num_steps)
+    return replayers(policy, step, (state, timestep), keys, jax.jit(resetting_env.step), state)
 
 
 if __name__ == "__main__":

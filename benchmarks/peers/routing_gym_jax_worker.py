@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from compiled import player
-from playing import Way, clock, playing
+from compiled import player, replayers
+from playing import Way, playing
 from worker import serve
 
 from routing_gym import make_problem
@@ -42,34 +42,14 @@ def transitions(env: JaxEnv, resetting_env: AutoReset, state: Any, key: Any, num
     """Step through actions drawn beforehand: scanned without resets, and called with what they cost in each step."""
     one_step, resetting_step = jax.vmap(env.step), jax.jit(jax.vmap(resetting_env.step))
 
-    def choose(state: Any, key: Any) -> tuple[Any, Any]:
-        action = sample_actions(state.mask, key)
-        return one_step(state, action)[0], action
+    def policy(state: Any, key: Any) -> Any:
+        return sample_actions(state.mask, key)
 
-    def repeat(state: Any, action: Any) -> tuple[Any, Any]:
+    def step(state: Any, action: Any) -> tuple[Any, Any]:
         state, timestep = one_step(state, action)
         return state, timestep.reward
 
-    _, actions = jax.jit(lambda state, keys: jax.lax.scan(choose, state, keys))(state, jax.random.split(key, num_steps))
-    replay = jax.jit(lambda state, actions: jax.lax.scan(repeat, state, actions))
-    actions_by_step = list(actions)
-
-    def scanned(rounds: int) -> tuple[int, float]:
-        started = clock()
-        for _ in range(rounds):
-            jax.block_until_ready(replay(state, actions))
-        return rounds * actions.size, clock() - started
-
-    def called(rounds: int) -> tuple[int, float]:
-        started = clock()
-        for _ in range(rounds):
-            now = state
-            for action in actions_by_step:
-                now, timestep = resetting_step(now, action)
-            jax.block_until_ready((now, timestep))
-        return rounds * actions.size, clock() - started
-
-    return {"transitions alone, scan": scanned, "transitions alone, call per step with resets": called}
+    return replayers(policy, step, state, jax.random.split(key, num_steps), resetting_step, state)
 
 
 if __name__ == "__main__":

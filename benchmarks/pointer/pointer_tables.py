@@ -10,7 +10,6 @@ examples; how many each of ours saw, and for how long it trained, is in its row.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator
@@ -20,12 +19,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import tyro
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.output import Figures, finish
+from benchmarks.output import Figures, finish, read_figures
 from routing_agents.policies.pointer.decoding import evaluate, predict
 from routing_agents.policies.pointer.labels import labelled
 from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork, log_likelihood
@@ -190,7 +188,6 @@ def draw_tasks(args: Args) -> None:
     """Draw one held-out instance of each published network: the input, the right answer, the network's."""
     paths = sorted(PUBLISHED.glob("*.safetensors"))
     figure = Figure(figsize=(7.5, 2.7 * len(paths)), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, path in zip(figure.subplots(len(paths), 3, squeeze=False), paths, strict=True):
         model, task, header = load_network(path)
         n = min(header["args"]["sizes"][1], 20)
@@ -217,7 +214,7 @@ def main(args: Args) -> Figures:
     """Measure, and write the figures."""
     keep_freed_memory()
     torch.set_num_threads(args.threads)
-    old = json.loads(args.out.read_text()) if args.out.exists() else {}
+    old = read_figures(args.out)
     kept = old if args.models else {}
     rows = []
     console = Console()

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tyro
 
 from benchmarks.hardware import describe_machine
-from benchmarks.quality.publish_weights import check_ended, commands, halve, install, words
+from benchmarks.quality.publish_weights import check_ended, check_rounding, commands, install, save_candidate
 from pointer_network import BEST_IS
 from pointer_network import Args as TrainingArgs
 from routing_agents import checkpoint
@@ -53,11 +52,6 @@ def metrics(path: Path, args: Args) -> dict[str, float]:
     return evaluate(model, task, points, right, order=header["order"])
 
 
-def command(values: dict[str, Any]) -> list[str]:
-    """Return the words of the command that started a run."""
-    return words("pointer_network.py", TrainingArgs.from_json(values), TrainingArgs())
-
-
 def main(args: Args) -> Path:
     """Write weights, card and log; return the path of the weights.
 
@@ -71,19 +65,14 @@ def main(args: Args) -> Path:
         raise ValueError(f"{best}: a run of am_reinforce.py; expected one of pointer_network.py")
     runs = [*header.get("history", []), header]
     check_ended(args.run)
-    args.out.mkdir(parents=True, exist_ok=True)
-    args.logs.mkdir(parents=True, exist_ok=True)
     name, _ = BEST_IS[header["task"]]
     before = metrics(best, args)
     path = args.out / f"{args.run.name}.safetensors"
-    candidate = path.with_suffix(".candidate")
-    checkpoint.save(candidate, halve(tensors), header)
+    candidate = save_candidate(path, tensors, header)
     after = metrics(candidate, args)
-    if abs(after[name] - before[name]) > TOLERANCE:
-        candidate.unlink()
-        raise ValueError(f"{best}: half precision moves {name} from {before[name]:.4f} to {after[name]:.4f}")
+    check_rounding(candidate, best, name, before[name], after[name], TOLERANCE)
     card = {
-        "commands": commands(runs, command),
+        "commands": commands(runs, "pointer_network.py", TrainingArgs),
         "seed": header["args"]["seed"],
         "examples": sum(run["metrics"]["instances"] for run in runs),
         "hours": round(sum(run["seconds"] for run in runs) / 3600, 2),

@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,10 @@ from torch import Tensor
 from am_reinforce import Args as TrainingArgs
 from benchmarks.hardware import describe_machine
 from routing_agents import checkpoint
+from routing_agents.arguments import flags
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model
+from routing_agents.runs import BEST
 from routing_agents.terminal import command_line
 from routing_agents.trained import WEIGHTS
 from routing_gym.arrays import select, to_backend
@@ -54,38 +55,20 @@ class Args:
     """Folder of the logs."""
 
 
-def commands(runs: list[dict[str, Any]], command: Callable[[dict[str, Any]], list[str]]) -> list[str]:
-    """Write the commands that make the weights, each of which starts from the weights of the one before."""
-    lines = []
+def commands(runs: list[dict[str, Any]], script: str, args_type: type[Any]) -> list[str]:
+    """Write the commands that make the weights, each of which starts from the weights of the one before.
+
+    Args:
+        runs: Headers of the runs.
+        script: The script in `agents` that trained them.
+        args_type: Its arguments.
+    """
+    lines, usual = [], args_type()
     for step, run in enumerate(runs, 1):
+        given = flags(replace(args_type.from_json(run["args"]), name=usual.name), usual)
         start = ["--init-from", f"runs/step-{step - 1}"] if step > 1 else []
-        lines.append(shlex.join([*command(run["args"]), *start, "--name", f"step-{step}"]))
+        lines.append(shlex.join(["python", f"agents/{script}", *given, *start, "--name", f"step-{step}"]))
     return lines
-
-
-def command(values: dict[str, Any]) -> list[str]:
-    """Return the words of the command that started a run."""
-    return words("am_reinforce.py", TrainingArgs.from_json(values), TrainingArgs())
-
-
-def words(script: str, given: Any, default: Any) -> list[str]:
-    """Return the words of a command: the script, and the arguments that differ from the defaults."""
-    found = ["python", f"agents/{script}"]
-    settings = [(given, default, field.name) for field in fields(given)]
-    for network in ("attention", "model"):  # the names of its sizes
-        if is_dataclass(sizes := getattr(given, network, None)):
-            settings += [(sizes, getattr(default, network), field.name) for field in fields(sizes)]
-    for ours, usual, name in settings:
-        value, option = getattr(ours, name), "--" + name.replace("_", "-")
-        if value == getattr(usual, name) or is_dataclass(value) or name in ("runs", "name", "workers"):
-            continue
-        if isinstance(value, bool):
-            found.append(option if value else option.replace("--", "--no-", 1))
-        elif isinstance(value, dict):
-            found += [option, *(word for pair in value.items() for word in pair)]
-        else:
-            found += [option, *map(str, value if isinstance(value, tuple) else (value,))]
-    return found
 
 
 def hours(runs: list[dict[str, Any]], on_gpu: bool) -> float:
@@ -131,13 +114,29 @@ def check_ended(run: Path) -> None:
             raise FileNotFoundError(f"{run} has no {file}: the run has not ended")
 
 
-def halve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights in half precision."""
-    return {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+def save_candidate(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> Path:
+    """Save weights in half precision beside the file that they may become; return where."""
+    halves = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    candidate = path.with_suffix(".candidate")
+    checkpoint.save(candidate, halves, header)
+    return candidate
+
+
+def check_rounding(candidate: Path, best: Path, name: str, before: float, after: float, tolerance: float) -> None:
+    """Delete weights in half precision that are not as good as the best of a run.
+
+    Raises:
+        ValueError: Half precision moves what is measured by more than a tolerance.
+    """
+    if abs(after - before) > tolerance:
+        candidate.unlink()
+        raise ValueError(f"{best}: half precision moves {name} from {before:.4f} to {after:.4f}")
 
 
 def install(candidate: Path, path: Path, card: dict[str, Any], run: Path, log: Path) -> None:
     """Put the weights in place, with their card, and the run's log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
     candidate.replace(path)
     write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
     shutil.copy(run / "metrics.jsonl", log)
@@ -153,7 +152,7 @@ def main(args: Args) -> Path:
     """
     if args.size < 1:
         raise ValueError(f"--size must be at least 1, got {args.size}")
-    best = args.run / "best.safetensors"
+    best = args.run / BEST
     tensors, header = checkpoint.load(best)
     header = portable(header)
     runs = [*header.get("history", []), header]
@@ -163,19 +162,14 @@ def main(args: Args) -> Path:
     before = greedy_cost(best, args.size)
     _, problem, _ = load_model(best)
     name = f"{problem.name.lower()}{'-matrices' if problem.matrices else ''}-{problem.num_nodes}"
-    args.out.mkdir(parents=True, exist_ok=True)
-    args.logs.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{name}.safetensors"
     if path.exists() and (there := greedy_cost(path, args.size)) < before:
         raise ValueError(f"{best} costs {before:.4f}, but {path} only {there:.4f}; delete that to replace it")
-    candidate = path.with_suffix(".candidate")
-    checkpoint.save(candidate, halve(tensors), header)
+    candidate = save_candidate(path, tensors, header)
     after = greedy_cost(candidate, args.size)
-    if abs(after - before) > TOLERANCE * abs(before):
-        candidate.unlink()
-        raise ValueError(f"{best}: half precision moves the mean greedy cost from {before:.4f} to {after:.4f}")
+    check_rounding(candidate, best, "the mean greedy cost", before, after, TOLERANCE * abs(before))
     card = {
-        "commands": commands(runs, command),
+        "commands": commands(runs, "am_reinforce.py", TrainingArgs),
         "seed": header["args"]["seed"],
         "instances": sum(run["metrics"]["instances"] for run in runs),
         "hours": hours(runs, on_gpu=False),

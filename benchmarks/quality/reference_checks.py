@@ -10,7 +10,6 @@ Each row is written as soon as it is there, and is not measured again with the s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hardware import describe_machine
+from benchmarks.output import Figures, read_figures, write_figures
 from benchmarks.quality.quality_tables import reference_checks
 from benchmarks.quality.solution_quality import OTHER_SEED, reference_solver
 from routing_agents.terminal import command_line
 from routing_gym.arrays import select
 from routing_gym.data.peers import VARIANTS, load_peer_npz
 from routing_gym.evaluate import FloatArray, mean_interval
-from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import Solver, make_solver
@@ -128,16 +127,16 @@ def checks(args: Args) -> Iterator[tuple[str, Check]]:
         yield title, Check(found.problem, select(found.instance, rows), best, "best known (HGS, LKH, OR-Tools: 200 s)")
 
 
-def main(args: Args) -> dict[str, Any]:
+def main(args: Args) -> Figures:
     """Measure what is not there yet; print the table."""
     if unknown := [name for name in args.sets if name not in STRONGER]:
         raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(STRONGER)}")
-    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    results = read_figures(args.out)
     for name, check in checks(args):
         if results.get(name, {}).get("settings") != check.settings():
             figures = check.measure(args.workers)
             results[name] = {**figures, "settings": check.settings(), "machine": describe_machine()}
-            write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
+            write_figures(args.out, results)
     print(reference_checks(results))
     return results
 

@@ -10,7 +10,6 @@ Each file is written as soon as it is solved; what is there with the same settin
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import time
 from contextlib import closing
@@ -23,13 +22,14 @@ import torch
 import tyro
 from rich.console import Console
 
-from benchmarks.hardware import describe_machine, digest
+from benchmarks.hardware import describe_machine
+from benchmarks.output import Figures, read_figures, write_figures
 from routing_agents import load
+from routing_agents.evaluation.methods import weights_digest
 from routing_agents.runs import check_numbers
 from routing_agents.terminal import command_line
 from routing_agents.trained import choose_decoding, find_weights, load_repair
 from routing_gym import data
-from routing_gym.files import write_atomically
 from routing_gym.solvers import make_solver
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 from routing_gym.solvers.runtime.work import Inline, Lost, Work
@@ -134,12 +134,12 @@ class FileWork(Work):
 def settings_of(file: data.FileInstance, args: Args) -> dict[str, dict[str, Any]]:
     """Return what each part of a file's figures depends on."""
     limits = {"seconds": args.seconds, "seed": args.seed}
-    used = {"weights": digest(find_weights(file.problem.name, file.problem.num_nodes))}
-    used["repair"] = digest(load_repair(file.problem).path)
+    used = {"weights": weights_digest(find_weights(file.problem.name, file.problem.num_nodes))}
+    used["repair"] = weights_digest(load_repair(file.problem).path)
     return {"ours": limits | used, "solvers": limits}
 
 
-def main(args: Args) -> dict[str, Any]:
+def main(args: Args) -> Figures:
     """Solve the files; return and write the figures.
 
     Raises:
@@ -147,7 +147,7 @@ def main(args: Args) -> dict[str, Any]:
         RuntimeError: A solver found no tour, or a worker died.
         OSError: The figures cannot be written.
     """
-    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    results = read_figures(args.out)
     console = Console(stderr=True)
     todo = []
     for path in args.files:
@@ -169,8 +169,7 @@ def main(args: Args) -> dict[str, Any]:
                 raise RuntimeError(f"{name}: {found.reason}")
             row = results.setdefault(name, {"problem": file.problem.name, "nodes": file.problem.num_nodes})
             row[part] = {**found, "settings": settings}
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(args.out, (json.dumps(results, indent=2, sort_keys=True) + "\n").encode())
+            write_figures(args.out, results, sort_keys=True)
             gaps = (f"{way} {one['gap']:.2%}" for way, one in found.items() if isinstance(one, dict) and "gap" in one)
             console.print(name, *gaps, markup=False, soft_wrap=True)
     return results

@@ -18,7 +18,6 @@ interrupted run continues where it was. A solver's figure stays where only the c
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,9 +31,11 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.hardware import describe_machine, digest
+from benchmarks.hardware import describe_machine
+from benchmarks.output import Figures, read_figures, write_figures
 from benchmarks.quality.quality_tables import DEPOTS, FLEETS, OTHERS, PAPER, ROADS, tables
 from import_original import load_original
+from routing_agents.evaluation.methods import weights_digest
 from routing_agents.policies.attention.decoding import Decoding, num_symmetries, solve
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.policies.attention.saved import load_model
@@ -45,7 +46,6 @@ from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.data.paper import paper_test_set
 from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
-from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, SOLVERS, ExactMIP, PyVRP, Solver, make_solver
@@ -270,7 +270,7 @@ class TestSet:
         for prefix, weights in (("original ", self.original), ("", self.own)):
             if weights is None:
                 continue
-            of = {"weights": digest(weights)}
+            of = {"weights": weights_digest(weights)}
             yield f"{prefix}greedy", size | of, lambda w=weights: self.figures(*self.greedy(w))
             if not self.in_paper:
                 many = size | of | ({"starts": True} if self.many().force_starts else {})
@@ -312,34 +312,30 @@ def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
                     "best known": one.best_known,
                     "nodes": one.problem.num_nodes,
                     "weights": one.weights.stem,
-                    "digest": digest(one.weights),
+                    "digest": weights_digest(one.weights),
                 }
                 row = figures.setdefault(one.written.stem, known)
                 row[decoding] = {"cost": int(one.cost), "gap": one.gap, "seconds": one.seconds}
     return figures
 
 
-def main(args: Args) -> dict[str, Any]:
+def main(args: Args) -> Figures:
     """Measure what is not there yet; print the tables."""
     keep_freed_memory()
     if not 1 <= args.size <= 10_000:
         raise ValueError(f"--size must be 1 to 10,000, as many as a test set has, got {args.size}")
     if unknown := [name for name in args.sets if name not in SETS]:
         raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(SETS)}")
-    try:
-        results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
-    except ValueError as error:
-        raise ValueError(f"{args.out}: not the figures of this script: {error}; choose another --out") from error
-    args.out.parent.mkdir(parents=True, exist_ok=True)
+    results = read_figures(args.out)
     for name in args.sets:
         for column, settings, measure in TestSet(args, name).measurements():
             row = results.setdefault(name, {})
             if row.get(column, {}).get("settings") != settings:
                 row[column] = {**measure(), "settings": settings, "machine": describe_machine()}
-                write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
+                write_figures(args.out, results)
     if args.files:
         results["files"] = measure_files(args.files)
-        write_atomically(args.out, (json.dumps(results, indent=2) + "\n").encode())
+        write_figures(args.out, results)
     for name, text in tables(results).items():
         print(f"{name}:\n\n{text}\n")
     return results

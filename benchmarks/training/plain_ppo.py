@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
@@ -125,7 +124,6 @@ def draw(curves: dict[str, Figures], path: Path) -> None:
     """Plot legality above and cost below, a column for each problem; greedy held-out episodes, sampled ones dotted."""
     sizes = [size for size in STEPS if any(name.endswith(f"/{size}") for name in curves)]
     figure = Figure(figsize=(3.6 * len(sizes), 5), layout="constrained")
-    FigureCanvasAgg(figure)
     columns = figure.subplots(2, len(sizes), squeeze=False, sharex="col").T
     for (legality, cost), size in zip(columns, sizes, strict=True):
         for number, algorithm in enumerate(ALGORITHMS):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.output import finish
@@ -41,7 +40,6 @@ class Args:
 def draw(runs: list[dict[str, Any]], path: Path) -> None:
     """Plot the greedy cost against the steps of the environment."""
     figure = Figure(figsize=(5 * len(runs), 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
         for name, curve in run["curves"].items():
             axes.plot([point["steps"] for point in curve], [point["greedy"] for point in curve], label=LABELS[name])

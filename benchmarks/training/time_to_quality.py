@@ -23,7 +23,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks import speed_tables
@@ -172,7 +171,6 @@ def summary(curves: list[Curve]) -> list[dict[str, Any]]:
 def draw(curves: list[Curve], args: Args) -> None:
     """Plot gap against time, both on logarithmic scales."""
     figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     problem = args.env_id.removeprefix("routing/")
     title = f"{problem}, {args.threads} CPU cores"
     axes = figure.add_subplot(xlabel="training time [s]", ylabel="greedy gap to the optimum [%]", title=title)

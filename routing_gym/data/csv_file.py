@@ -59,7 +59,7 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
         InvalidFile: With the line.
         OSError: It cannot be opened.
     """
-    refuse_other_formats(path, max_bytes)
+    refuse_spreadsheets(path, max_bytes)
     lines = read_lines(path, max_bytes)
     first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), 0)
     separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")
@@ -98,8 +98,8 @@ def with_names(path: Path, rows: list[Row], decimal_comma: bool) -> CsvFile:
     return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimal_comma)
 
 
-def refuse_other_formats(path: Path, max_bytes: int) -> None:
-    """Refuse spreadsheets and texts that spreadsheets export in other encodings, with what to do instead.
+def refuse_spreadsheets(path: Path, max_bytes: int) -> None:
+    """Refuse files of spreadsheet programs, with what to do instead.
 
     Raises:
         InvalidFile: It is one.
@@ -108,8 +108,6 @@ def refuse_other_formats(path: Path, max_bytes: int) -> None:
     start = read_bytes(path, max_bytes)[:4]
     if start == b"PK\x03\x04" or start == b"\xd0\xcf\x11\xe0":
         raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InvalidFile(path, None, "found text in UTF-16, expected UTF-8; save the sheet as CSV (UTF-8)")
 
 
 def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[str], list[Row]]:

@@ -1,4 +1,4 @@
-"""Batches of instances in NumPy's .npz: the arrays, and the problem as JSON. Nothing in it is executed."""
+"""NumPy's .npz files: batches of instances, with the problem as JSON, and results. Nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import dataclasses
 import io
 import json
 import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,9 @@ def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
     problem.validate(instance)
     header = {"problem": problem.name, **dataclasses.asdict(problem)}
     arrays: dict[str, Any] = {key: value for key, value in vars(instance).items() if value is not None}
+    arrays[HEADER] = np.array(json.dumps(header))
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays, **{HEADER: np.array(json.dumps(header))})
+    np.savez(buffer, **arrays)
     check_length(buffer.getbuffer(), MAX_BYTES, batch_size(instance))
     write_atomically(Path(path), buffer.getvalue())
 
@@ -76,6 +79,31 @@ def load_npz(path: str | Path) -> tuple[AnyProblem, Any]:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidFile(path, None, str(error)) from error
     return problem, instance
+
+
+def npz_bytes(**arrays: Array) -> bytes:
+    """Return the content of a compressed .npz file with these arrays."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+@contextmanager
+def open_npz(path: Path, content: str, remedy: str) -> Iterator[Mapping[str, Array]]:
+    """Open a file that this project wrote itself, with `npz_bytes`; the block unpacks its arrays.
+
+    Raises:
+        FileNotFoundError: There is no file.
+        MemoryError: The arrays do not fit into memory.
+        ValueError: The file cannot be read, or the block cannot unpack it; with the file's content and the remedy.
+    """
+    try:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
+            yield arrays
+    except (FileNotFoundError, MemoryError):
+        raise
+    except Exception as error:  # of many types, see `load_npz`
+        raise ValueError(f"{path}: no {content}, or damaged ({error}); {remedy}") from error
 
 
 def read_header(header: Array | None) -> AnyProblem:

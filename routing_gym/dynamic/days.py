@@ -252,6 +252,16 @@ def check_day(day: Day, source: DaySource) -> None:
         )
     if day.coords is not None and day.coords.shape != (size, places, 2):
         raise InvalidInstance(f"coords: found shape {day.coords.shape}, expected {(size, places, 2)}")
+    if day.coords is not None and not ((day.coords >= 0) & (day.coords <= 1)).all():
+        raise InvalidInstance(
+            "coords: found numbers outside of 0 to 1; scale both axes into the unit square by one factor"
+        )
+    if not (day.epoch_duration > 0).all():
+        raise InvalidInstance(f"epoch_duration: found {day.epoch_duration.min()}, expected at least 1")
+    if (late := day.first_epoch > day.last_epoch).any():
+        row = int(late.argmax())
+        told = f"row {row} begins in epoch {day.first_epoch[row]}, after the last, {day.last_epoch[row]}"
+        raise InvalidInstance(f"first_epoch: {told}")
     if day.customer.max() >= places:
         raise InvalidInstance(f"customer: found {day.customer.max()}, expected locations from 0 to {places - 1}")
     exists = day.arrival < NEVER

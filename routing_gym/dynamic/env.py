@@ -63,6 +63,8 @@ def make_form(
         raise ValueError(f"action must be one of {', '.join(get_args(ActionForm))}; got {action!r}")
     with_durations = observe_durations or not source.has_coords
     if action == "route":
+        if router != "nearest":
+            raise ValueError(f'router {router!r} has no effect with action="route"; leave it out')
         return RouteForm(source, with_durations)
     if isinstance(router, str):
         if router not in ROUTERS:

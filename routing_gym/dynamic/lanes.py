@@ -18,6 +18,7 @@ from routing_gym.dynamic.days import NEVER, Day, IntArray
 from routing_gym.dynamic.forms import Form
 from routing_gym.envs.episodes import OnIllegal
 from routing_gym.envs.lanes import LaneArrays, Lanes, write
+from routing_gym.render.figure import new_figure, pixels
 
 
 class NewRequests(Mapping[str, IntArray]):
@@ -249,10 +250,10 @@ class DayLanes(LaneArrays):
     def draw(self, lane: int) -> npt.NDArray[np.uint8]:
         """Draw a lane: uint8 (height, width, 3)."""
         is_open, urgent = (rule(self.instance, self.state)[lane] for rule in (rules.open_requests, rules.must_go))
-        figure = pictures.new_figure(pictures.SIDE, pictures.SIDE)
+        figure = new_figure((pictures.SIDE, pictures.SIDE), layout="constrained")
         title = self.text(lane).splitlines()[0]
         pictures.draw_map(figure.add_subplot(), self.instance, lane, self.routes[lane], is_open, urgent, title)
-        return pictures.to_pixels(figure)
+        return pixels(figure)
 
     def new_requests(self) -> list[NewRequests]:
         """Return the requests that have arrived in each lane's epoch."""

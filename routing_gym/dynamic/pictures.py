@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from routing_gym.dynamic.days import Day
 from routing_gym.dynamic.policies import Epoch
 from routing_gym.files import write_atomically
 from routing_gym.optional import require
-from routing_gym.render.figure import COLOURS, DARK, GREY, PIXELS_PER_INCH
+from routing_gym.render.figure import COLOURS, DARK, GREY, new_figure, pixels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,28 +87,11 @@ def draw_day(day: Day, row: int, epochs: Sequence[Epoch], columns: int = 3) -> F
         ValueError: The day has no coordinates.
     """
     lines = -(-len(epochs) // columns)
-    figure = new_figure(INCHES_PER_EPOCH * columns, (INCHES_PER_EPOCH + INCHES_OF_TITLE) * lines)
+    size = INCHES_PER_EPOCH * columns, (INCHES_PER_EPOCH + INCHES_OF_TITLE) * lines
+    figure = new_figure(size, layout="constrained")
     for place, epoch in enumerate(epochs):
         draw_epoch(figure.add_subplot(lines, columns, place + 1), day, row, epoch)
     return figure
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Make a figure of a size in inches, unknown to pyplot.
-
-    Raises:
-        ImportError: matplotlib is missing.
-    """
-    figure_class = require("matplotlib.figure", "render").Figure
-    figure: Figure = figure_class(figsize=(width, height), dpi=PIXELS_PER_INCH, layout="constrained")
-    return figure
-
-
-def to_pixels(figure: Figure) -> npt.NDArray[np.uint8]:
-    """Return the pixels of a figure: uint8 (height, width, 3)."""
-    require("matplotlib.backends.backend_agg", "render").FigureCanvasAgg(figure).draw()
-    canvas: Any = figure.canvas
-    return np.array(canvas.buffer_rgba())[..., :3]
 
 
 def save_animation(
@@ -133,9 +116,9 @@ def save_animation(
     for epoch in epochs:
         before = replace(epoch, chosen=np.zeros_like(epoch.chosen), tours=np.zeros_like(epoch.tours))
         for part in (before, epoch):
-            figure = new_figure(SIDE, SIDE + INCHES_OF_TITLE)
+            figure = new_figure((SIDE, SIDE + INCHES_OF_TITLE), layout="constrained")
             draw_epoch(figure.add_subplot(), day, row, part)
-            frames.append(image.fromarray(to_pixels(figure)).quantize(64))
+            frames.append(image.fromarray(pixels(figure)).quantize(64))
     data = io.BytesIO()
     frames[0].save(
         data, format="GIF", save_all=True, append_images=frames[1:], duration=int(1000 * seconds), loop=0, optimize=True

@@ -97,6 +97,11 @@ class ScenarioSampling:
             )
 
     def __call__(self, day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
+        found, own = (day.durations.shape[1], day.arrival.shape[1]), (self.source.num_locations, self.source.num_slots)
+        if found != own:
+            raise ValueError(
+                f"days of {found[0]} locations and {found[1]} slots; the source samples {own[0]} and {own[1]}"
+            )
         open_now = rules.open_requests(day, state)
         chosen = rules.must_go(day, state)
         for row in range(len(chosen)):

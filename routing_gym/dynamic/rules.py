@@ -89,6 +89,10 @@ def route_cost(day: Day, chosen: BoolArray, tours: IntArray, leaving: IntArray) 
     Raises:
         InfeasibleTour: With the row and the step.
     """
+    try:
+        tours = np.asarray(tours)  # of a router of the user's own
+    except ValueError:  # lists of different lengths
+        tours = np.empty(0, dtype=np.object_)
     if tours.ndim != 2 or len(tours) != len(chosen) or not np.issubdtype(tours.dtype, np.integer):
         raise ValueError(f"tours: expected integers of shape ({len(chosen)}, T), got {tours.dtype} {tours.shape}")
     tours = np.pad(tours, ((0, 0), (0, 1)))  # every route ends at the depot

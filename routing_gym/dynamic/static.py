@@ -51,15 +51,16 @@ class StaticInstance:
         size = len(self.durations) if np.ndim(self.durations) else 0
         if size < 2:
             raise InvalidInstance(f"{self.name}: durations: expected a matrix of a depot and at least one customer")
+        if np.shape(self.durations) == (size, size):
+            durations = np.array(self.durations)
+            np.fill_diagonal(durations, 0)
+            object.__setattr__(self, "durations", durations)
         shapes = {"durations": (size, size), "time_window": (size, 2), "demand": (size,), "service_time": (size,)}
         for field, shape in shapes.items():
             object.__setattr__(self, field, self._checked(field, shape, MAX_TIME))
         capacity = self.capacity
         if isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)) or not 1 <= capacity <= MAX_TIME:
             raise InvalidInstance(f"{self.name}: capacity: found {capacity!r}, expected an integer of at least 1")
-        durations = self.durations.copy()
-        np.fill_diagonal(durations, 0)
-        object.__setattr__(self, "durations", durations)
         if self.coords is not None:
             coords = np.asarray(self.coords, dtype=np.float64)
             if coords.shape != (size, 2) or not np.isfinite(coords).all():

@@ -137,7 +137,7 @@ class JaxEnv:
 
         Raises:
             TypeError: Not one key, or an instance of another class or on another backend.
-            ValueError: Several instances.
+            ValueError: Several instances, or one of another size.
         """
         if instance is not None:
             check_instance(self.problem, instance)
@@ -151,7 +151,13 @@ class JaxEnv:
         Args:
             state: Of one episode, from `reset` or `step`.
             action: An integer; one that is no node counts as illegal.
+
+        Raises:
+            TypeError: Not a single integer.
         """
+        if jnp.ndim(action) or not jnp.issubdtype(jnp.result_type(action), jnp.integer):
+            found = f"{jnp.result_type(action)} of shape {jnp.shape(action)}"
+            raise TypeError(f"action: expected one integer, got {found}; step_lanes takes several")
         return first_row(self.step_lanes(*one_row((state, action))))
 
     def reset_lanes(self, keys: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
@@ -271,12 +277,13 @@ def rollout(
             (B,); that they are legal is not checked.
         params: Of the policy, any pytree.
         key: Of the instances and the policy.
-        batch_size: How many instances to draw.
+        batch_size: How many instances to draw; unused with `instance`.
         instance: B instances on JAX, in place of drawn ones.
         record: Also return what changed in what the policy saw.
 
     Raises:
         TypeError: Not one key, a traced batch size, or an instance of another class or on another backend.
+        ValueError: An instance of another size.
     """
     draw_key, key = jax.random.split(as_key(key))
     if instance is None:
@@ -305,10 +312,11 @@ def rollout(
 
 
 def check_instance(problem: AnyProblem, instance: Any) -> None:
-    """Refuse instances of another class or on another backend.
+    """Refuse instances of another class, on another backend, or of another size.
 
     Raises:
-        TypeError: With what was found, and what to do.
+        TypeError: Another class or backend, with what was found, and what to do.
+        ValueError: Another size.
     """
     if type(instance) is not problem.instance_type:
         expected, found = problem.instance_type.__name__, type(instance).__name__
@@ -319,6 +327,11 @@ def check_instance(problem: AnyProblem, instance: Any) -> None:
         raise TypeError(
             f'instance: expected JAX arrays, got {found}; move them with routing_gym.arrays.to_backend(instance, "jax")'
         )
+    uniforms = jax.ShapeDtypeStruct((batch_size(instance), problem.num_uniforms), jnp.float32)
+    for name, expected in vars(jax.eval_shape(problem.from_uniforms, uniforms)).items():
+        array = getattr(instance, name)
+        if expected is not None and array is not None and array.shape != expected.shape:
+            raise ValueError(f"instance: {name} has shape {array.shape}, expected {expected.shape} for {problem}")
 
 
 def one_row(tree: Tree) -> Tree:

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from routing_gym.multi_agent.competitive_op import MARGIN
 from routing_gym.multi_agent.game import AnyGame
-from routing_gym.optional import require
-from routing_gym.render.figure import AXES_BOX, COLOURS, DARK, GREY, frame, new_figure
+from routing_gym.render.figure import AXES_BOX, COLOURS, DARK, GREY, frame, new_figure, pixels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +40,6 @@ def draw(
     Raises:
         ImportError: matplotlib is missing.
     """
-    require("matplotlib", "render")
     if axes is None:
         axes = new_figure().add_axes(AXES_BOX)
     colours = np.array([COLOURS[agent % len(COLOURS)] for agent in range(game.num_agents)])
@@ -70,12 +68,6 @@ def draw_customers(axes: Axes, instance: Any, collected_by: dict[int, list[int]]
 def to_rgb_array(game: AnyGame, instance: Any, states: Sequence[Any]) -> npt.NDArray[np.uint8]:
     """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
     return pixels(draw(game, instance, states))
-
-
-def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
-    """Convert a figure of `draw` to pixels: uint8 (height, width, 3)."""
-    figure.canvas.draw()
-    return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
 
 
 def to_text(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:

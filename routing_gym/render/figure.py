@@ -63,12 +63,11 @@ def draw(
         ImportError: matplotlib is missing.
         ValueError: The instance has several rows, or the tour a wrong shape, type or range.
     """
-    require("matplotlib", "render")
+    if axes is None:
+        axes = new_figure().add_axes(AXES_BOX)
     instance = one_row(instance)
     actions, step_cost, done = replay(problem, instance, tour)
     routes = [route.nodes for route in problem.routes(instance, actions)]
-    if axes is None:
-        axes = new_figure().add_axes(AXES_BOX)
     coords = positions(problem, instance)
     observed = problem.observed
     if observed.pairs:
@@ -94,9 +93,7 @@ def draw(
 
 def to_rgb_array(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> npt.NDArray[np.uint8]:
     """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
-    figure = draw(problem, instance, tour, cost)
-    figure.canvas.draw()
-    return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+    return pixels(draw(problem, instance, tour, cost))
 
 
 def save(
@@ -147,14 +144,29 @@ def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
     return (0.5 + 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(np.float32)
 
 
-def new_figure() -> Figure:
-    """Make a figure with a pixel canvas that is freed with its last reference, unlike pyplot's."""
+def new_figure(size: tuple[float, float] = INCHES, **options: Any) -> Figure:
+    """Make a figure with a pixel canvas that is freed with its last reference, unlike pyplot's.
+
+    Args:
+        size: Width and height in inches.
+        **options: Other arguments of `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: matplotlib is missing.
+    """
+    require("matplotlib", "render")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(INCHES, PIXELS_PER_INCH)
+    figure = Figure(size, PIXELS_PER_INCH, **options)
     FigureCanvasAgg(figure)
     return figure
+
+
+def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
+    """Return the pixels of a figure made by `new_figure`: uint8 (height, width, 3)."""
+    figure.canvas.draw()
+    return np.array(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
 
 
 def draw_routes(axes: Axes, coords: Array, routes: list[list[int]], num_depots: int) -> None:

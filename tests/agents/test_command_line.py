@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from itertools import pairwise
@@ -13,9 +14,10 @@ import docstring_parser
 import pytest
 
 from routing_agents import cli, runs
-from routing_agents.arguments import help_texts, parse
+from routing_agents.arguments import flags, help_texts, parse
 from routing_agents.cli import extras, info
 from routing_agents.policies.attention.model import ModelConfig
+from routing_agents.policies.pointer.model import PointerConfig
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "agents"
@@ -115,6 +117,16 @@ def test_hidden_options_are_read():
         import_module("am_reinforce").Args, "", ["--embed-dim", "64", "--threads", "1", "--env-kwargs", "a", "b"]
     )
     assert (args.attention, args.threads, args.env_kwargs) == (ModelConfig(embed_dim=64, nearness=True), 1, {"a": "b"})
+
+
+def test_arguments_are_read_as_they_were_written():
+    """Sizes of networks stand beside the other options, or have a prefix; a flag is turned off in each."""
+    kind = import_module("am_reinforce").Args
+    attention, pointer = ModelConfig(embed_dim=64, nearness=False), PointerConfig(encoder="lstm", mask_chosen=False)
+    args = kind(env_kwargs={"a": "b"}, sizes=(5, 9), model="pointer", attention=attention, pointer=pointer, hours=0.5)
+    args = replace(args, symmetries=True, init_from=Path("runs/a"))
+    assert parse(kind, "", list(flags(args, kind()))) == args
+    assert list(flags(args, args)) == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:abc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 import evaluate
 import solve
 from evaluate import Args
-from helpers import ROOT, SQUARE
+from helpers import FLEET_TEXT, ROOT, SQUARE
 from routing_agents import checkpoint
 from routing_agents.evaluation.decoding import Chunk, DecodeWork, by_throughput
 from routing_agents.policies.attention.features import FEATURES
@@ -193,7 +194,14 @@ def test_the_unit_of_lengths_is_named(tmp_path):
     table = evaluate.main(Args(str(tmp_path / "square.tsp"), ("trained",)))
     (solved,) = solve.main(solve.Args((tmp_path / "square.tsp",), decoding="greedy", out=tmp_path / "out"))
     assert "unit of length 10" in table.title
+    assert "not checked" not in table.title
     assert table.rows[0].mean.value * 10 == solved.cost
+
+
+def test_limits_that_only_a_file_states_are_not_checked(tmp_path):
+    (tmp_path / "fleet.vrp").write_text(FLEET_TEXT)
+    table = evaluate.main(Args(str(tmp_path / "fleet.vrp"), ("trained",)))
+    assert re.search("not checked limits that only the file states, such as VEHICLES; .*solve.py checks", table.title)
 
 
 def test_a_choice_among_tours_is_a_bound_where_prizes_show_on_the_way():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from routing_agents.evaluation import files
 from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.terminal import command_line
 from routing_agents.trained import TrainedModel
-from routing_gym.data import save_npz
+from routing_gym.data import FileInstance, save_npz
 from routing_gym.data.own import from_columns
+from routing_gym.problem import InfeasibleTour
 from routing_gym.problems import make_problem
 from routing_gym.solvers.runtime.work import Inline
 
@@ -180,6 +182,30 @@ def test_the_greedy_tour_stays_after_an_interrupt(square, tmp_path, monkeypatch)
     (solved,) = solve_script.main(solve_script.Args((square,), out=tmp_path / "out", improve=100.0))
     assert solved.interrupted
     assert solved.written.exists()
+
+
+def test_a_search_starts_from_a_tour_that_the_file_forbids(tmp_path, monkeypatch):
+    """Files may ask more of routes than the rules, such as VEHICLES."""
+    places = np.random.default_rng(0).integers(0, 1000, (30, 2))
+    rows = "\n".join(f"{number} {x} {y}" for number, (x, y) in enumerate(places, start=1))
+    path = tmp_path / "cities.tsp"
+    path.write_text(f"TYPE : TSP\nDIMENSION : 30\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n{rows}\nEOF\n")
+    cost, forbidden = FileInstance.cost, []
+
+    def check(file, actions):
+        forbidden[:] = forbidden or [tuple(actions)]
+        if tuple(actions) in forbidden:
+            raise InfeasibleTour(0, 0, "one route too many")
+        return cost(file, actions)
+
+    monkeypatch.setattr(FileInstance, "cost", check)
+    args = solve_script.Args((path,), decoding="heuristic", improve=0.5, out=tmp_path / "out")
+    (solved,) = solve_script.main(args)
+    assert solved.written.exists()
+    monkeypatch.setattr(TrainedModel, "improve", lambda *_: SimpleNamespace(interrupted=False))
+    forbidden.clear()
+    with pytest.raises(ValueError, match="none of the file's: .*one route too many .try more --tours, or --improve."):
+        solve_script.main(replace(args, overwrite=True))
 
 
 def test_prizes_that_show_on_the_way_choose_no_tour(square, tmp_path):

@@ -71,13 +71,14 @@ def test_weights_of_a_family_are_for_problems_without_other_attributes(tmp_path)
 def test_command_of_the_card():
     args = replace(TINY, env_kwargs={"prize": "uniform"}, sizes=(5, 9), force_starts=True)
     run = {"args": args.to_json()}
-    command, second = publish_weights.commands([run, run], publish_weights.command)
+    command, second = publish_weights.commands([run, run], "am_reinforce.py", am_reinforce.Args)
     assert command.endswith(" --name step-1")
     assert second == command.replace("--name step-1", "--init-from runs/step-1 --name step-2")
     assert "--env-kwargs prize uniform " in command
     assert "--sizes 5 9 " in command
     assert "--force-starts " in command
     assert "--embed-dim 16 --num-heads 4 --num-layers 1 --feed-forward-dim 16 " in command
+    assert "--pointer.units 16 --pointer.num-layers 1 --pointer.num-heads 4 " in command
 
 
 def test_publish_refuses_what_is_not_finished(tmp_path):

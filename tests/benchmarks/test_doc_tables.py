@@ -8,7 +8,7 @@ import re
 import pytest
 
 from benchmarks import doc_tables, speed_tables
-from benchmarks.quality.solution_quality import digest
+from routing_agents.evaluation.methods import weights_digest
 from routing_agents.trained import find_weights
 
 
@@ -25,7 +25,7 @@ def test_files_were_solved_with_the_weights_that_there_are():
     rows = json.loads((doc_tables.RESULTS / "solution_quality.json").read_text())["files"]
     for name, row in rows.items():
         weights = find_weights(row["problem"], row["nodes"])
-        assert (name, row["weights"], row["digest"]) == (name, weights.stem, digest(weights))
+        assert (name, row["weights"], row["digest"]) == (name, weights.stem, weights_digest(weights))
 
 
 def test_rates_and_ratios():

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 import struct
 import zipfile
 from copy import deepcopy
@@ -14,6 +15,7 @@ import pytest
 from problem_names import ONE_OF_EACH
 from routing_gym import data
 from routing_gym.arrays import any_array
+from routing_gym.data.npz import npz_bytes, open_npz
 from routing_gym.data.paper import NAMES, paper_columns, to_instance
 from routing_gym.data.pickles import PlainUnpickler
 from routing_gym.problem import InvalidInstance
@@ -232,6 +234,23 @@ def test_npz_refuses_what_it_could_not_read_back(tmp_path):
     with pytest.raises(ValueError, match="Mine is not in the registry"):
         data.save_npz(tmp_path / "x.npz", Mine(2), TSPInstance(np.zeros((1, 2, 2))))
     assert not list(tmp_path.iterdir())
+
+
+def test_damaged_results_are_named(tmp_path):
+    """Whichever byte is wrong, and wherever the file ends."""
+    path, content = tmp_path / "x.npz", npz_bytes(key=np.array(["a", "b"]), cost=np.arange(40.0))
+    flipped = [content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :] for at in range(len(content))]
+    messages = []
+    for damaged in (*flipped, *(content[:end] for end in range(len(content)))):
+        path.write_bytes(damaged)
+        try:
+            with open_npz(path, "costs", "delete it") as file:
+                assert [file[name].shape for name in ("key", "cost")] == [(2,), (40,)]
+        except ValueError as error:
+            messages.append(str(error))
+    assert len(messages) > 1.5 * len(content)
+    told = re.compile(rf"{path}: no costs, or damaged \(.*\); delete it", re.DOTALL)
+    assert all(told.fullmatch(message) for message in messages)
 
 
 def npz(header: object, **arrays: np.ndarray) -> bytes:

@@ -1068,7 +1068,7 @@ def test_a_damaged_cache_is_named(content, counting, tmp_path):
     counting.solve(problem, instance, num_workers=0, cache=tmp_path)
     (file,) = tmp_path.iterdir()
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{file.name} is no solver cache, or a damaged one .*; delete it"):
+    with pytest.raises(ValueError, match=rf"{file.name}: no solver cache, or damaged .*; delete it"):
         counting.solve(problem, instance, num_workers=0, cache=tmp_path)
 
 

@@ -14,11 +14,12 @@ from routing_gym.dynamic import policies
 from routing_gym.dynamic.days import Day, DaySource, ResampledDays
 from routing_gym.dynamic.generated import GeneratedDays
 from routing_gym.dynamic.oracle import hindsight_cost, solve_in_hindsight
-from routing_gym.dynamic.pictures import draw_day, save_animation, to_pixels
+from routing_gym.dynamic.pictures import draw_day, save_animation
 from routing_gym.dynamic.policies import Policy
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.solver import Limits
 from routing_gym.dynamic.static import read_static
+from routing_gym.render.figure import pixels
 from routing_gym.solvers.runtime.work import Executor
 
 
@@ -86,4 +87,4 @@ def picture_of(day: Day, policy: Policy, router: Router, path: Path | None = Non
     if path is not None:
         figure.savefig(path)
         save_animation(path.with_suffix(".gif"), one, 0, epochs)
-    return to_pixels(figure)
+    return pixels(figure)

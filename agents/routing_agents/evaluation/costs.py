@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from routing_agents.evaluation.decoding import join
+from routing_gym.data.npz import npz_bytes, open_npz
 from routing_gym.files import write_atomically
 from routing_gym.solvers import Solution
 
@@ -66,10 +65,8 @@ def write_shard(
         columns[f"status_{number}"] = np.array(solution.status)
     bounds = {name: solution.is_bound for name, solution in solutions.items()}
     note = json.dumps({"about": dict(about), "is_bound": bounds})
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, note=np.array(note), rows=np.array([rows.start, rows.stop]), **columns)
     path = shard.path(folder)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, npz_bytes(note=np.array(note), rows=np.array([rows.start, rows.stop]), **columns))
     return path
 
 
@@ -107,19 +104,17 @@ def read_shard(path: Path, about: Mapping[str, Any]) -> tuple[list[int], dict[st
     """Read one shard: its first row and that after its last, and solutions without tours by the name of the method.
 
     Raises:
+        FileNotFoundError: There is no file.
         ValueError: It is damaged, or belongs to another evaluation.
     """
-    try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            note = json.loads(str(file["note"]))
-            rows: list[int] = file["rows"].tolist()
-            found = {}
-            for number, (name, is_bound) in enumerate(note["is_bound"].items()):
-                cost, seconds, status = (file[f"{column}_{number}"] for column in ("cost", "seconds", "status"))
-                no_tours = np.full((len(cost), 1), -1, dtype=np.int64)
-                found[name] = Solution(no_tours, cost, seconds, tuple(status.tolist()), is_bound)
-    except (OSError, EOFError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: no shard, or damaged ({error}); evaluate it again") from error
+    with open_npz(path, "shard", "evaluate it again") as file:
+        note = json.loads(str(file["note"]))
+        rows: list[int] = file["rows"].tolist()
+        found = {}
+        for number, (name, is_bound) in enumerate(note["is_bound"].items()):
+            cost, seconds, status = (file[f"{column}_{number}"] for column in ("cost", "seconds", "status"))
+            no_tours = np.full((len(cost), 1), -1, dtype=np.int64)
+            found[name] = Solution(no_tours, cost, seconds, tuple(status.tolist()), is_bound)
     for key, expected in about.items():
         if (other := note["about"].get(key)) != expected:
             raise ValueError(f"{path}: was evaluated with {key} {other!r}, and now it is {expected!r}; use the same")

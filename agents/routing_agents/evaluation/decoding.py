@@ -5,11 +5,9 @@ A chunk is decoded the same way wherever it is decoded; its sampled tours depend
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ import torch
 
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import batch_size, select, to_backend
+from routing_gym.data.npz import npz_bytes, open_npz
 from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout
@@ -148,22 +147,19 @@ class Tours:
         """
         path = self.path(number)
         try:
-            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+            with open_npz(path, "tours", "delete it to decode again") as file:
                 actions, seconds, key = file["actions"], float(file["seconds"]), str(file["instances"])
         except FileNotFoundError:
             return None
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path}: no tours, or damaged ({error}); delete it to decode again") from error
         if key != fingerprint(instance):
             raise ValueError(f"{path}: holds tours of other instances; choose another folder, or delete this one")
         return Chunk(actions, seconds)
 
     def write(self, number: int, instance: Any, chunk: Chunk) -> None:
         """Write a chunk, complete or not at all."""
-        buffer = io.BytesIO()
         key = np.array(fingerprint(instance))
-        np.savez_compressed(buffer, actions=chunk.actions, seconds=np.array(chunk.seconds), instances=key)
-        write_atomically(self.path(number), buffer.getvalue())
+        content = npz_bytes(actions=chunk.actions, seconds=np.array(chunk.seconds), instances=key)
+        write_atomically(self.path(number), content)
 
 
 def fingerprint(instance: Any) -> str:

@@ -6,6 +6,7 @@ that a file with one chunk has the same tours wherever it is solved.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -30,7 +31,7 @@ from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
 IntArray = npt.NDArray[np.int64]
-Report = Callable[[float, IntArray, float], None]  # seconds, the best tours so far (B, T), and their cost
+Report = Callable[[float, IntArray, float], None]  # seconds, the best tours so far (B, T), their `cost_if_allowed`
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,14 @@ Source = FileInstance | OwnInstance | Instances
 def cost_of(source: Source, actions: IntArray) -> float:
     """Return the cost of tours (B, T) in the file's own unit; the mean of several."""
     return source.cost(actions if isinstance(source, Instances) else actions[0])
+
+
+def cost_if_allowed(source: Source, actions: IntArray) -> float:
+    """Like `cost_of`; inf if the tour violates a limit that only the file states."""
+    try:
+        return cost_of(source, actions)
+    except InfeasibleTour:
+        return math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +112,7 @@ class Method:
         started = perf_counter()
         tours, interrupted = self.first_tours(source, settings)
         if self.repair is not None and not interrupted:
-            report(0.0, tours, cost_of(source, tours))
+            report(0.0, tours, cost_if_allowed(source, tours))
             tours, interrupted = self.improve(source, tours, settings, report)
         return Found(tours, perf_counter() - started, interrupted)
 
@@ -129,11 +138,11 @@ class Method:
         """Search on from a tour (1, T); return the best in the file's own unit, and whether Ctrl-C ended the search."""
         assert self.repair is not None
         assert settings.seconds is not None
-        best, best_cost = start, cost_of(source, start)
+        best, best_cost = start, cost_if_allowed(source, start)
 
         def keep(seconds: float, actions: IntArray) -> None:
             nonlocal best, best_cost
-            if (cost := cost_of(source, actions[None])) < best_cost:
+            if (cost := cost_if_allowed(source, actions[None])) < best_cost:
                 best, best_cost = actions[None], cost
             report(seconds, best, best_cost)
 

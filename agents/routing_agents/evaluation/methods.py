@@ -16,6 +16,7 @@ from rich.progress import Progress
 
 from routing_agents.evaluation.decoding import CHUNK_SIZE, Decoder, DecodeWork, Tours, decode_all, threads_of
 from routing_agents.policies.attention.decoding import Decoding, first_nodes, solve
+from routing_agents.runs import BEST, LAST
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
 from routing_agents.terminal import plain_console
@@ -140,7 +141,7 @@ def weights_of(name: str, problem: AnyProblem) -> Path:
 
 def weights_digest(path: Path) -> str:
     """Return what tells a checkpoint, or the best one of a run, from others."""
-    path = path / "best.safetensors" if path.is_dir() else path
+    path = path / BEST if path.is_dir() else path
     return sha256(path.read_bytes()).hexdigest()[:16]
 
 
@@ -240,6 +241,6 @@ def labels(methods: tuple[str, ...]) -> list[str]:
     for text in methods:
         name, colon, settings = text.partition(":")
         path = Path(name)
-        run = path.parent.name if path.name in ("best.safetensors", "last.safetensors") else path.stem
+        run = path.parent.name if path.name in (BEST, LAST) else path.stem
         short.append(text if name in (*SOLVERS, TRAINED) else run + colon + settings)
     return [one if short.count(one) == 1 else text for one, text in zip(short, methods, strict=True)]

@@ -27,6 +27,7 @@ from routing_agents.training.report import Column
 from routing_gym.arrays import select, to_backend
 from routing_gym.multi_agent import CompetitiveOP, pictures
 from routing_gym.multi_agent.heuristics import rival_aware
+from routing_gym.render.figure import pixels
 
 RESULTS = (
     Column("self_play", ".3f", curve="all seats, over the rival-aware heuristic"),
@@ -227,7 +228,7 @@ class GameTrainer(loop.Trainer):
         self.model.to(self.device)
         if path is not None:
             figure.savefig(path)
-        return pictures.pixels(figure)
+        return pixels(figure)
 
     def results(self, folder: Path) -> list[str]:
         policy, _, header = load_policy(folder / runs.BEST, self.device)

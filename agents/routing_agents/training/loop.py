@@ -47,6 +47,11 @@ class RunArgs:
         """Convert the arguments to JSON types, without those of this machine."""
         return {key: value for key, value in dataclasses.asdict(cast(Any, self)).items() if key not in self.local}
 
+    def as_started(self) -> dict[str, Any]:
+        """Return what args.json says: `to_json`, and the weights that the run starts from."""
+        weights = getattr(self, "init_from", None)
+        return self.to_json() | {"init_from": None if weights is None else str(weights)}
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Any:
         """Convert the result of `to_json` back to arguments.

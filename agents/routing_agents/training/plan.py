@@ -14,16 +14,15 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import filelock
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from routing_agents import checkpoint, runs
+from routing_agents.arguments import flags
 from routing_agents.header import from_json
 from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.runs import LAST, LOCK, option
@@ -35,6 +34,7 @@ ATTEMPTS = 3  # starts of a run, one after the other, that end before an epoch i
 POLL_SECONDS = 2.0
 NOT_IN_A_PLAN = {"name": "the table has the name", "runs": "give --runs beside --plan", "resume": "runs are resumed"}
 NOT_IN_A_PLAN |= {"plan": "plans hold runs only"}
+CHOSEN = ("optimizer", "learning_rate", "precision")  # by the run, where its arguments leave them open
 Row = dict[str, float]
 
 
@@ -79,23 +79,7 @@ class Entry:
         if self.step() >= 0:
             return [sys.executable, script, "--resume", str(self.folder)]
         where = ["--name", self.name, "--runs", str(self.folder.parent)]
-        return [sys.executable, script, *flags(self.given, type(self.args)()), *where]
-
-
-def flags(given: dict[str, Any], usual: Any, prefix: str = "--") -> Iterator[str]:
-    """Yield arguments as they are written on the command line, where `usual` holds the defaults."""
-    for key, value in given.items():
-        name, default = prefix + key.replace("_", "-"), getattr(usual, key)
-        if key == "attention":
-            yield from flags(value, default, prefix)
-        elif key == "pointer":
-            yield from flags(value, default, f"{name}.")
-        elif isinstance(value, bool):
-            yield from [] if value == default else [name if value else name.replace("--", "--no-", 1)]
-        elif isinstance(value, dict):
-            yield from (name, *(text for pair in value.items() for text in pair))
-        else:
-            yield from (name, *map(str, value if isinstance(value, list) else [value]))
+        return [sys.executable, script, *flags(self.args, type(self.args)()), *where]
 
 
 def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
@@ -169,9 +153,11 @@ def check_unchanged(entry: Entry) -> None:
     path = entry.folder / "args.json"
     if not path.is_file():
         return
-    found, wanted = json.loads(path.read_text()), json.loads(json.dumps(entry.args.to_json()))
-    for key in entry.given:
-        if key in wanted and found.get(key) != wanted[key]:
+    found, wanted = json.loads(path.read_text()), json.loads(json.dumps(entry.args.as_started()))
+    default = type(entry.args)()
+    for key in {"init_from": None, **found}:
+        chosen_by_run = key in CHOSEN and wanted[key] == getattr(default, key)
+        if key != "name" and key in wanted and not chosen_by_run and found.get(key) != wanted[key]:
             raise ValueError(
                 f"[{entry.name}]: {entry.folder} was started with {option(key)} {found.get(key)}, the plan says "
                 f"{wanted[key]}; give the table another name, or delete the folder"
@@ -291,7 +277,6 @@ def write_progress(entries: list[Entry], folder: Path) -> None:
     if not started:
         return
     figure = Figure(figsize=(6, 2.4 * len(started)), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(len(started), squeeze=False)[:, 0]
     for entry, axes in zip(started, panels, strict=True):
         rows = entry.rows()

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
@@ -117,7 +116,7 @@ class Report:
         self.folder, self.columns, self.reference, self.log = folder, columns, reference, log
         self.batch_size, self.precision = batch_size, args.precision
         if not (folder / "args.json").exists():  # a resumed run keeps those that it was started with
-            write_atomically(folder / "args.json", (json.dumps(args.to_json(), indent=2) + "\n").encode())
+            write_atomically(folder / "args.json", (json.dumps(args.as_started(), indent=2) + "\n").encode())
         self.metrics_path = folder / "metrics.jsonl"
         self.rows = [row for row in self.read_metrics() if row["epoch"] * args.steps_per_epoch <= step]
         write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in self.rows).encode())
@@ -210,7 +209,6 @@ class Report:
         if not self.rows or not drawn:  # no epoch yet, or the log of a finished run was deleted
             return
         figure = Figure(figsize=(7, 4), layout="constrained")
-        FigureCanvasAgg(figure)
         axes = figure.add_subplot(xlabel="training instances")
         seen = [row["instances"] for row in self.rows]
         for column in drawn:

@@ -58,6 +58,7 @@ def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
     """Return what the sections of nodes say."""
     every = np.arange(1, dimension + 1)
     ids = np.setdiff1d(every, depots)
+    check_service(document)
     prize: IntArray | None = None
     if "PRIZE_SECTION" in document.sections:
         prize = document.amounts("PRIZE_SECTION", every, "prize", depots)
@@ -73,6 +74,19 @@ def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
     if "TIME_WINDOW_SECTION" in document.sections:
         windows = read_windows(document, every, depots)
     return Stops(ids, demand[ids - 1], windows, None, None if prize is None else prize[ids - 1])
+
+
+def check_service(document: Document) -> None:
+    """Refuse service times that would not count."""
+    places = {key: value.line for key, value in document.values.items()}
+    places |= {key: section.line for key, section in document.sections.items()}
+    for keyword in ("SERVICE_TIME", "SERVICE_TIME_SECTION"):
+        if keyword in places and KEYWORD in document.sections:
+            told = f"{keyword} has no place beside {KEYWORD}, which has the service times; leave it out"
+            raise InvalidFile(document.path, places[keyword], told)
+        if keyword in places and "TIME_WINDOW_SECTION" not in document.sections:
+            told = f"{keyword} without TIME_WINDOW_SECTION is not supported; add windows, or leave it out"
+            raise UnsupportedFile(document.path, places[keyword], told)
 
 
 def read_pairs(document: Document, dimension: int, depots: list[int]) -> tuple[IntArray, IntArray, IntArray]:

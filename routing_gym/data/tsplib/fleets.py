@@ -129,12 +129,13 @@ def make(
     alike = len({kind._replace(depot=0) for kind in kinds}) == 1
     first = next(iter(kinds))
     plain = alike and (first.fixed_cost, first.cost_per_length, first.allowed) == (0, 1, None)
-    fleet = not plain or (several and min(numbers) < n)
-    limited = fleet and min(numbers) < n
     capacity = max(kind.capacity for kind in kinds)
     fields: dict[str, npt.NDArray[Any]] = {}
-    settings: dict[str, Any] = {"several_depots": several, "fleet": fleet}
+    settings: dict[str, Any] = {"several_depots": several}
     settings |= {"pairs": stops.pickup is not None, "time_windows": windows is not None}
+    others = any(settings.values()) or first.max_length != ANY or stops.prize is not None
+    fleet = settings["fleet"] = not plain or not others or (several and min(numbers) < n)
+    limited = fleet and min(numbers) < n
     settings["penalties"] = limited or stops.prize is not None
 
     def rows(values: Sequence[float], dtype: type) -> npt.NDArray[Any]:

@@ -262,7 +262,7 @@ def check_dimension(document: Document, max_nodes: int) -> int:
         raise UnsupportedFile(
             document.path,
             document.value("DIMENSION").line,
-            f"DIMENSION {dimension} exceeds {max_nodes}; read with a larger max_nodes if memory allows for it",
+            f"DIMENSION {dimension} exceeds {max_nodes}; in Python, read_instance(max_nodes=...) reads more",
         )
     return dimension
 

@@ -117,7 +117,7 @@ def read_routes(path: Path, instance: FileInstance) -> FileTour:
             stated = parse_cost(path, number, cost[1], instance.decimals), number
         elif text:
             raise InvalidFile(path, number, f"found {found(text)}, expected 'Route #1: 2 1 ...' or 'Cost 784'")
-    customers = [to_actions(path, instance, route).tolist() for route in routes]
+    customers = [to_actions(path, instance, route, first=0).tolist() for route in routes]
     actions = np.array(join(instance, customers), dtype=np.int64)
     value = rescore(path, len(lines), instance, actions)
     if stated is None:
@@ -173,12 +173,20 @@ def parse_cost(path: Path, line: int, text: str, decimals: int) -> float:
     return int(decimal[1])
 
 
-def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]]) -> IntArray:
-    """Convert the file's numbers, each with its line, to actions: int64 (T,)."""
+def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]], first: int = 1) -> IntArray:
+    """Convert the instance's numbers of nodes, each with its line, to actions: int64 (T,).
+
+    Args:
+        path: The file with the tour.
+        instance: Whose tour it is.
+        nodes: Numbers from 1.
+        first: Number of node 1 in the file, for messages.
+    """
+    most = int(instance.ids.max())
     for node, line in nodes:
-        if not 1 <= node <= instance.ids.max():
-            most = instance.ids.max()
-            raise InvalidFile(path, line, f"found node {node}, expected 1 to {most} as in {instance.path}")
+        if not 1 <= node <= most:
+            expected = f"expected {first} to {most - 1 + first} as in {instance.path}"
+            raise InvalidFile(path, line, f"found node {node - 1 + first}, {expected}")
     places = np.argsort(instance.ids, kind="stable")  # depots have several, of the same number
     numbers = np.array([node for node, _ in nodes], dtype=np.int64)
     return places[np.searchsorted(instance.ids, numbers, sorter=places)].astype(np.int64)

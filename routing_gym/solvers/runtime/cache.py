@@ -8,9 +8,7 @@ extended later so finds its first rows solved.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import zipfile
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from routing_gym.arrays import batch_size
+from routing_gym.data.npz import npz_bytes, open_npz
 from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.rows import RowResult
@@ -120,12 +119,10 @@ def read(path: Path) -> dict[str, RowResult]:
         ValueError: The file is damaged.
     """
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+        with open_npz(path, "solver cache", "delete it to solve again") as file:
             columns = [file[name] for name in ("key", "actions", "seconds", "status")]
     except FileNotFoundError:
         return {}
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no solver cache, or a damaged one ({error}); delete it to solve again") from error
     return {
         str(key): RowResult(actions[actions != PADDING], float(seconds), str(status))
         for key, actions, seconds, status in zip(*columns, strict=True)
@@ -139,13 +136,11 @@ def write(path: Path, about: str, rows: dict[str, RowResult]) -> None:
     actions = np.full((len(results), length), PADDING, dtype=np.int64)
     for line, result in zip(actions, results, strict=True):
         line[: len(result.actions)] = result.actions
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
+    content = npz_bytes(
         about=np.array(about),
         key=np.array(list(rows)),
         actions=actions,
         seconds=np.array([result.seconds for result in results]),
         status=np.array([result.status for result in results]),
     )
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, content)

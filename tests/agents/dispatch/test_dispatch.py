@@ -1,6 +1,7 @@
 """Learned dispatching: exact resumption, what is learnt, padding, prizes, wrong input."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,6 +123,8 @@ def test_policies_are_read_and_compared(tmp_path, capsys):
     policy = load_policy(folder, FEW)
     assert isinstance(policy, Learned)
     assert policy.network.config == SIZES
+    dispatch.main(dispatch.Args(evaluate=folder, held_out=1, router_iterations=5))
+    assert "1 days on random maps, 4 requests an epoch" in capsys.readouterr().out
     source = make_source("", 3.0)
     days = source.draw([np.random.default_rng(seed) for seed in range(2)])
     compare(days, source, {"learned": policy}, PyVRPRouter(FEW))
@@ -144,10 +147,25 @@ def test_wrong_input(tmp_path):
     with pytest.raises(CheckpointError, match="no such file"):
         load_policy(tmp_path, FEW)
     (tmp_path / "line.txt").write_text(LINE)
-    with pytest.raises(ValueError, match="line.txt: expected a NODE_COORD_SECTION"):
+    with pytest.raises(ValueError, match="line.txt:.* NODE_COORD_SECTION"):
         dispatch.main(replace(TINY, static=str(tmp_path / "line.txt"), runs=tmp_path))
     with pytest.raises(FileNotFoundError, match="nowhere"):
         dispatch.main(replace(TINY, static=str(tmp_path / "nowhere"), runs=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"requests": 0.5}, "--requests must be at least 2, got 0.5"),
+        ({"static": "file", "requests": 6.5}, "--requests must be an integer with --static, got 6.5"),
+        ({"ent_coef": float("nan")}, "--ent-coef must be"),
+        ({"workers": 2}, "--workers 2 has no effect without --executor processes or ray"),
+        ({"evaluate": Path("a"), "resume": Path("b")}, "--evaluate and --resume"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        dispatch.Args(**arguments)
 
 
 def test_trained_policy_routes(days):

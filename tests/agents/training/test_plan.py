@@ -14,8 +14,9 @@ import pytest
 import am_reinforce
 from am_reinforce import Args
 from helpers import AGENTS, TINY, assert_same_run, logged, start
+from routing_agents.arguments import flags
 from routing_agents.training import plan
-from routing_agents.training.plan import flags, follow, read_plan
+from routing_agents.training.plan import check_unchanged, follow, read_plan
 from routing_agents.training.stopping import hours, is_plateau, reason_to_stop
 
 SMALL = """
@@ -97,9 +98,8 @@ init-from = "runs/small"
     assert entry.args.sizes == (20, 60)
     assert entry.args.attention.edge_logits
     assert entry.args.init_from.name == "small"
-    expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --edge-logits --hours 2"
-    assert list(flags(entry.given, Args())) == [*expected.split(), "--init-from", "runs/small"]
-    assert list(flags({"pointer": {"num_heads": 2}}, Args())) == ["--pointer.num-heads", "2"]
+    expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --hours 2 --init-from runs/small"
+    assert list(flags(entry.args, Args())) == [*expected.split(), "--edge-logits"]
 
 
 def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
@@ -107,7 +107,7 @@ def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
     wide, paper = read_plan(write(tmp_path, text), tmp_path, Args)
     assert wide.args.attention == replace(Args().attention, embed_dim=64)
     assert not paper.args.attention.nearness
-    assert list(flags(paper.given, Args())) == ["--no-nearness"]
+    assert list(flags(paper.args, Args())) == ["--no-nearness"]
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,24 @@ def test_a_plan_takes_no_other_arguments(tmp_path):
         follow(Args(plan=tmp_path / "plan.toml", epochs=3), "no-script.py")
 
 
-def test_a_plan_that_changed_under_its_run(tmp_path):
-    am_reinforce.main(replace(TINY, epochs=1, runs=tmp_path, name="run"))
-    path = write(tmp_path, "[run]\nenv-id = 'routing/TSP-10'\nepochs = 9")
-    with pytest.raises(ValueError, match=r"\[run\]: .* was started with --epochs 1, the plan says 9; give the table"):
-        follow(Args(plan=path, runs=tmp_path), "no-script.py")
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("epochs = 1\n", "epochs = 9\n", "--epochs 1, the plan says 9; give the table"),
+        ("epochs = 1\n", "", "--epochs 1, the plan says 16"),
+        ("[run]\n", "[run]\ninit-from = 'TSP-20'\n", "--init-from None, the plan says TSP-20"),
+        ("precision = 'auto'\n", "precision = 'bfloat16'\n", "--precision float32, the plan says bfloat16"),
+    ],
+)
+def test_a_plan_that_changed_under_its_run(tmp_path, monkeypatch, old, new, message):
+    """What the run chose itself, such as the precision, is no change."""
+    monkeypatch.setattr("am_reinforce.choose_precision", lambda precision, device: "float32")
+    text = f"[run]\nenv-id = 'routing/TSP-10'\nprecision = 'auto'\n{SMALL}".replace("epochs = 6", "epochs = 1")
+    (entry,) = read_plan(write(tmp_path, text), tmp_path, Args)
+    am_reinforce.main(replace(entry.args, runs=tmp_path, name="run"))
+    check_unchanged(entry)
+    with pytest.raises(ValueError, match=rf"\[run\]: .* was started with {message}"):
+        follow(Args(plan=write(tmp_path, text.replace(old, new, 1)), runs=tmp_path), "no-script.py")
 
 
 def test_a_run_without_progress_is_given_up(tmp_path, capfd):

@@ -64,6 +64,15 @@ def test_pairs_of_a_real_file():
 # --- by hand
 
 
+def test_vehicles_that_are_alike_are_a_fleet(tmp_path):
+    """Three of them; two routes of 2 x 5 and 10 + 5 + sqrt(45) = 21.71, in hundreds 0.32."""
+    head, _, rest = FLEET_TEXT.partition("CAPACITY_SECTION")
+    depot = rest[rest.index("DEPOT_SECTION") :]
+    file = read(tmp_path, f"{head}{depot}".replace("EUC_2D\n", "EUC_2D\nCAPACITY : 7\n"))
+    assert (file.problem.name, file.problem.num_depots) == ("HFVRP", 1)
+    assert file.cost(np.array([1, 0, 2, 3, 0])) == 0.32
+
+
 def test_a_fleet(tmp_path):
     """Vehicle 1: 100 + 2 x 10. Vehicle 3: 200 + 3 x (10 + sqrt(45) + 5) = 265.12. In hundreds 3.85."""
     file = read(tmp_path, FLEET_TEXT, "Route #1: 1\nRoute #2: \nRoute #3: 2 3\nCost: 3.85\n")
@@ -301,6 +310,8 @@ def test_such_files_are_read_only(tmp_path):
             "PRIZE_SECTION\n1 0\n2 1\n3 1\nDEPOT_SECTION",
             "PRIZE_SECTION has no place beside PICKUP_AND_DELIVERY_SECTION",
         ),
+        (FLEET_TEXT, "DEPOT_", "SERVICE_TIME : 3\nDEPOT_", ":28: SERVICE_TIME without TIME_WINDOW_SECTION is not supp"),
+        (PAIRS_TEXT, "DEPOT_", "SERVICE_TIME : 3\nDEPOT_", "SERVICE_TIME has no place beside PICKUP_AND_DELIVERY_SECT"),
         (
             PAIRS_TEXT,
             "CAPACITY : 9",
@@ -322,7 +333,7 @@ def test_bad_files(text, part, replacement, message, tmp_path):
         ("Route #1: 2 3\nRoute #2: 1\nCost: 3.85\n", ":3: not a tour of .*: load 7 exceeds capacity 5 at node 4"),
         ("Route #1:\nRoute #2: 1\nRoute #3:\nRoute #4: 2 3\n", ":4: route 4 has no vehicle, VEHICLES are 3; list the"),
         ("Route #1: 0 1\n", ":1: found the depot, 0, within a route; leave it out"),
-        ("Route #1: 4\n", ":1: found node 5, expected 1 to 4 as in"),
+        ("Route #1: 4\n", ":1: found node 4, expected 0 to 3 as in"),
     ],
 )
 def test_bad_solutions(solution, message, tmp_path):

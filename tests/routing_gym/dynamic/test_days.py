@@ -181,7 +181,7 @@ def test_missing_files(tmp_path):
         ({"time_window": np.zeros((2, 2), int)}, r"time_window: found shape \(2, 2\), expected \(3, 2\)"),
         ({"demand": np.array([0, 3])}, r"demand: found shape \(2,\), expected \(3,\)"),
         ({"service_time": np.array([0.0, 1.0, 2.0])}, "service_time: found float64, expected integers"),
-        ({"durations": np.full((3, 3), -1)}, r"durations\[0, 0\] is -1"),
+        ({"durations": np.full((3, 3), -1)}, r"durations\[0, 1\] is -1"),
         ({"capacity": 0}, "capacity: found 0"),
         ({"capacity": 3}, "customer 2 is unreachable: its demand exceeds the capacity 3"),
         ({"coords": np.zeros((2, 2))}, r"coords: expected finite numbers of shape \(3, 2\)"),
@@ -201,6 +201,10 @@ def test_bad_static_instances(line, change, match):
         ({"arrival": np.array([[1, 0, 0, 0]])}, "request 2: arrives before the request ahead of it"),
         ({"durations": np.zeros((1, 2, 2), int)}, r"durations: found int64 \(1, 2, 2\), expected"),
         ({"coords": None}, "coords: found NoneType"),
+        ({"coords": np.full((1, 3, 2), 2.0)}, "coords: found numbers outside of 0 to 1"),
+        ({"coords": np.full((1, 3, 2), np.nan)}, "coords: found numbers outside of 0 to 1"),
+        ({"epoch_duration": np.zeros(1, int)}, "epoch_duration: found 0, expected at least 1"),
+        ({"first_epoch": np.full(1, 9)}, "first_epoch: row 0 begins in epoch 9, after the last, 1"),
     ],
 )
 def test_bad_days(line, change, match):
@@ -220,6 +224,7 @@ def test_bad_days(line, change, match):
         ({"rate": 3}, TypeError, "unexpected keyword argument 'rate'; settings of generated days are num_customers"),
         ({"action": "both"}, ValueError, "action must be one of dispatch, route"),
         ({"router": "best"}, ValueError, "router must be one of nearest"),
+        ({"router": "pyvrp", "action": "route"}, ValueError, "router 'pyvrp' has no effect with action=\"route\""),
         ({"router": 3}, TypeError, "router: expected a name or a function"),
         ({"static": 3}, TypeError, "static: expected a path or a StaticInstance, got int"),
         ({"on_illegal": "ignore"}, ValueError, "on_illegal must be one of terminate, raise"),
@@ -256,6 +261,12 @@ def test_must_go_is_one_epoch_before_too_late(line):
     for flags in expected:
         assert rules.must_go(day, state).tolist() == [flags]
         state = replace(state, epoch=state.epoch + 1)
+
+
+def test_the_diagonal_is_ignored(line):
+    static = read_static(line)
+    durations = static.durations - 5 * np.eye(3, dtype=int)
+    assert np.array_equal(replace(static, durations=durations).durations, static.durations)
 
 
 def test_static_instances_are_their_own(line):

@@ -158,8 +158,15 @@ def test_actions_that_do_not_exist(make, arguments, action, match):
     ],
 )
 def test_routers_are_checked(make, tour, match):
-    env = make(router=lambda day, chosen, leaving: np.array([tour]))
+    env = make(router=lambda day, chosen, leaving: [tour])
     with pytest.raises(InfeasibleTour, match=match):
+        env.step(np.array([1, 1, 0, 0, 0, 0]))
+
+
+@pytest.mark.parametrize("tours", [None, [[1], [2, 1]], [1, 2], [["a"]]])
+def test_what_is_no_tour_of_a_router(make, tours):
+    env = make(router=lambda day, chosen, leaving: tours)
+    with pytest.raises(ValueError, match=r"tours: expected integers of shape \(1, T\), got "):
         env.step(np.array([1, 1, 0, 0, 0, 0]))
 
 

@@ -171,12 +171,26 @@ def test_random_actions_are_uniform_among_the_legal():
             lambda env: jax.jit(lambda size: generate(env.problem, jax.random.key(0), size))(3),
             "batch_size must be an integer, got .* if jit traces it, use static_argnums",
         ),
+        (lambda env: env.step(env.reset(jax.random.key(0))[0], 1.7), "action: expected one integer, got float32 of"),
+        (
+            lambda env: env.step(env.reset(jax.random.key(0))[0], jnp.array([1, 2])),
+            "expected one integer, got int32 of",
+        ),
         (lambda env: JaxEnv("TSP-50"), r"expected a problem, such as make_problem\('TSP', 50\), got 'TSP-50'"),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(TypeError, match=message):
         call(JaxEnv(TSP(4)))
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_instances_of_another_size(size):
+    other = to_backend(TSP(size).generate(np.random.default_rng(0), 1), "jax")
+    with pytest.raises(ValueError, match=rf"instance: coords has shape \(1, {size}, 2\), expected \(1, 4, 2\) for TSP"):
+        JaxEnv(TSP(4)).reset(jax.random.key(0), other)
+    with pytest.raises(ValueError, match="instance: coords has shape"):
+        rollout(TSP(4), first_legal, None, jax.random.key(0), instance=other)
 
 
 def test_several_instances_for_one_episode():

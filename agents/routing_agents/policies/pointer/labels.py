@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -14,6 +12,7 @@ import numpy as np
 
 from routing_agents.policies.pointer.sequences import PADDING, Answers, Points
 from routing_agents.policies.pointer.tasks import TASKS, Task
+from routing_gym.data.npz import npz_bytes, open_npz
 from routing_gym.files import write_atomically
 from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.progress import show_progress
@@ -57,22 +56,18 @@ class Block:
         rng = np.random.default_rng((self.seed, self.num_points, self.number))
         points = rng.random((SIZE, self.num_points, 2), dtype=np.float32)
         answers = task.canonical(points, task.solve(points, self.labels)).astype(np.int16)
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, about=np.array(json.dumps(asdict(self))), points=points, answers=answers)
-        return buffer.getvalue()
+        return npz_bytes(about=np.array(json.dumps(asdict(self))), points=points, answers=answers)
 
     def read(self, folder: Path) -> tuple[Points, Answers]:
         """Read points (SIZE, n, 2) and answers (SIZE, T).
 
         Raises:
+            FileNotFoundError: There is no file.
             ValueError: The file is damaged, or holds something else.
         """
         path = self.path(folder)
-        try:
-            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-                about, points, answers = (file[name] for name in ("about", "points", "answers"))
-        except (OSError, EOFError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path}: no solved instances, or damaged ({error}); delete it to solve again") from error
+        with open_npz(path, "solved instances", "delete it to solve again") as file:
+            about, points, answers = (file[name] for name in ("about", "points", "answers"))
         if str(about) != (expected := json.dumps(asdict(self))):
             raise ValueError(f"{path}: holds {about}, expected {expected}; delete it to solve again")
         kinds = (points.dtype, answers.dtype) == (np.float32, np.int16)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from routing_agents.policies.pointer.sequences import PADDING, Answers, Points
 from routing_agents.policies.pointer.tasks import Task
+from routing_gym.render.figure import new_figure
 
 
-def draw(task: Task, points: Points, right: Answers, predicted: Answers) -> FigureCanvasAgg:
+def draw(task: Task, points: Points, right: Answers, predicted: Answers) -> Figure:
     """Draw some instances (B, n, 2), one above the other."""
-    figure = Figure(figsize=(7.5, 2.6 * len(points)), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    figure = new_figure((7.5, 2.6 * len(points)), layout="constrained")
     for row, axes in enumerate(figure.subplots(len(points), 3, squeeze=False)):
         draw_row(axes, task, points[row], (None, right[row], predicted[row]))
-    return canvas
+    return figure
 
 
 def draw_row(axes: npt.NDArray[np.object_], task: Task, points: Points, answers: tuple[Answers | None, ...]) -> None:
@@ -39,14 +36,3 @@ def draw_answer(axis: Axes, task: Task, points: Points, answer: Answers | None) 
     pieces = [indices] if not task.triangles else [indices[i : i + 3] for i in range(0, len(indices) - 2, 3)]
     for piece in pieces:
         axis.plot(*points[np.append(piece, piece[0])].T, color="tab:blue", linewidth=1.2)
-
-
-def to_array(canvas: FigureCanvasAgg) -> npt.NDArray[np.uint8]:
-    """Return the pixels: uint8 (height, width, 3)."""
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def save(path: Path, canvas: FigureCanvasAgg) -> None:
-    """Write the picture."""
-    canvas.figure.savefig(path, dpi=120)
