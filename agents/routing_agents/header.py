@@ -8,6 +8,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from routing_gym.files import found
+
 T = TypeVar("T")
 FORMAT = "routing-gym attention model 1"
 MAX_DEPTH = 32  # levels of nesting: ours have seven, and Python's own recursion ends at some hundreds
@@ -48,11 +50,11 @@ def read_header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
             f"{path}: its header is nested more than {MAX_DEPTH} levels deep; take another checkpoint"
         )
     if type(header) is not dict:
-        raise CheckpointError(f"{path}: its header is {shortened(header)}; expected an object")
+        raise CheckpointError(f"{path}: its header is {found(header)}; expected an object")
     for name, types in TYPES.items():
         if name in header and type(header[name]) not in types:
             expected = " or ".join(WORDS[kind] for kind in types)
-            raise CheckpointError(f"{path}: {name} in its header is {shortened(header[name])}; expected {expected}")
+            raise CheckpointError(f"{path}: {name} in its header is {found(header[name])}; expected {expected}")
     return header
 
 
@@ -65,12 +67,6 @@ def is_nested_deeper(value: Any, levels: int) -> bool:
         if not level:
             return False
     return True
-
-
-def shortened(value: Any) -> str:
-    """Return how Python writes a value, in at most 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def from_json(kind: type[T], values: Any, name: str = "") -> T:
@@ -86,7 +82,7 @@ def from_json(kind: type[T], values: Any, name: str = "") -> T:
         TypeError: A field without a default is missing.
     """
     if not isinstance(values, dict):
-        raise ValueError(f"{name or kind.__name__} is {shortened(values)}; expected an object")
+        raise ValueError(f"{name or kind.__name__} is {found(values)}; expected an object")
     hints = get_type_hints(kind)
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     if unknown := sorted(values.keys() - set(known)):
@@ -116,6 +112,6 @@ def converted(hint: Any, value: Any, name: str) -> Any:
     if type(value) is hint or (hint is float and type(value) is int):
         return value
     if origin is Literal:
-        raise ValueError(f"{name} is {shortened(value)}; expected one of {', '.join(map(str, options))}")
+        raise ValueError(f"{name} is {found(value)}; expected one of {', '.join(map(str, options))}")
     expected = f"a list of {len(options)}" if origin is tuple else WORDS.get(origin or hint, str(hint))
-    raise ValueError(f"{name} is {shortened(value)}; expected {expected}")
+    raise ValueError(f"{name} is {found(value)}; expected {expected}")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+EPOCHS_IN_A_LINE = 3
+MILLISECONDS = 1500  # for which a picture of an animation is shown
 INCHES_PER_EPOCH, INCHES_OF_TITLE, SIDE = 2.6, 0.3, 4.0  # SIDE: of a picture of one epoch
 
 
@@ -79,24 +81,22 @@ def draw_epoch(axes: Axes, day: Day, row: int, epoch: Epoch) -> None:
     draw_map(axes, day, row, routes, waits, rules.must_go(day, epoch.state)[row], title)
 
 
-def draw_day(day: Day, row: int, epochs: Sequence[Epoch], columns: int = 3) -> Figure:
-    """Draw the epochs of one row side by side, `columns` in a line.
+def draw_day(day: Day, row: int, epochs: Sequence[Epoch]) -> Figure:
+    """Draw the epochs of one row side by side, three in a line.
 
     Raises:
         ImportError: matplotlib is missing.
         ValueError: The day has no coordinates.
     """
-    lines = -(-len(epochs) // columns)
-    size = INCHES_PER_EPOCH * columns, (INCHES_PER_EPOCH + INCHES_OF_TITLE) * lines
+    lines = -(-len(epochs) // EPOCHS_IN_A_LINE)
+    size = INCHES_PER_EPOCH * EPOCHS_IN_A_LINE, (INCHES_PER_EPOCH + INCHES_OF_TITLE) * lines
     figure = new_figure(size, layout="constrained")
     for place, epoch in enumerate(epochs):
-        draw_epoch(figure.add_subplot(lines, columns, place + 1), day, row, epoch)
+        draw_epoch(figure.add_subplot(lines, EPOCHS_IN_A_LINE, place + 1), day, row, epoch)
     return figure
 
 
-def save_animation(
-    path: str | os.PathLike[str], day: Day, row: int, epochs: Sequence[Epoch], seconds: float = 1.5
-) -> None:
+def save_animation(path: str | os.PathLike[str], day: Day, row: int, epochs: Sequence[Epoch]) -> None:
     """Write a GIF of one row's day: in each epoch first what is open, then what leaves.
 
     Args:
@@ -104,7 +104,6 @@ def save_animation(
         day: B days.
         row: Which of them.
         epochs: What `policies.epochs` yielded.
-        seconds: How long each picture is shown.
 
     Raises:
         ImportError: matplotlib is missing.
@@ -121,6 +120,6 @@ def save_animation(
             frames.append(image.fromarray(pixels(figure)).quantize(64))
     data = io.BytesIO()
     frames[0].save(
-        data, format="GIF", save_all=True, append_images=frames[1:], duration=int(1000 * seconds), loop=0, optimize=True
+        data, format="GIF", save_all=True, append_images=frames[1:], duration=MILLISECONDS, loop=0, optimize=True
     )
     write_atomically(Path(path), data.getvalue())

@@ -56,16 +56,6 @@ def neighbourhoods_of(problem: AnyProblem) -> type[Neighbourhoods]:
     return EdgeSearch if problem.subproblem is None else NEIGHBOURHOODS[problem.subproblem]
 
 
-def check_seconds(name: str, seconds: float) -> None:
-    """Refuse a time limit that is none.
-
-    Raises:
-        ValueError: It is not positive and finite.
-    """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-        raise ValueError(f"{name} must be a positive number of seconds, got {seconds!r}")
-
-
 def improve(search: Neighbourhoods, seconds: float, report: Report | None = None) -> Improved:
     """Improve a tour for some time, the last round being completed; Ctrl-C ends it before, with the best tour so far.
 
@@ -77,7 +67,8 @@ def improve(search: Neighbourhoods, seconds: float, report: Report | None = None
     Raises:
         ValueError: The time is not positive.
     """
-    check_seconds("seconds", seconds)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise ValueError(f"seconds must be a positive number of seconds, got {seconds!r}")
     started = reported = time.perf_counter()
     best, rounds, interrupted = search.actions(), 0, False
     try:

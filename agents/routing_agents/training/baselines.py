@@ -73,8 +73,9 @@ class NoBaseline(Baseline):
 class ExponentialBaseline(Baseline):
     """Exponential moving average of the mean cost, with decay 0.8 (Kool et al. 2019, section 4)."""
 
-    def __init__(self, decay: float = 0.8) -> None:
-        self.decay = decay
+    decay = 0.8
+
+    def __init__(self) -> None:
         self.average = torch.tensor(float("nan"))  # before the first batch
 
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
@@ -104,13 +105,12 @@ class RolloutBaseline(Baseline):
         model: The policy to freeze.
         seed: Of the evaluation instances.
         size: Evaluation instances.
-        alpha: Significance level.
     """
 
-    def __init__(
-        self, problem: AnyProblem, model: PolicyNetwork, seed: int, size: int = 10_000, alpha: float = 0.05
-    ) -> None:
-        self.problem, self.seed, self.size, self.alpha = problem, seed, size, alpha
+    alpha = 0.05  # significance level
+
+    def __init__(self, problem: AnyProblem, model: PolicyNetwork, seed: int, size: int) -> None:
+        self.problem, self.seed, self.size = problem, seed, size
         self.warm_up: ExponentialBaseline | None = ExponentialBaseline()
         self.redraws = -1  # how often the evaluation instances were drawn, less one
         self.freeze(model)
@@ -121,7 +121,7 @@ class RolloutBaseline(Baseline):
         # The step itself takes more memory than this: no need to ask at every step how much is free.
         return solve(self.frozen, problem, instance, batch_size=MOST_TOURS).cost[:, None]
 
-    def freeze(self, model: PolicyNetwork, cost: Tensor | None = None) -> None:
+    def freeze(self, model: PolicyNetwork) -> None:
         """Copy the model and draw new evaluation instances."""
         self.frozen = copy.deepcopy(model).eval().requires_grad_(False)
         self.redraws += 1

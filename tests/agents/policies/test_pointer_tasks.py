@@ -234,7 +234,7 @@ def test_several_processes_solve_the_same(tmp_path):
 def test_damaged_and_foreign_examples(tmp_path, monkeypatch):
     monkeypatch.setattr(labels, "SIZE", 10)
     block = Block("convex-hull", "optimal", 5, 1, 0)
-    block.make(tmp_path)
+    block.path(tmp_path).write_bytes(block.solve())
     path = block.path(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
@@ -245,8 +245,7 @@ def test_damaged_and_foreign_examples(tmp_path, monkeypatch):
     path.write_bytes(sealed)
     with pytest.raises(ValueError, match=f"{path}: no solved instances, or damaged"):
         block.read(tmp_path)
-    Block("convex-hull", "optimal", 6, 1, 0).make(tmp_path)
-    path.write_bytes(Block("convex-hull", "optimal", 6, 1, 0).path(tmp_path).read_bytes())
+    path.write_bytes(Block("convex-hull", "optimal", 6, 1, 0).solve())
     with pytest.raises(ValueError, match='holds .*"num_points": 6.* expected .*"num_points": 5.* delete it'):
         block.read(tmp_path)
     about = json.dumps({**json.loads(json.dumps(block.__dict__))})

@@ -27,9 +27,9 @@ def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
     return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}
 
 
-def load_model(path: str | Path, device: str = "cpu") -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
+def load_model(path: str | Path) -> tuple[AttentionModel, AnyProblem, dict[str, Any]]:
     """Load an attention model and the problem it was trained on; see `load_network`."""
-    return load_network(Path(path), device, rebuild)
+    return load_network(Path(path), "cpu", rebuild)
 
 
 def rebuild(header: dict[str, Any]) -> tuple[AttentionModel, AnyProblem]:

@@ -46,10 +46,6 @@ class Block:
         """Return where the block is kept."""
         return folder / f"{self.task}-{self.labels}-{self.num_points}-seed{self.seed}-{self.number:03}.npz"
 
-    def make(self, folder: Path) -> None:
-        """Draw, solve and write the instances; the file is there complete or not at all."""
-        write_atomically(self.path(folder), self.solve())
-
     def solve(self) -> bytes:
         """Draw and solve the instances; return the content of the file."""
         task = TASKS[self.task]
