@@ -105,7 +105,7 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
             values[name] = np.array([read_cell(table, header, row, read) for row in range(table.num_rows)], dtype=float)
     if "pickup_at" in values and not values["pickup_at"].any():
         del values["pickup_at"], headers["pickup_at"]
-    origin, clock, times = from_midnight(table, headers, moments, fleet)
+    origin, clock, times = from_midnight(table, headers, moments)
     vehicles = (names_in(cell) for cell in table.columns[headers["vehicles"]]) if "vehicles" in headers else ()
     return Parsed(table, headers, ids, names, tuple(vehicles), values | times, origin, clock)
 

@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import euclidean
-from routing_gym.files import found
 from routing_gym.planning import checks
+from routing_gym.planning.choice import Choice, choose, listed
 from routing_gym.planning.fleet import Fleet, depots_of, read_fleet
 from routing_gym.planning.geography import FloatArray, geodesic_km, plane_of
 from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
-from routing_gym.planning.parsing import PLACES, Parsed, has_amounts, headers_of, parse
-from routing_gym.planning.recognise import FILLED, OPTIONAL, Given, check_problem_name, recognise_task
+from routing_gym.planning.parsing import Parsed, headers_of, parse
+from routing_gym.planning.recognise import FILLED, OPTIONAL
 from routing_gym.planning.table import InvalidInput, read_table
 from routing_gym.planning.task import Minimise, Task
 from routing_gym.planning.times import working_hours
-from routing_gym.problems import PROBLEMS, make_problem
 
 CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane one unit of length takes one unit of time
-MOST_TOLD = 10  # columns that a message names
 
 
 def read_task(
@@ -62,71 +60,11 @@ def read_task(
     parsed = parse(table, fleet)
     matrices = read_matrices(durations, distances, parsed.ids)
     chosen = choose(parsed, fleet, matrices, problem)
-    parsed, fleet = without(parsed, fleet, chosen.pop("unused"))
-    chosen = with_lengths(chosen, parsed, fleet, matrices, speed, minimise)
-    task = with_amounts(chosen, parsed, fleet)
+    parsed, fleet = without(parsed, fleet, chosen.unused)
+    lengths = lengths_of(chosen, parsed, fleet, matrices, speed, minimise)
+    task = make_task(chosen, lengths, parsed, fleet)
     checks.check_task(task, parsed.table, parsed.headers, bool(matrices))
     return task
-
-
-def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None) -> dict[str, Any]:
-    """Return which problem the table is, and what follows from that alone, as fields of a task.
-
-    Raises:
-        InvalidInput: It is none, or not the one that was asked for.
-    """
-    values = dict(parsed.values)
-    located = {"lat", "lon"} <= values.keys() or {"x", "y"} <= values.keys()
-    mixed = "pickup" in values and has_amounts(parsed.headers, fleet)
-    columns = set(values) - set(PLACES) | ({"pickup"} & values.keys() if not mixed else {"backhaul", "demand"})
-    numbers, taken = dict(fleet.numbers), frozenset[str]()
-    if "pickup_at" in values:
-        columns = columns - {"backhaul"} | {"pickup"}
-        if problem is None:  # several routes, also without amounts
-            columns, taken = columns | {"demand"}, frozenset({"capacity"})
-    if not located and not matrices:
-        raise InvalidInput(
-            f"{parsed.table.source}: found the columns {listed(list(parsed.table.columns))}; name those of the "
-            "coordinates lat and lon, or x and y, or give a matrix of durations or distances"
-        )
-    given = Given(frozenset(columns), frozenset(numbers) | taken, located, bool(matrices), fleet.open, fleet.count)
-    notes, unused = [], set[str]()
-    if problem is None:
-        name = recognise_task(given)
-        declared = make_problem(name, PROBLEMS[name].min_nodes).columns
-    else:
-        if fleet.count is not None and "num_salesmen" not in numbers:
-            given = Given(given.columns, given.numbers | {"num_salesmen"}, located, given.matrix)
-        check_problem_name(problem, given)
-        name, declared = problem, make_problem(problem, PROBLEMS[problem].min_nodes).columns
-        if "pickup_at" in values and "pickup" not in {column.name for column in declared}:
-            header = parsed.headers["pickup_at"]
-            told = f"{problem} has no pickups at other stops; leave the column {header} out, or the problem"
-            raise InvalidInput(f"{parsed.table.source}: {told}")
-        keep = {column.name for column in declared} | ({OPTIONAL} if PROBLEMS[name].plain_routes else set())
-        unused = (columns | numbers.keys()) - keep
-        if mixed and "backhaul" in unused:
-            unused = unused - {"backhaul"} | {"pickup"}
-        if unused:
-            notes.append(f"{name} has no {', '.join(sorted(parsed.headers.get(key, key) for key in unused))}: not used")
-        numbers = {key: value for key, value in numbers.items() if key in {column.name for column in declared}}
-    plain = PROBLEMS[name].plain_routes and PROBLEMS[name].has_depot
-    if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit):
-        raise InvalidInput(
-            f"{fleet.place}: vehicles of {name} must be alike and without costs; plan each type on its own, or add a "
-            "demand to the stops and a capacity to the vehicles"
-        )
-    if "num_salesmen" in {column.name for column in declared} and fleet.count is not None:
-        numbers["num_salesmen"] = float(fleet.count)
-    elif fleet.count not in (None, 1) and not PROBLEMS[name].plain_routes:
-        raise InvalidInput(f"{fleet.place}: {name} takes no number of vehicles, got {fleet.count}; leave it out")
-    known = {*parsed.headers.values()}
-    if carried := [header for header in parsed.table.columns if header not in known]:
-        notes.append(f"columns that are not used: {listed(carried)}")
-    notes += [matrix.note for matrix in matrices.values() if matrix.note]
-    in_any_order = (mixed and problem is None) or "pickup_at" in values
-    said = {"numbers": numbers, "notes": notes, "located": located, "unused": unused}
-    return {"problem": name, "mixed": in_any_order, **said}
 
 
 def without(parsed: Parsed, fleet: Fleet, unused: Collection[str]) -> tuple[Parsed, Fleet]:
@@ -137,12 +75,6 @@ def without(parsed: Parsed, fleet: Fleet, unused: Collection[str]) -> tuple[Pars
 
     types = tuple(replace(kind, numbers=rest(kind.numbers)) for kind in fleet.types)
     return replace(parsed, values=rest(parsed.values)), replace(fleet, numbers=rest(fleet.numbers), types=types)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join names of columns, at most ten of them."""
-    more = f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else ""
-    return ", ".join(found(name)[1:-1] for name in names[:MOST_TOLD]) + more
 
 
 def places(parsed: Parsed) -> tuple[bool, FloatArray, FloatArray, FloatArray]:
@@ -162,21 +94,21 @@ def places(parsed: Parsed) -> tuple[bool, FloatArray, FloatArray, FloatArray]:
     return True, points, plane_of(points), km
 
 
-def with_lengths(
-    task: dict[str, Any],
+def lengths_of(
+    chosen: Choice,
     parsed: Parsed,
     fleet: Fleet,
     matrices: Mapping[Kind, Matrix],
     speed: float | None,
     minimise: Minimise | None,
 ) -> dict[str, Any]:
-    """Add coordinates, minutes and km.
+    """Return the fields of a task about coordinates, minutes and km, and all notes.
 
     Raises:
         InvalidInput: A coordinate cannot be, or the speed is none.
     """
-    notes = task.pop("notes")
-    geographic, points, plane, km = places(parsed) if task.pop("located") else (False, None, None, None)
+    notes = list(chosen.notes)
+    geographic, points, plane, km = places(parsed) if chosen.located else (False, None, None, None)
     given_speed = checks.check_speed(speed if speed is not None else fleet.speed)
     kmh = given_speed or (CITY_SPEED if geographic else PLANE_SPEED)
     straight = km is not None and not geographic and not matrices
@@ -194,44 +126,36 @@ def with_lengths(
             notes.append(f"minutes: at {kmh:g} km/h, the default; give a speed, or a matrix of durations")
     if minimise not in (None, "minutes", "km"):
         raise InvalidInput(f"minimise must be minutes or km, got {minimise!r}")
-    chosen = minimise or ("minutes" if "durations" in matrices else "km")
     checks.check_matrices(parsed.ids, matrices, geographic)
-    return task | {
-        "source": parsed.table.source,
-        "ids": parsed.ids,
-        "names": parsed.names,
+    return {
         "points": points,
         "geographic": geographic,
         "plane": plane,
         "minutes": minutes_,
         "km": km,
         "straight": straight,
-        "minimise": chosen,
+        "minimise": minimise or ("minutes" if "durations" in matrices else "km"),
         "notes": tuple(notes),
     }
 
 
-def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
-    """Add amounts, windows, penalties and the vehicles.
+def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
+    """Make a task of what was chosen, its lengths, and amounts, windows, penalties and vehicles.
 
     Raises:
         InvalidInput: A value is not what it must be.
     """
     table, headers, values = parsed.table, parsed.headers, dict(parsed.values)
-    kind = PROBLEMS[task["problem"]]
-    size = table.num_rows
-    declared = make_problem(task["problem"], kind.min_nodes).columns
-    for column in declared:
-        if column.tabular and column.kind != "coords" and column.name in values:
-            values[column.name] = checks.filled(
-                table, headers[column.name], column, values[column.name], kind.has_depot
-            )
-    ready, due, service = windows_of(values, {column.name for column in declared}, size)
+    rules, size = chosen.rules, table.num_rows
+    for name, column in chosen.columns.items():
+        if column.tabular and column.kind != "coords" and name in values:
+            values[name] = checks.filled(table, headers[name], column, values[name], rules.has_depot)
+    ready, due, service = windows_of(values, chosen.columns, size)
     kinds = fleet.types or (fleet,)
     depots = depots_of(fleet, parsed.ids)
     hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
-    delivery, pickup = checks.split_amounts(table, headers, values, task["mixed"], kind.plain_routes, size)
+    delivery, pickup = checks.split_amounts(table, headers, values, chosen.mixed, rules.plain_routes, size)
     check_depots(parsed, depots, {"demand": delivery, "pickup": pickup, "service_time": service})
     sources = None
     if "pickup_at" in values:
@@ -242,28 +166,34 @@ def with_amounts(task: dict[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
     penalty = np.full(size, np.inf)
-    if kind.plain_routes and OPTIONAL in values:
+    if rules.plain_routes and OPTIONAL in values:
         penalty = checks.penalties(table, headers[OPTIONAL], values[OPTIONAL])
     whole = [np.rint(one * units).astype(np.int64) for one in (delivery, pickup)]
     made = Task(
-        **task,
+        source=table.source,
+        problem=rules.name,
+        ids=parsed.ids,
+        names=parsed.names,
+        **lengths,
         delivery=whole[0],
         pickup=whole[1],
         ready=ready,
         due=due,
         service=service,
         penalty=penalty,
+        mixed=chosen.mixed,
         pickup_at=sources,
         units=units,
-        count=1 if kind.plain_routes and not kind.has_depot else fleet.count,
+        count=1 if rules.plain_routes and not rules.has_depot else fleet.count,
         vehicles=fleet.names,
         depots=tuple(sorted({0, *depots})),
         capacity=None if capacities[-1] is None else round(capacities[-1] * units),
-        max_km=fleet.numbers.get("max_length") if kind.plain_routes else None,
+        max_km=fleet.numbers.get("max_length") if rules.plain_routes else None,
         fixed_cost=max(one.fixed_cost or 0.0 for one in kinds),
         cost_per_unit=max(one.cost_per_unit or 1.0 for one in kinds),
-        open=fleet.open or bool(make_problem(task["problem"], kind.min_nodes).open_routes),
-        values={key: value for key, value in values.items() if key in {column.name for column in declared}},
+        open=fleet.open or bool(rules.open_routes),
+        values={key: value for key, value in values.items() if key in chosen.columns},
+        numbers=chosen.numbers,
         clock=parsed.clock,
         origin=parsed.origin,
     )

@@ -17,7 +17,7 @@ MOST_DAYS = 31  # of a plan
 
 
 def from_midnight(
-    table: Table, headers: Mapping[str, str], moments: Mapping[str, list[Any]], fleet: Fleet
+    table: Table, headers: Mapping[str, str], moments: Mapping[str, list[Any]]
 ) -> tuple[datetime | None, str, dict[str, FloatArray]]:
     """Return the midnight before all dates, how times are written, and the times in minutes from there.
 

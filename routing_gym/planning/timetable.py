@@ -113,7 +113,7 @@ class PlanData:
         left_out: Stops that each solver's plan leaves out.
         seconds: Of planning.
         notes: What the user should know.
-        geometry: Streets to draw, by vehicle: (points, 2) of latitude and longitude.
+        geometry: Streets to draw, by vehicle: (points, 2) of longitude and latitude, as in GeoJSON.
     """
 
     task: Task

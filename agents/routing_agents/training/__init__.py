@@ -1,1 +1,1 @@
-"""What training scripts share: the loop, checkpoints, runs, baselines, optimisers, several processes."""
+"""What training scripts share: the loop, losses and baselines, reports, plans of runs, several processes."""

@@ -48,7 +48,7 @@ class RunArgs:
         return {key: value for key, value in dataclasses.asdict(cast(Any, self)).items() if key not in self.local}
 
     def as_started(self) -> dict[str, Any]:
-        """Return what args.json says: `to_json`, and the name, not the path, of the weights that the run starts from."""
+        """Return what args.json says: `to_json`, and the name of the weights that the run starts from."""
         weights: Path | None = getattr(self, "init_from", None)
         return self.to_json() | {"init_from": None if weights is None else weights.name}
 

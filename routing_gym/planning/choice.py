@@ -1,0 +1,137 @@
+"""Which problem a planner's table is, and what follows from that alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from routing_gym.data.own import columns_of
+from routing_gym.files import found
+from routing_gym.planning.fleet import Fleet
+from routing_gym.planning.matrices import Kind, Matrix
+from routing_gym.planning.parsing import PLACES, Parsed, has_amounts
+from routing_gym.planning.recognise import OPTIONAL, Given, check_problem_name, recognise_task
+from routing_gym.planning.table import InvalidInput
+from routing_gym.problem import AnyProblem
+from routing_gym.problems import PROBLEMS, make_problem
+from routing_gym.traits import Column
+
+MOST_TOLD = 10  # columns that a message names
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which problem a table is.
+
+    Attributes:
+        rules: The problem, of any size.
+        numbers: Those of the whole instance that it has.
+        located: Whether the stops have coordinates.
+        mixed: Whether pickups and deliveries may alternate.
+        unused: Columns and numbers that the problem does not have, by the names that problems declare.
+        notes: What to tell the user.
+    """
+
+    rules: AnyProblem
+    numbers: Mapping[str, float]
+    located: bool
+    mixed: bool
+    unused: frozenset[str]
+    notes: tuple[str, ...]
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """What the problem declares, by name."""
+        return {column.name: column for column in self.rules.columns}
+
+
+def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None) -> Choice:
+    """Return which problem the table is, and what follows from that alone.
+
+    Raises:
+        InvalidInput: It is none, or not the one that was asked for.
+    """
+    amounts = "pickup" in parsed.values and has_amounts(parsed.headers, fleet)
+    given = given_of(parsed, fleet, matrices, problem, amounts)
+    name = problem or recognise_task(given)
+    unused = frozenset() if problem is None else unused_by(problem, given, parsed, fleet)
+    if amounts and "backhaul" in unused:
+        unused = unused - {"backhaul"} | {"pickup"}
+    rules = make_problem(name, PROBLEMS[name].min_nodes)
+    names = {column.name for column in rules.columns}
+    check_fleet(rules, names, fleet)
+    numbers = {key: value for key, value in fleet.numbers.items() if key in names}
+    if "num_salesmen" in names and fleet.count is not None:
+        numbers["num_salesmen"] = float(fleet.count)
+    notes = []
+    if unused:
+        notes.append(f"{name} has no {', '.join(sorted(parsed.headers.get(key, key) for key in unused))}: not used")
+    known = {*parsed.headers.values()}
+    if carried := [header for header in parsed.table.columns if header not in known]:
+        notes.append(f"columns that are not used: {listed(carried)}")
+    notes += [matrix.note for matrix in matrices.values() if matrix.note]
+    mixed = (amounts and problem is None) or "pickup_at" in parsed.values
+    return Choice(rules, numbers, given.located, mixed, unused, tuple(notes))
+
+
+def given_of(
+    parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None, amounts: bool
+) -> Given:
+    """Return what decides about the problem; `amounts`: whether the column pickup holds amounts.
+
+    Raises:
+        InvalidInput: There are neither coordinates nor matrices.
+    """
+    values = parsed.values.keys()
+    located = {"lat", "lon"} <= values or {"x", "y"} <= values
+    if not located and not matrices:
+        raise InvalidInput(
+            f"{parsed.table.source}: found the columns {listed(list(parsed.table.columns))}; name those of the "
+            "coordinates lat and lon, or x and y, or give a matrix of durations or distances"
+        )
+    columns = values - PLACES.keys() | ({"backhaul", "demand"} if amounts else {"pickup"} & values)
+    numbers = frozenset(fleet.numbers)
+    if "pickup_at" in values:
+        columns = columns - {"backhaul"} | {"pickup"}
+        if problem is None:  # several routes, also without amounts
+            columns, numbers = columns | {"demand"}, numbers | {"capacity"}
+    return Given(frozenset(columns), numbers, located, bool(matrices), fleet.open, fleet.count)
+
+
+def unused_by(problem: str, given: Given, parsed: Parsed, fleet: Fleet) -> frozenset[str]:
+    """Return the columns and numbers that a problem, which the user named, does not have.
+
+    Raises:
+        InvalidInput: There is no such problem, it lacks something, or has no pickups at other stops.
+    """
+    count = {"num_salesmen"} if fleet.count is not None else set()
+    check_problem_name(problem, Given(given.columns, given.numbers | count, given.located, given.matrix))
+    names = {column.name for column in columns_of(problem)}
+    if "pickup_at" in parsed.values and "pickup" not in names:
+        header = parsed.headers["pickup_at"]
+        told = f"{problem} has no pickups at other stops; leave the column {header} out, or the problem"
+        raise InvalidInput(f"{parsed.table.source}: {told}")
+    return (given.columns | given.numbers) - names - ({OPTIONAL} if PROBLEMS[problem].plain_routes else set())
+
+
+def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None:
+    """Check that a problem takes such vehicles; `names` are those that it declares.
+
+    Raises:
+        InvalidInput: It does not.
+    """
+    plain = rules.plain_routes and rules.has_depot
+    if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit):
+        raise InvalidInput(
+            f"{fleet.place}: vehicles of {rules.name} must be alike and without costs; plan each type on its own, or "
+            "add a demand to the stops and a capacity to the vehicles"
+        )
+    if fleet.count not in (None, 1) and "num_salesmen" not in names and not rules.plain_routes:
+        raise InvalidInput(f"{fleet.place}: {rules.name} takes no number of vehicles, got {fleet.count}; leave it out")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names of columns, at most ten of them."""
+    more = f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else ""
+    return ", ".join(found(name)[1:-1] for name in names[:MOST_TOLD]) + more
