@@ -1,4 +1,4 @@
-"""Cost of the policy's search on each VRP variant, against PyVRP (with pairs OR-Tools) after the same seconds.
+"""Cost of the policy's search on each VRP variant, against PyVRP after the same seconds.
 
     python benchmarks/quality/planning_variants.py --seconds 30 --instances 20     # the whole comparison, 6 hours
 
