@@ -175,17 +175,20 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         return [node for node, _ in groupby(nodes)]
 
     def split(self, actions: list[int]) -> list[list[int]]:
-        """Split actions at the depot; without a depot they are one route, closed when complete."""
+        """Split actions at the depots; without a depot they are one route, closed when complete."""
         if not self.has_depot:
-            closed = len(actions) == self.num_nodes and not self.open_routes
+            closed = len(actions) == self.num_nodes
             return [actions + actions[:1] if closed else actions] if actions else []
-        routes = [[0]]
+        routes, start = [[0]], 0
         for node in actions:
-            if node or not self.open_routes:
+            if node >= self.num_depots:
                 routes[-1].append(node)
-            if node == 0:
-                routes.append([0])
-        return [nodes for nodes in routes if any(nodes)]
+                continue
+            if len(routes[-1]) > 1 and not self.open_routes:
+                routes[-1].append(start)
+            start = node
+            routes.append([node])
+        return [nodes for nodes in routes if len(nodes) > 1]
 
     def amounts(self, instance: InstanceT, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
         """Return what the vehicle of each route carries or collects, as in `Route.amounts`."""

@@ -47,7 +47,7 @@ def rollout(
         policy: Returns a legal action per row, int64 (B,); not checked here.
         record: Whether to return what the policy saw as `Rollout.observations`.
         state: B states to start from; by default the initial ones.
-        max_steps: Number of steps within which every row ends; by default the problem's horizon.
+        max_steps: Number of steps within which every row ends, at least 1; by default the problem's horizon.
     """
     state = problem.initial(instance) if state is None else state
     max_steps = problem.horizon if max_steps is None else max_steps

@@ -27,7 +27,7 @@ function instancesCore(rules, randomNumbers) {
     return [0, ...far.map((d) => (1 + Math.floor((d / most) * 99)) / 100)];
   }
 
-  // Windows in which a vehicle can serve each customer: as `draw_windows` of routing_gym/problems/vrp.py.
+  // Windows in which a vehicle can serve each customer: as `TimeWindows.draw` of routing_gym/problems/vrp/limits.py.
   function drawWindows(coords, random) {
     const closing = 3,
       size = coords.length / 2,

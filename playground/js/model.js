@@ -349,10 +349,11 @@ function attentionCore() {
       return { logits, glimpse };
     }
 
-    // Add -log of the distance from the current node, times a learned number.
+    // Add -log of the distance from the current node, times a learned number; 0 where no vehicle drives.
     addNearness(logits, coords, here) {
       const [weight] = this.weights.nearness_weight;
       for (let node = 0; node < logits.length; node++) {
+        if (this.features.depot && node === 0 && here === 0) continue;
         const distance = Math.hypot(coords[2 * node] - coords[2 * here], coords[2 * node + 1] - coords[2 * here + 1]);
         logits[node] -= weight * Math.log(Math.max(distance, SHORTEST));
       }

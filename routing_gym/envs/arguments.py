@@ -12,7 +12,7 @@ import numpy as np
 from routing_gym.arrays import batch_size, cast_instance, concatenate, to_numpy
 from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
-from routing_gym.problems.geometry import match_distances
+from routing_gym.problems.geometry import match_fields
 
 Generator = Callable[[np.random.Generator, int], Any]  # as `Problem.generate`
 
@@ -149,7 +149,7 @@ def draw_instances(problem: Any, generators: Sequence[np.random.Generator], gene
     """
     if generator is not None:
         rows = [check_instance(problem, generator(rng, 1), 1, "generator(rng, 1)") for rng in generators]
-        return concatenate(match_distances(rows))
+        return concatenate(match_fields(rows))
     uniforms = np.empty((len(generators), problem.num_uniforms))
     for row, rng in zip(uniforms, generators, strict=True):
         rng.random(out=row)

@@ -15,7 +15,7 @@ from routing_gym import render
 from routing_gym.arrays import Array, gather, map_arrays, select, to_numpy
 from routing_gym.envs.lanes import LaneArrays, Lanes, write
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.geometry import match_distances
+from routing_gym.problems.geometry import match_fields
 from routing_gym.render.text import to_text
 
 Reward = Literal["dense", "sparse"]
@@ -109,7 +109,8 @@ class Episodes(LaneArrays):
         # Of the instance as given: where others bring distances, it will get its own, which bound less tightly.
         write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
         # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
-        self.instance, fresh = match_distances((self.instance, fresh))
+        # Likewise other optional fields.
+        self.instance, fresh = match_fields((self.instance, fresh))
         map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
         for key, value in self.problem.observe_static(fresh).items():
             write(self.static[key], index, value)

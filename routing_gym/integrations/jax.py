@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from routing_gym.arrays import Array, add_batch_types, any_array, batch_size, gather, integer, map_arrays, use_jax
 from routing_gym.optional import explain_missing
 from routing_gym.problem import AnyProblem
+from routing_gym.problems.geometry import match_fields
 
 with explain_missing("JAX", "jax"):
     import jax
@@ -162,16 +163,19 @@ class JaxEnv:
 
     def reset_lanes(self, keys: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
         """Like `reset`, for B keys of the new type, and without `vmap`."""
-        split = jax.vmap(jax.random.split)(keys)
-        if instance is None:
-            uniforms = jax.vmap(lambda key: jax.random.uniform(key, (self.problem.num_uniforms,), jnp.float32))
-            instance = self.problem.from_uniforms(uniforms(split[:, 0]))
+        instance = self.draw(keys) if instance is None else instance
         state = self.problem.initial(instance)
         cost, never = jnp.zeros(len(keys), jnp.float32), jnp.zeros(len(keys), bool)
         bound = self.problem.cost_bound(instance).astype(jnp.float32)
         mask = self.problem.action_mask(instance, state)
-        lanes = EnvState(instance, state, mask, cost, bound, never, split[:, 1])
+        lanes = EnvState(instance, state, mask, cost, bound, never, jax.vmap(jax.random.split)(keys)[:, 1])
         return lanes, TimeStep(self.observe_lanes(lanes), cost, never, cost, never)
+
+    def draw(self, keys: Key) -> Any:
+        """Draw B instances, one with each key."""
+        keys = jax.vmap(jax.random.split)(keys)[:, 0]
+        uniforms = jax.vmap(lambda key: jax.random.uniform(key, (self.problem.num_uniforms,), jnp.float32))(keys)
+        return self.problem.from_uniforms(uniforms)
 
     def step_lanes(self, lanes: EnvState, actions: Array) -> tuple[EnvState, TimeStep]:
         """Like `step`, for B episodes and without `vmap`."""
@@ -220,7 +224,6 @@ class AutoReset:
     def __init__(self, env: JaxEnv) -> None:
         self.env = env
         self.problem = env.problem
-        self.reset = env.reset
         step = custom_vmap(lambda state, action: first_row(self.step_lanes(*one_row((state, action)))))
 
         def step_all(axis_size: int, batched: Any, state: EnvState, action: Array) -> Any:
@@ -232,6 +235,13 @@ class AutoReset:
 
         step.def_vmap(step_all)
         self._step = step
+
+    def reset(self, key: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
+        """Like `JaxEnv.reset`. A given instance gets the matrices that drawn ones have."""
+        if instance is not None:
+            check_instance(self.problem, instance)
+            instance, _ = match_fields((instance, self.env.draw(as_key(key)[None])))
+        return self.env.reset(key, instance)
 
     def step(self, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
         """Like `JaxEnv.step`, and start a new episode if this step ends one."""
@@ -251,7 +261,9 @@ class AutoReset:
 
         def some(lanes: EnvState) -> EnvState:
             index = jnp.nonzero(lanes.finished, size=few, fill_value=num_lanes)[0]  # what is outside is not written
-            fresh, _ = self.env.reset_lanes(lanes.key.at[index].get(mode="clip"))
+            keys = lanes.key.at[index].get(mode="clip")
+            _, drawn = match_fields((lanes.instance, self.env.draw(keys)))
+            fresh, _ = self.env.reset_lanes(keys, drawn)
             begun: EnvState = jax.tree.map(lambda old, new: old.at[index].set(new, mode="drop"), lanes, fresh)
             return begun
 

@@ -19,7 +19,7 @@ from gymnasium import logger, spaces
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils import seeding
 
-from routing_gym.envs.arguments import Generator, check_instance, check_render_mode, draw_instances
+from routing_gym.envs.arguments import Generator, check_generator, check_instance, check_render_mode, draw_instances
 from routing_gym.multi_agent.environments import GameEpisodes
 from routing_gym.multi_agent.game import AnyGame
 from routing_gym.optional import explain_missing
@@ -71,7 +71,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         self._episodes = GameEpisodes(game, 1, keep_trail=render_mode is not None)
         self.game = game
         self.mask_in_infos = mask_in_infos
-        self.generator = generator
+        self.generator = check_generator(generator)
         self.render_mode = check_render_mode(type(self), render_mode)
         self.metadata = {**type(self).metadata, "name": game.name}
         self.possible_agents = [f"vehicle_{agent}" for agent in range(game.num_agents)]

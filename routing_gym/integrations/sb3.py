@@ -11,11 +11,11 @@ import numpy.typing as npt
 from gymnasium.error import InvalidAction
 
 from routing_gym.arrays import concatenate
-from routing_gym.envs.arguments import check_options
+from routing_gym.envs.arguments import check_generator, check_options
 from routing_gym.envs.vector import RoutingVectorEnv
 from routing_gym.integrations.vector_env import lane_attributes, make_vector_env
 from routing_gym.optional import explain_missing
-from routing_gym.problems.geometry import match_distances
+from routing_gym.problems.geometry import match_fields
 
 with explain_missing("Stable-Baselines3", "sb3"):
     from stable_baselines3.common.vec_env import VecEnv
@@ -114,7 +114,7 @@ class RoutingVecEnv(VecEnv):
         if len(rows) != self.num_envs or any(row is None for row in rows):
             given = sum(row is not None for row in rows)
             raise ValueError(f"set_options: give an instance to each of the {self.num_envs} lanes, not to {given}")
-        return {"instance": concatenate(match_distances(rows))}
+        return {"instance": concatenate(match_fields(rows))}
 
     def has_attr(self, attr_name: str) -> bool:
         """Return whether a lane has an attribute or a method that `env_method` can call."""
@@ -137,13 +137,14 @@ class RoutingVecEnv(VecEnv):
 
         Raises:
             AttributeError: Another attribute.
+            TypeError: The generator is no function.
             ValueError: Some lanes only.
         """
         if attr_name != "generator":
             raise AttributeError(f"set_attr: only generator can be changed; make another RoutingVecEnv for {attr_name}")
         if set(self._get_indices(indices)) != set(range(self.num_envs)):
             raise ValueError("set_attr: all lanes share one generator; leave indices out")
-        self.vector_env.generator = value
+        self.vector_env.generator = check_generator(value)
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
@@ -18,6 +17,7 @@ from routing_gym.problems.geometry import MAX_FLOAT
 IntArray = npt.NDArray[np.int64]
 
 TOLERANCE = 1e-6  # on limits of lengths and prizes, which are sums of float32: of masks, `objective` and solvers
+MAX_PENALTY = 1e9  # beyond it, what is left of the sum when one is taken off is rounding errors
 MOST = 2**31 - 1  # of any count, so that sums of them fit into int64
 
 
@@ -76,7 +76,7 @@ def check_positive(owner: Any, field: str) -> None:
     """
     value = getattr(owner, field)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (is_number and 0 < value < math.inf):
+    if not (is_number and 0 < value <= MAX_FLOAT):
         raise ValueError(f"{owner.name}: {field} must be positive and finite, got {value!r}")
     object.__setattr__(owner, field, value.item() if isinstance(value, np.generic) else value)
 
@@ -161,7 +161,7 @@ def check_batch(instance: Any) -> None:
     Raises:
         InvalidInstance: With the sizes found.
     """
-    sizes = {name: len(value) for name, value in vars(instance).items() if value is not None}
+    sizes = {name: len(value) for name, value in vars(instance).items() if np.ndim(value)}
     if len(set(sizes.values())) > 1:
         raise InvalidInstance(f"the arrays of an instance must have one batch size, got {sizes}")
 

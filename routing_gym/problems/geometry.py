@@ -96,17 +96,22 @@ def all_durations(instance: Any) -> Array:
 MATRICES = {"distances": all_lengths, "durations": all_durations}  # what None in a field stands for
 
 
-def match_distances(batches: Sequence[Any]) -> list[Any]:
-    """Give batches of instances the matrices that some of them have and others do not.
+def match_fields(batches: Sequence[Any]) -> list[Any]:
+    """Give batches of instances the fields that some of them have and others do not, such as matrices.
 
-    A batch has distances, and durations, for all its rows or for none.
+    A batch has a field for all its rows or for none. What None stands for is said by `MATRICES`, or by the class of the
+    instances: `stands_for` maps fields to functions of a batch without the field and of another batch's.
     """
-    for name, matrix in MATRICES.items():
-        missing = [getattr(batch, name, None) is None for batch in batches]
-        if any(missing) and not all(missing):
+    own = getattr(type(batches[0]), "stands_for", {})
+    for name in (*MATRICES, *own):
+        given = [getattr(batch, name, None) for batch in batches]
+        there = next((value for value in given if value is not None), None)
+        if there is not None:
             batches = [
-                replace(batch, **{name: matrix(batch)}) if lacks else batch
-                for batch, lacks in zip(batches, missing, strict=True)
+                batch
+                if value is not None
+                else replace(batch, **{name: own[name](batch, there) if name in own else MATRICES[name](batch)})
+                for batch, value in zip(batches, given, strict=True)
             ]
     return list(batches)
 

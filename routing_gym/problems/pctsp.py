@@ -29,6 +29,7 @@ from routing_gym.arrays import (
 )
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
+    MAX_PENALTY,
     TOLERANCE,
     as_tours,
     check_batch,
@@ -56,7 +57,6 @@ from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, ob
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MIN_PRIZE = 1.0
-MAX_PENALTY = 1e9  # beyond it, what is left of the sum when one is taken off is rounding errors
 ENOUGH_PRIZE = MIN_PRIZE - TOLERANCE  # so that 0.9 and 0.1 in float32, which sum to 2e-8 less, open the depot
 
 

@@ -37,6 +37,7 @@ COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#4
 GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
 INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders want even numbers of pixels
 WINDOW = "routing-gym"
+TINY = np.finfo(np.float32).tiny
 AXES_BOX = (0.02, 0.08, 0.96, 0.87)  # left, bottom, width, height in shares of the figure
 
 
@@ -189,7 +190,7 @@ def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], routes: list[li
     style: dict[str, Any] = {"angles": "xy", "scale": 60, "width": 0.009, "headlength": 4, "headaxislength": 4}
     for number, nodes in enumerate(routes):
         start, way = coords[nodes[:-1]], np.diff(coords[nodes], axis=0)
-        head = way / np.linalg.norm(way, axis=1, keepdims=True)
+        head = way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), TINY)  # some nodes are at one place
         axes.quiver(*(start + way / 2).T, *head.T, color=COLOURS[number % len(COLOURS)], pivot="mid", zorder=2, **style)
 
 

@@ -69,6 +69,9 @@ def test_an_instance_with_several_depots():
     """Routes begin and end at depots 0 to 2; the customers are rows 3 to 14, each once."""
     instance = make_problem("MDVRP", 12).generate(np.random.default_rng(0), 1)
     solution = routing_agents.load("MDVRP-50").solve(instance, decoding="greedy")
+    other = make_problem("MDVRP", 12, num_depots=5).generate(np.random.default_rng(0), 1)
+    with pytest.raises(ValueError, match="5 without demand come first, expected 3: call solve_batch"):
+        routing_agents.load("MDVRP-50").solve(other)
     assert sorted(node for node in solution.tour if node > 2) == list(range(3, 15))
     assert all(route[0] == route[-1] < 3 <= min(route[1:-1]) for route in solution.routes)
     assert solution.tour[0] == solution.routes[0][0]

@@ -319,6 +319,14 @@ def test_bad_tours(tour, message):
         render.draw(TSP(4), square(), tour)
 
 
+def test_nodes_at_one_place_have_arrows(recwarn):
+    problem = TSP(4, matrices=True)
+    instance = problem.generate(np.random.default_rng(0), 1)
+    instance.coords[0, 1] = instance.coords[0, 0]
+    render.to_rgb_array(problem, instance, [0, 1, 2, 3])
+    assert not recwarn.list
+
+
 def test_several_rows_are_refused():
     with pytest.raises(ValueError, match="expected one row, got 2"):
         render.draw(TSP(5), TSP(5).generate(np.random.default_rng(0), 2), [])

@@ -239,6 +239,24 @@ def mixed(rng, batch_size):
     return instance
 
 
+def test_fleets_without_limits_join_one_that_has_them():
+    """None stands for any number of vehicles, which may serve all: the others draw such instances."""
+    problem = make_problem("HFVRP", 4)
+    batch = problem.generate(np.random.default_rng(0), 2)
+    depots = batch.vehicle_capacity > 0
+    limits = {"num_vehicles": np.where(depots, 4, 0), "eligible": np.ones((2, problem.num_depots, 7), bool)}
+    envs = gym.make_vec("routing/HFVRP", num_envs=2, num_nodes=4)
+    _, info = envs.reset(seed=1, options={"instance": replace(batch, **limits)})
+    rng, ended = np.random.default_rng(3), np.zeros(2, bool)
+    while not ended.any():
+        _, _, ended, _, info = envs.step(choose(rng, info))
+    assert not ended.all()
+    envs.step(choose(rng, info))
+    fields = envs.unwrapped.instance
+    assert np.array_equal(fields.num_vehicles > 0, fields.vehicle_capacity > 0)
+    assert fields.eligible.all()
+
+
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_a_lane_whose_generator_failed_does_not_play_on(mode):
     """Lane 0 ends by an illegal action; until an instance can be drawn for it, it stays ended."""

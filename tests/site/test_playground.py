@@ -87,6 +87,18 @@ def test_greedy_tours_are_those_of_solve(open_page, name):
         assert left <= {0}  # with which rows are padded
 
 
+def test_short_tours_of_op_are_those_of_solve(open_page):
+    """The depot may be chosen at once; it is not near to itself, since no vehicle drives."""
+    page = open_page("#problem=TSP&preset=4")
+    page.evaluate(AS_INSTANCE)
+    problem = make_problem("OP", 100, max_length=0.5)
+    instance = problem.generate(np.random.default_rng(1), 3)
+    solved = routing_agents.load("OP-100").solve_batch(problem, instance).actions.tolist()
+    found = page.evaluate(SOLVE, ["OP", 100, js_rows(instance)])
+    assert found == [row[: len(tour)] for row, tour in zip(solved, found, strict=True)]
+    assert all(len(tour) > 1 for tour in found)
+
+
 @pytest.mark.parametrize("metric", ["EUC_2D", "CEIL_2D", "ATT", "GEO"])
 def test_files_are_scaled_and_scored_as_in_python(open_page, tmp_path, metric):
     rng = np.random.default_rng(5)

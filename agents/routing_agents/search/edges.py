@@ -47,7 +47,8 @@ class EdgeSearch(Neighbourhoods):
         self.rows = select(views, rows)
         nodes = np.arange(self.problem.num_actions)
         lengths: FloatArray = self.legs(nodes[:, None], nodes[None])
-        self.near = torch.as_tensor(np.argsort(np.minimum(lengths, lengths.T), axis=1, kind="stable"))
+        near = np.argsort(np.minimum(lengths, lengths.T), axis=1, kind="stable")
+        self.near = torch.as_tensor(near, device=self.device)
 
     def actions(self) -> IntArray:
         return self.tour
@@ -93,8 +94,9 @@ class EdgeSearch(Neighbourhoods):
         size = self.problem.num_actions
         most = min(self.effort.size, size)
         centres = torch.randint(size, (self.num_rows,), generator=self.generator, device=self.device)
-        count = torch.randint(min(SMALLEST, most), most + 1, (self.num_rows, 1), generator=self.generator)
-        near = self.near.to(self.device)[centres][:, :most]
-        gone = torch.arange(most)[None].to(self.device) < count.to(self.device)
+        least = min(SMALLEST, most)
+        count = torch.randint(least, most + 1, (self.num_rows, 1), generator=self.generator, device=self.device)
+        near = self.near[centres][:, :most]
+        gone = torch.arange(most, device=self.device) < count
         kept = torch.ones(self.num_rows, size, dtype=torch.bool, device=self.device)
         return kept.scatter(1, near, ~gone)

@@ -149,6 +149,10 @@ class TrainedModel:
         if batch_size(instance) != 1:
             raise ValueError(f"the instance has {batch_size(instance)} rows; solve_batch takes several")
         instance = cast_instance(instance)
+        depots = self.problem.num_depots
+        if depots > 1 and (leading := int((instance.demand[0].cumsum() == 0).sum())) != depots:
+            told = f"the instance does not say how many of its nodes are depots; {leading} without demand come first"
+            raise ValueError(f"{told}, expected {depots}: call solve_batch(problem, instance)")
         num_nodes = any_array(instance).shape[1] - self.problem.num_depots
         problem = make_problem(self.problem.name, num_nodes, matrices=self.problem.matrices)
         problem.validate(instance)

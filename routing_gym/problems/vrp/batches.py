@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+
+from array_api_compat import array_namespace, device
 
 from routing_gym.arrays import Array
 from routing_gym.problems.cvrp import CVRPInstance, CVRPState
 
 Family: TypeAlias = Any  # the problem: `family.VRP`, which is made of attributes and imports them
+
+
+def one_for_each_node(instance: Any, given: Array) -> Array:
+    """Return as many vehicles at each depot node as there are nodes, which is any number: int64 (B, A)."""
+    capacity = instance.vehicle_capacity
+    xp = array_namespace(capacity)
+    return xp.where(capacity > 0, xp.full_like(capacity, capacity.shape[1]), xp.zeros_like(capacity))
+
+
+def all_eligible(instance: Any, given: Array) -> Array:
+    """Return that vehicles of all depot nodes, as many as in `given`, may serve all: bool (B, D, A)."""
+    xp = array_namespace(given)
+    return xp.ones((len(instance.capacity), *given.shape[1:]), dtype=xp.bool, device=device(given))
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,8 @@ class VRPInstance(CVRPInstance):
     eligible: Array = None  # bool (B, D, A), whether vehicles of a depot node may serve a customer; None: all may
     pickup: Array = None  # int64 (B, A), where what a node gets is picked up; 0 where it gets nothing
     penalty: Array = None  # float32 (B, A), cost of leaving a customer out; 0 at depots
+
+    stands_for: ClassVar = {"num_vehicles": one_for_each_node, "eligible": all_eligible}  # None; see `match_fields`
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from routing_gym.arrays import Array, double, gather, integer, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance
-from routing_gym.problems.checks import check_depot_values, check_field
+from routing_gym.problems.checks import MAX_PENALTY, check_depot_values, check_field
 from routing_gym.problems.cvrp import MAX_CAPACITY, share
 from routing_gym.problems.geometry import MAX_FLOAT, expected_length, with_depot
 from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
@@ -209,7 +209,7 @@ class Penalties(Attribute):
         return {"penalty": with_depot(xp.astype(uniforms * scale, xp.float32), problem.num_depots)}
 
     def validate(self, problem: Family, instance: VRPInstance) -> None:
-        check_field(instance, "penalty", (problem.num_actions,), np.float32, 0, MAX_FLOAT)
+        check_field(instance, "penalty", (problem.num_actions,), np.float32, 0, MAX_PENALTY)
         check_depot_values(instance, "penalty", num_depots=problem.num_depots)
 
     def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:

@@ -118,10 +118,10 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         if self.backhauls + self.mixed_backhauls + self.pairs > 1:
             raise ValueError("VRP: backhauls, mixed_backhauls and pairs exclude each other; choose one")
         several = self.several_depots or self.fleet
-        check_integer(f"{self.name}: num_depots", self.num_depots, 0)
-        if self.num_depots > 1 and not several:
-            raise ValueError(f"{self.name}: {self.num_depots} depot nodes need several_depots or fleet; set one")
-        object.__setattr__(self, "num_depots", self.num_depots or (NUM_DEPOTS if several else 1))
+        num_depots = check_integer(f"{self.name}: num_depots", self.num_depots, 0)
+        if num_depots > 1 and not several:
+            raise ValueError(f"{self.name}: {num_depots} depot nodes need several_depots or fleet; set one")
+        object.__setattr__(self, "num_depots", num_depots or (NUM_DEPOTS if several else 1))
         if self.max_length is not None:
             check_positive(self, "max_length")
             least = 2**0.5 * (1 + (not self.open_routes) + self.pairs)
@@ -241,9 +241,9 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
                     raise InvalidInstance(
                         f"{field}: {self.name} has none; leave it out, or choose a problem with {letters}"
                     )
+        super().validate(instance)
         for rule in self.rules:
             rule.validate(self, instance)
-        super().validate(instance)
         check_each_alone(self, instance)
 
     def rescale(self, instance: VRPInstance) -> VRPInstance:
@@ -427,18 +427,6 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         for rule in self.rules:
             extra |= rule.observation_spaces(self)
         return spaces.Dict({**super().observation_space().spaces, **extra})
-
-    def split(self, actions: list[int]) -> list[list[int]]:
-        routes, start = [[0]], 0
-        for node in actions:
-            if node >= self.num_depots:
-                routes[-1].append(node)
-                continue
-            if len(routes[-1]) > 1 and not self.open_routes:
-                routes[-1].append(start)
-            start = node
-            routes.append([node])
-        return [nodes for nodes in routes if len(nodes) > 1]
 
     def amounts(self, instance: VRPInstance, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
         found: list[dict[str, tuple[float, float | None]]] = []

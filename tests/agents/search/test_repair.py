@@ -80,6 +80,18 @@ def test_edges_are_repaired_by_the_own_policy(name):
     assert costs[-1] < costs[0] or problem.maximises  # the first may have the greatest prize
 
 
+def test_random_numbers_are_drawn_on_the_device(monkeypatch):
+    """A generator of another device is refused, which shows only where there is one."""
+    devices, draw = [], torch.randint
+    monkeypatch.setattr(
+        torch, "randint", lambda *args, **options: devices.append(options["device"]) or draw(*args, **options)
+    )
+    problem = make_problem("OP", 20)
+    model, instance = routing_agents.load("OP-20"), problem.generate(np.random.default_rng(0), 1)
+    model.improve(problem, instance, model.solve_batch(problem, instance).actions[0].numpy(), 0.1)
+    assert len(devices) >= 2
+
+
 def test_edges_that_are_kept_are_followed():
     """With all edges kept, every episode plays the tour again, though the policy is untrained."""
     problem = make_problem("PDP", 10)

@@ -184,6 +184,18 @@ def test_bad_input(call, message):
         call(JaxEnv(TSP(4)))
 
 
+@pytest.mark.parametrize("matrices", [False, True])
+def test_lanes_restart_after_an_instance_with_or_without_matrices(matrices):
+    """The opposite of what is drawn."""
+    env = AutoReset(JaxEnv(TSP(4, matrices=matrices)))
+    instance = TSP(4, matrices=not matrices).generate(np.random.default_rng(0), 1)
+    state, _ = env.reset(jax.random.key(0), to_backend(instance, "jax"))
+    for action in (0, 1, 2, 3):
+        state, timestep = jax.jit(env.step)(state, action)
+    assert timestep.done
+    assert state.instance.distances.shape == (4, 4)
+
+
 @pytest.mark.parametrize("size", [3, 5])
 def test_instances_of_another_size(size):
     other = to_backend(TSP(size).generate(np.random.default_rng(0), 1), "jax")

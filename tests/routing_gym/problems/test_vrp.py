@@ -1,6 +1,7 @@
 """The VRP family: values worked out by hand, and all fifteen presets against the core of the contract."""
 
 import re
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -323,6 +324,32 @@ def test_bad_instances(name, changes, message):
             fields[field] = change
     with pytest.raises(InvalidInstance, match=message):
         make_problem(name, 3).validate(cast_instance(VRPInstance(**fields)))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("PDVRPTW", {"demand": np.ones((1, 4), int)}, r"demand: expected shape \(B, 5\), got \(1, 4\)"),
+        ("HFVRP", {"capacity": np.ones(2, int)}, "one batch size, got"),
+        ("HFVRP", {"capacity": np.ones((1, 1), int)}, r"capacity: expected shape \(B\), got \(1, 1\)"),
+        (
+            "PCVRP",
+            {"penalty": np.float32([[0, 1e20, 1, 1, 1]])},
+            r"penalty: row 0, index \(1,\) is 1.*e\+20, expected in",
+        ),
+    ],
+)
+def test_bad_instances_of_attributes(name, changes, message):
+    problem = make_problem(name, 4)
+    instance = replace(problem.generate(np.random.default_rng(0), 1), **changes)
+    with pytest.raises(InvalidInstance, match=message):
+        problem.validate(instance)
+
+
+def test_settings_from_numpy_are_kept_as_integers():
+    assert type(make_problem("MDVRP", 4, num_depots=np.int64(2)).num_depots) is int
+    with pytest.raises(ValueError, match="VRPL: max_length must be positive and finite, got 1e.39"):
+        make_problem("VRPL", 4, max_length=1e39)
 
 
 def test_a_late_depot_does_not_matter_on_open_routes():

@@ -228,8 +228,7 @@ def find_features(space: spaces.Space[Any]) -> Features:
 
 def tensors(encoding: Encoding) -> list[Tensor]:
     """Return all tensors of an encoding, each with a row per instance."""
-    single = [encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys]
-    return [*single, *encoding.node_queries, *encoding.places, *encoding.edge_logits]
+    return [x for value in vars(encoding).values() for x in (value if isinstance(value, tuple) else (value,))]
 
 
 def group_rows(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
