@@ -24,7 +24,7 @@ from routing_agents.policies.attention.decoding import (
 )
 from routing_agents.policies.attention.encoder import take_nodes
 from routing_agents.policies.attention.model import AttentionModel, Encoding
-from routing_agents.search.beam import in_chunks
+from routing_agents.search.beam import search_in_chunks
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
@@ -80,7 +80,7 @@ def active_search(
         raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
     chunk_search = search_by_embeddings if embeddings else search_by_table
     search, views = partial(chunk_search, iterations=iterations, generator=generator), num_symmetries(problem)
-    return in_chunks(search, model, problem, instance, TOURS // views, batch_size, progress, views, embeddings)
+    return search_in_chunks(search, model, problem, instance, TOURS // views, batch_size, progress, views, embeddings)
 
 
 def search_by_table(

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.decoding import better_of, cheapest, evaluation_mode, greedy_choice, pad
-from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
+from routing_agents.policies.attention.decoding import better_of, cheapest, greedy_choice, in_chunks
+from routing_agents.policies.attention.memory import chunk_size
 from routing_agents.policies.attention.model import AttentionModel
 from routing_gym import arrays
-from routing_gym.arrays import concatenate, select
+from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout, rollout
 
@@ -47,7 +47,7 @@ def beam_search(
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
-    return in_chunks(partial(search, width=width), model, problem, instance, width, batch_size, progress)
+    return search_in_chunks(partial(search, width=width), model, problem, instance, width, batch_size, progress)
 
 
 @torch.no_grad()
@@ -85,10 +85,10 @@ def simulation_guided_search(
     if problem.stochastic:
         raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
     simulate = partial(search_by_simulation, width=width, expansion=expansion)
-    return in_chunks(simulate, model, problem, instance, width * expansion, batch_size, progress)
+    return search_in_chunks(simulate, model, problem, instance, width * expansion, batch_size, progress)
 
 
-def in_chunks(
+def search_in_chunks(
     search_chunk: Callable[[AttentionModel, AnyProblem, Any], Rollout],
     model: AttentionModel,
     problem: AnyProblem,
@@ -102,16 +102,7 @@ def in_chunks(
     """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours of each of their views."""
     count = arrays.batch_size(instance)
     fit, _ = chunk_size(model, problem, count, num_tours, batch_size, together=True, views=views, scored=scored)
-    chunk = max(1, fit // views)
-    parts = []
-    with evaluation_mode(model), named_memory_errors():
-        for start in range(0, count, chunk):
-            rows = select(instance, slice(start, start + chunk))
-            parts.append(search_chunk(model, problem, rows))
-            if progress is not None:
-                progress(arrays.batch_size(rows))
-    longest = max(part.actions.shape[1] for part in parts)
-    return concatenate([Rollout(pad(part.actions, longest), part.cost, None) for part in parts])
+    return in_chunks(partial(search_chunk, model, problem), model, instance, max(1, fit // views), progress)
 
 
 def search_by_simulation(

@@ -244,14 +244,30 @@ def solve(
     chunk = min(encodings, arrays.batch_size(instance))
     views = encodings // chunk  # symmetries at a time: all of them if there are few instances
     groups = [range(decoding.symmetries)[first : first + views] for first in range(0, decoding.symmetries, views)]
-    parts: list[Rollout] = []
+
+    def solve_rows(rows: Any) -> Rollout:
+        return better_of([best_tours(model, problem, rows, decoding, choose, tours_at_once, group) for group in groups])
+
+    return in_chunks(solve_rows, model, instance, chunk, progress)
+
+
+def in_chunks(
+    solve_rows: Callable[[Any], Rollout],
+    model: PolicyNetwork,
+    instance: Any,
+    chunk: int,
+    progress: Callable[[int], None] | None,
+) -> Rollout:
+    """Solve `chunk` instances at a time in evaluation mode; see `solve` for `progress` and the result.
+
+    Raises:
+        MemoryError: Torch cannot allocate what the tours of a chunk need.
+    """
+    parts = []
     with evaluation_mode(model), named_memory_errors():
         for start in range(0, arrays.batch_size(instance), chunk):
             rows = select(instance, slice(start, start + chunk))
-            found = [
-                best_tours(model, problem, rows, decoding, choose, tours_at_once, symmetries) for symmetries in groups
-            ]
-            parts.append(better_of(found))
+            parts.append(solve_rows(rows))
             if progress is not None:
                 progress(arrays.batch_size(rows))
     longest = max(part.actions.shape[1] for part in parts)
