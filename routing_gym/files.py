@@ -81,7 +81,7 @@ def read_lines(path: Path, max_bytes: int) -> list[str]:
     """
     data = read_bytes(path, max_bytes)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InvalidFile(path, None, "found text in UTF-16, expected UTF-8; save it as UTF-8")
+        raise InvalidFile(path, 1, "found text in UTF-16, expected UTF-8; save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -177,7 +177,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     def split(self, actions: list[int]) -> list[list[int]]:
         """Split actions at the depots; without a depot they are one route, closed when complete."""
         if not self.has_depot:
-            closed = len(actions) == self.num_nodes
+            closed = len(actions) == self.num_nodes and not self.open_routes
             return [actions + actions[:1] if closed else actions] if actions else []
         routes, start = [[0]], 0
         for node in actions:

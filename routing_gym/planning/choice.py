@@ -42,7 +42,7 @@ class Choice:
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """What the problem declares, by name."""
+        """The columns that the problem declares, by name."""
         return {column.name: column for column in self.rules.columns}
 
 

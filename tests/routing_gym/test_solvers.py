@@ -921,8 +921,8 @@ def test_an_unsupported_problem_names_the_supported_ones():
 def test_settings_are_validated():
     with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 0"):
         FastTSP(time_limit=0)
-    with pytest.raises(ValueError, match="fast-tsp: time_limit must be at most 1,000,000 s, got 1e[+]300"):
-        FastTSP(time_limit=1e300)
+    with pytest.raises(ValueError, match="fast-tsp: time_limit must be at most 1,000,000 s, got 1e[+]30"):
+        FastTSP(time_limit=1e30)
     with pytest.raises(ValueError, match="time_limit must be positive and finite, got nan"):
         Hygese(time_limit=math.nan)
     with pytest.raises(ValueError, match="fast-tsp: time_limit must be positive and finite, got 'long'"):

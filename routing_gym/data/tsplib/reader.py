@@ -262,7 +262,7 @@ def check_dimension(document: Document, max_nodes: int) -> int:
         raise UnsupportedFile(
             document.path,
             document.value("DIMENSION").line,
-            f"DIMENSION {dimension} exceeds {max_nodes}; in Python, read_instance(max_nodes=...) reads more",
+            f"DIMENSION {dimension} exceeds {max_nodes}; read_instance takes a larger max_nodes, in Python",
         )
     return dimension
 
