@@ -79,7 +79,15 @@ def read_lines(path: Path, max_bytes: int) -> list[str]:
         InvalidFile: As `read_bytes`, or the file is text in UTF-16, or holds control characters and so is no text.
         OSError: As `read_bytes`.
     """
-    data = read_bytes(path, max_bytes)
+    return lines_of(path, read_bytes(path, max_bytes))
+
+
+def lines_of(path: Path, data: bytes) -> list[str]:
+    """Like `read_lines`, for a file that has been read.
+
+    Raises:
+        InvalidFile: As `read_lines`.
+    """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InvalidFile(path, 1, "found text in UTF-16, expected UTF-8; save it as UTF-8")
     try:

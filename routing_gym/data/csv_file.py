@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from routing_gym.data.cells import is_number
-from routing_gym.files import InvalidFile, found, read_bytes, read_lines
+from routing_gym.files import InvalidFile, found, lines_of, read_bytes
 
 MAX_BYTES = 2**26
 SEPARATORS = ";\t,"
@@ -59,8 +59,10 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
         InvalidFile: With the line.
         OSError: It cannot be opened.
     """
-    refuse_spreadsheets(path, max_bytes)
-    lines = read_lines(path, max_bytes)
+    data = read_bytes(path, max_bytes)
+    if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):  # .xlsx and .ods, .xls
+        raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
+    lines = lines_of(path, data)
     first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), 0)
     separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")
     if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # Excel's
@@ -98,18 +100,6 @@ def with_names(path: Path, rows: list[Row], decimal_comma: bool) -> CsvFile:
     return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimal_comma)
 
 
-def refuse_spreadsheets(path: Path, max_bytes: int) -> None:
-    """Refuse files of spreadsheet programs, with what to do instead.
-
-    Raises:
-        InvalidFile: It is one.
-        OSError: It cannot be opened.
-    """
-    start = read_bytes(path, max_bytes)[:4]
-    if start == b"PK\x03\x04" or start == b"\xd0\xcf\x11\xe0":
-        raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
-
-
 def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[str], list[Row]]:
     """Return the names of the columns, and the rows below them; two columns without names are x and y.
 
@@ -131,9 +121,7 @@ def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[s
     twice = sorted({key for key in headers if key and headers.count(key) > 1})
     if twice:
         raise InvalidFile(path, line, f"found the column {', '.join(map(found, twice))} twice; keep one of them")
-    blank = "" in headers
-    if blank:  # pandas leaves its index without a name
-        headers = [key or f"column_{at + 1}" for at, key in enumerate(headers)]
+    headers = [key or f"column_{at + 1}" for at, key in enumerate(headers)]  # pandas leaves its index without a name
     if len(rows) == 1:
         raise InvalidFile(path, line, "the file has a header and no rows; give one for each stop, the depot first")
     return headers, rows[1:]

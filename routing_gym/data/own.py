@@ -109,7 +109,7 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own",
         rules.validate(instance)
     except InvalidInstance:
         check_in_units(rules, instance, scale)
-        raise
+        raise  # a fault that the change of the unit rounds away
     for column in declared:  # what is checked on the rounded instance is not to fail here
         if column.limit and column.target in exact:
             exact[column.target] = exact[column.target] * (1 + LIMIT_SLACK)

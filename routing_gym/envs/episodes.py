@@ -108,8 +108,8 @@ class Episodes(LaneArrays):
         fresh = self.own(instance)
         # Of the instance as given: where others bring distances, it will get its own, which bound less tightly.
         write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
-        # A batch has distances for all rows or for none: where only one side has them, the other gets Euclidean ones.
-        # Likewise other optional fields.
+        # A batch has an optional field for all rows or for none: where only one side has it, the other gets what None
+        # stands for, such as Euclidean distances.
         self.instance, fresh = match_fields((self.instance, fresh))
         map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
         for key, value in self.problem.observe_static(fresh).items():

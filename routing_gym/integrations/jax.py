@@ -300,7 +300,8 @@ def rollout(
     draw_key, key = jax.random.split(as_key(key))
     if instance is None:
         instance = generate(problem, draw_key, batch_size)
-    check_instance(problem, instance)
+    else:
+        check_instance(problem, instance)
     static, start = problem.observe_static(instance), problem.initial(instance)
 
     def step(state: Any, key: Key) -> tuple[Any, Any]:

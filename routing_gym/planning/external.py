@@ -12,6 +12,7 @@ import numpy as np
 from routing_gym.optional import require
 from routing_gym.planning.task import IntArray, Task
 from routing_gym.solvers.external.ortools import guided_local_search, visits
+from routing_gym.solvers.external.pyvrp_routes import visits_of
 from routing_gym.solvers.runtime.base import FloatArray, unit_of
 
 Trips = list[list[int]]
@@ -120,12 +121,7 @@ def singles_of(task: Task) -> list[int]:
 def trips_of(task: Task, found: Any) -> Trips:
     """Return the stops of each of PyVRP's routes."""
     singles, pairs = singles_of(task), pairs_of(task)
-
-    def row(stop: Any) -> int:
-        index = int(stop.idx)
-        return singles[index] if stop.is_client() else pairs[index][stop.is_delivery()]
-
-    return [[row(stop) for stop in route if not stop.is_depot()] for route in found.best.routes()]
+    return [visits_of(route, singles, pairs) for route in found.best.routes()]
 
 
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:

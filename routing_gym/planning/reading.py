@@ -17,7 +17,7 @@ from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matric
 from routing_gym.planning.parsing import Parsed, headers_of, parse
 from routing_gym.planning.recognise import FILLED, OPTIONAL
 from routing_gym.planning.table import InvalidInput, read_table
-from routing_gym.planning.task import Minimise, Task
+from routing_gym.planning.task import IntArray, Minimise, Task
 from routing_gym.planning.times import working_hours
 
 CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane one unit of length takes one unit of time
@@ -155,13 +155,10 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
     depots = depots_of(fleet, parsed.ids)
     hours = [working_hours(one, ready[row], due[row], parsed.origin) for one, row in zip(kinds, depots, strict=True)]
     ready[0], due[0] = min(start for start, _ in hours), max(end for _, end in hours)
-    delivery, pickup = checks.split_amounts(table, headers, values, chosen.mixed, rules.plain_routes, size)
-    check_depots(parsed, depots, {"demand": delivery, "pickup": pickup, "service_time": service})
-    sources = None
-    if "pickup_at" in values:
-        values["pickup"], sources = values["pickup_at"], values["pickup_at"].astype(int)
-        checks.check_sources(table, headers, sources, depots)
-        delivery, pickup = checks.paired_amounts(table, headers, sources, delivery, pickup)
+    delivery, pickup, sources = amounts_of(chosen, parsed, values, depots)
+    check_depots(parsed, depots, {"service_time": service})
+    if sources is not None:
+        values["pickup"] = values["pickup_at"]
     check_vehicles(parsed, fleet)
     capacities = [kind.numbers.get("capacity") for kind in (*fleet.types, fleet)]
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
@@ -201,6 +198,26 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
         return made
     types = zip(fleet.types, capacities, depots, hours, strict=False)
     return replace(made, types=tuple(of_type(made, parsed, *of) for of in types))
+
+
+def amounts_of(
+    chosen: Choice, parsed: Parsed, values: Mapping[str, FloatArray], depots: Sequence[int]
+) -> tuple[FloatArray, FloatArray, IntArray | None]:
+    """Return what is delivered and picked up at each stop, and with pairs the row where it is picked up, 0 for none.
+
+    Raises:
+        InvalidInput: With row, column and value.
+    """
+    table, headers = parsed.table, parsed.headers
+    delivery, pickup = checks.split_amounts(
+        table, headers, values, chosen.mixed, chosen.rules.plain_routes, table.num_rows
+    )
+    check_depots(parsed, depots, {"demand": delivery, "pickup": pickup})
+    if "pickup_at" not in values:
+        return delivery, pickup, None
+    sources = values["pickup_at"].astype(np.int64)
+    checks.check_sources(table, headers, sources, depots)
+    return *checks.paired_amounts(table, headers, sources, delivery, pickup), sources
 
 
 def windows_of(

@@ -102,18 +102,17 @@ def match_fields(batches: Sequence[Any]) -> list[Any]:
     A batch has a field for all its rows or for none. What None stands for is said by `MATRICES`, or by the class of the
     instances: `stands_for` maps fields to functions of a batch without the field and of another batch's.
     """
+    matched = list(batches)
     own = getattr(type(batches[0]), "stands_for", {})
     for name in (*MATRICES, *own):
         given = [getattr(batch, name, None) for batch in batches]
         there = next((value for value in given if value is not None), None)
-        if there is not None:
-            batches = [
-                batch
-                if value is not None
-                else replace(batch, **{name: own[name](batch, there) if name in own else MATRICES[name](batch)})
-                for batch, value in zip(batches, given, strict=True)
-            ]
-    return list(batches)
+        for place, value in enumerate(given):
+            if value is None and there is not None:
+                batch = matched[place]
+                fill = own[name](batch, there) if name in own else MATRICES[name](batch)
+                matched[place] = replace(batch, **{name: fill})
+    return matched
 
 
 def embedding(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

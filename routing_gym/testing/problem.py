@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,8 +49,8 @@ def check_problem(
         batch_size: Number of instances.
         seed: Of the instances and the tours.
         small: The problem for the exhaustive search; by default `problem` with four cities, three customers, or two
-            where there are several depots, since these are actions, too. In some of its instances a limit
-            is reduced, such as the capacity, so that it matters with so few nodes.
+            where there are several depots, since these are actions, too. In some of its instances a limit, such as
+            the capacity, is reduced, so that it matters with so few nodes.
         device: A device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:
@@ -135,7 +134,7 @@ def check_declarations(problem: AnyProblem) -> None:
     unknown = sorted(set(problem.length_observations) - space)
     expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
     declared = [(keys,) if isinstance(keys, str) else keys or () for keys in vars(observed).values()]
-    unknown = sorted(set(chain(*declared)) - space - set(observed.optional))
+    unknown = sorted(set(itertools.chain(*declared)) - space - set(observed.optional))
     expect(not unknown, problem, "observations", f"{unknown} are not in observation_space")
     unknown = sorted({column.target for column in problem.columns if column.target} - instance_fields(problem))
     expect(not unknown, problem, "columns", f"{unknown} are no fields of {problem.instance_type.__name__}")

@@ -155,11 +155,11 @@ def check_unchanged(entry: Entry) -> None:
         return
     found, wanted = json.loads(path.read_text()), json.loads(json.dumps(entry.args.as_started()))
     default = type(entry.args)()
-    for key in {"init_from": None, **found}:
-        chosen_by_run = key in CHOSEN and wanted[key] == getattr(default, key)
-        if key != "name" and key in wanted and not chosen_by_run and found.get(key) != wanted[key]:
+    for key in (key for key in found if key in wanted and key != "name"):
+        left_open = key in CHOSEN and wanted[key] == getattr(default, key)
+        if not left_open and found[key] != wanted[key]:
             raise ValueError(
-                f"[{entry.name}]: {entry.folder} was started with {option(key)} {found.get(key)}, the plan says "
+                f"[{entry.name}]: {entry.folder} was started with {option(key)} {found[key]}, the plan says "
                 f"{wanted[key]}; give the table another name, or delete the folder"
             )
 

@@ -17,7 +17,7 @@ from routing_gym.problems.mtsp import MTSP
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
-from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation
+from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation, visits_of
 from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, unit_of
 
 MAX_PENALTY = 100_000.0  # of a unit of load or length beyond a limit, per cost of a unit of length: PyVRP's default
@@ -88,12 +88,7 @@ def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any, run: Run) -> list[i
     singles = [node for node in range(1, len(pickup)) if not pickup[node] and node not in pickup]
     shipments = [pyvrp.Shipment(*pair) for pair in pairs]
     data = one_depot(pyvrp, legs, [pyvrp.Client(node) for node in singles], pyvrp.VehicleType(), shipments)
-
-    def node(stop: Any) -> int:
-        index = int(stop.idx)
-        return singles[index] if stop.is_client() else pairs[index][0 if stop.is_pickup() else 1]
-
-    visits = [node(stop) for route in run(data) for stop in route if not stop.is_depot()]
+    visits = [node for route in run(data) for node in visits_of(route, singles, pairs)]
     return [*dict.fromkeys(visits), 0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -186,15 +187,24 @@ class Formulation:
         actions, current, served = [], 0, 0
         for route in routes:
             start = self.depots[route.vehicle_type()]
-            visits = [self.node(stop) for stop in route if not stop.is_depot()]
+            visits = visits_of(route, self.singles, self.pairs)
             actions += ([start] if start != current else []) + visits + [start]
             current, served = start, served + len(visits)
         if served < self.problem.num_nodes or not actions:  # the rest is left out
             actions.append(current)
         return actions
 
-    def node(self, stop: Any) -> int:
-        """Return the customer of an activity."""
-        if stop.is_client():
-            return self.singles[int(stop.idx)]
-        return self.pairs[int(stop.idx)][0 if stop.is_pickup() else 1]
+
+def visits_of(route: Any, singles: Sequence[int], pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the nodes of one of PyVRP's routes, without depots.
+
+    Args:
+        route: The route.
+        singles: Nodes of PyVRP's clients.
+        pairs: Nodes of the pickup and the delivery of its shipments.
+    """
+    return [
+        singles[int(stop.idx)] if stop.is_client() else pairs[int(stop.idx)][stop.is_delivery()]
+        for stop in route
+        if not stop.is_depot()
+    ]
