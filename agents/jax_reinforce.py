@@ -29,12 +29,12 @@ with explain_missing("jax_reinforce.py", "agents,jax", script=True):
     import jax.numpy as jnp
     import optax
     from safetensors import SafetensorError, safe_open
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save as serialize
 
     from routing_agents.arguments import parse
 
 from routing_gym.arrays import to_backend
-from routing_gym.files import printable
+from routing_gym.files import printable, write_atomically
 from routing_gym.integrations.jax import Episodes, generate, rollout
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -327,9 +327,7 @@ def save(path: Path, problem: AnyProblem, weights: Weights, stats: Weights, abou
     }
     model = {**CONFIG, "nearness": "nearness_weight" in weights}
     header = {"problem": problem.name, "settings": asdict(problem), "model": model, **about}  # type: ignore[call-overload]
-    temporary = path.with_name(path.name + ".tmp")
-    save_file(tensors, temporary, metadata={"format": FORMAT, "header": json.dumps(header)})
-    temporary.replace(path)
+    write_atomically(path, serialize(tensors, metadata={"format": FORMAT, "header": json.dumps(header)}))
 
 
 # --- a run

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # terminals obey those from 0x80 on, too
+PARTIAL = ".partial"  # suffix of a file while it is written; a process that is killed meanwhile leaves it behind
 
 
 class FileError(ValueError):
@@ -123,7 +124,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         with partial.open("xb") as file:
             file.write(data)

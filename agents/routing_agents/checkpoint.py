@@ -6,7 +6,6 @@ Nothing is ever unpickled, so a file from a stranger can at worst be refused.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from routing_agents.header import FORMAT, CheckpointError, read_header
 from routing_agents.optimizers import expected_state, load_optimizer, optimizer_tensors
 from routing_agents.runs import BEST, LAST, option
+from routing_gym.files import write_atomically
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 T = TypeVar("T")
@@ -27,7 +27,7 @@ DTYPES = ("BF16", "F16", "F32", "F64", "I64")  # of tensors that are read; torch
 
 
 def save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write a checkpoint to a temporary file beside `path`, then rename it.
+    """Write a checkpoint, whole or not at all.
 
     Args:
         path: Where to.
@@ -37,18 +37,8 @@ def save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None
     Raises:
         OSError: It cannot be written; what was at `path` is still there.
     """
-    temporary = path.with_name(path.name + ".tmp")
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    try:
-        save_file(contiguous, temporary, metadata={"format": FORMAT, "header": json.dumps(header)})
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, SafetensorError):  # how safetensors reports a full or read-only disk
-            raise OSError(f"{path}: cannot write the checkpoint: {error}") from error
-        raise
+    write_atomically(path, serialize(contiguous, metadata={"format": FORMAT, "header": json.dumps(header)}))
 
 
 def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:

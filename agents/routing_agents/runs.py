@@ -20,6 +20,7 @@ from rich.console import Console
 
 from routing_agents import cli
 from routing_gym.arrays import batch_size
+from routing_gym.files import PARTIAL
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.solvers import FastTSP
@@ -231,7 +232,7 @@ def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
     """
     folder = runs / checked_name(name)
     folder.mkdir(parents=True, exist_ok=True)
-    if any(path.name not in (LOCK, LAST + ".tmp") for path in folder.iterdir()):
+    if any(path.name != LOCK and path.suffix != PARTIAL for path in folder.iterdir()):
         continued = f"continue it with --resume {folder}, or " if resumable else ""
         raise FileExistsError(f"{folder} exists; {continued}choose another --name")
     return folder

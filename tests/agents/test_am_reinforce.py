@@ -564,6 +564,13 @@ def test_odd_arguments_in_a_checkpoint(run, values):
         am_reinforce.main(Args(resume=path.parent))
 
 
+def test_checkpoints_are_readable_by_whom_the_umask_allows(tmp_path):
+    """safetensors' own `save_file` writes files that only their owner can read."""
+    (tmp_path / "other").write_bytes(b"x")
+    checkpoint.save(tmp_path / "last.safetensors", {"x": torch.ones(2)}, {})
+    assert (tmp_path / "last.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
 def test_checkpoints_hold_no_path(tiny):
     folder = am_reinforce.main(replace(tiny, epochs=1, name="first"))
     folder = am_reinforce.main(replace(tiny, epochs=1, name="second", init_from=folder))
@@ -586,7 +593,7 @@ def test_one_process_at_a_time(run):
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tiny):
     (tiny.runs / "mine").mkdir()
-    (tiny.runs / "mine" / "last.safetensors.tmp").write_bytes(b"half")
+    (tiny.runs / "mine" / "last.safetensors.1a2b3c4d.partial").write_bytes(b"half")
     assert (am_reinforce.main(replace(tiny, epochs=1, name="mine")) / "best.safetensors").exists()
 
 
@@ -739,11 +746,10 @@ def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "last.safetensors"
     checkpoint.save(path, {"x": torch.ones(2)}, {"step": 1})
 
-    def full_disk(tensors, file, metadata):
-        Path(file).write_bytes(b"half")
+    def full_disk(descriptor):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
         checkpoint.save(path, {"x": torch.zeros(2)}, {"step": 2})
     assert checkpoint.load(path)[1] == {"step": 1}
