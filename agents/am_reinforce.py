@@ -64,10 +64,10 @@ from routing_agents.training.baselines import (
     RolloutBaseline,
     SharedBaseline,
 )
-from routing_agents.training.loop import RunArgs
 from routing_agents.training.losses import LOSSES, Loss, reinforce
 from routing_agents.training.report import Column
 from routing_agents.training.stopping import reason_to_stop
+from routing_agents.training.trainer import RunArgs, Trainer
 from routing_agents.training.tuning import choose_precision
 from routing_gym import render
 from routing_gym.arrays import select, to_backend
@@ -299,7 +299,7 @@ def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Base
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
-class ReinforceTrainer(loop.Trainer):
+class ReinforceTrainer(Trainer):
     """One run: model, optimisers, baseline, and how far it has come.
 
     Args:
@@ -397,20 +397,16 @@ class ReinforceTrainer(loop.Trainer):
         problem = self.batch_problem(self.step)
         instance, choose = self.draw(problem, self.step)
         loss, means = self.loss(problem, instance, choose)
-        self.model.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
-        if not norm.isfinite():
-            raise TrainingDivergedError(f"the gradient of step {self.step} is not finite", (problem, instance))
-        for optimizer in self.optimizers.values():
-            for group in optimizer.param_groups:
-                group["lr"] = self.learning_rate
-            optimizer.step()
+        norm = self.descend(loss, self.learning_rate)
         self.sums += torch.cat([means, norm[None]]).double()
         self.step += 1
         if self.average is not None:
             self.average.update(self.model, self.step)
         self.seconds += time.perf_counter() - started
+
+    def batch(self) -> tuple[AnyProblem, Any]:
+        problem = self.batch_problem(self.step)
+        return problem, self.draw(problem, self.step)[0]
 
     def latest_observations(self) -> Iterator[dict[str, Tensor]]:
         """Yield the static observations of the instances of the latest steps."""
@@ -465,9 +461,9 @@ class ReinforceTrainer(loop.Trainer):
             self.average.load(checkpoint.group(tensors, "average"), path)
         self.best, self.history = -header["best_cost"], header["history"]
 
-    def gap(self, greedy: float) -> dict[str, float]:
+    def compared(self, metrics: dict[str, float]) -> dict[str, float]:
         """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
-        return {} if self.reference is None else {"gap": (greedy - self.reference) / abs(self.reference)}
+        return {} if self.reference is None else {"gap": (metrics["greedy"] - self.reference) / abs(self.reference)}
 
     def solve_first(self) -> tuple[Any, list[int]]:
         """Return the first held-out instance, on NumPy, and the greedy tour of it."""
@@ -485,7 +481,7 @@ class ReinforceTrainer(loop.Trainer):
         best = header["metrics"]
         name, greedy = runs.shown_cost(self.problem, best["greedy"])
         side = "below" if self.problem.maximises else "above"
-        excess = "".join(f", {value:.2%} {side} the reference" for value in self.gap(best["greedy"]).values())
+        excess = "".join(f", {value:.2%} {side} the reference" for value in self.compared(best).values())
         return [
             f"Best greedy {name} on held-out instances: {greedy:.4f}{excess} (epoch {best['epoch']:.0f}).",
             f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
@@ -495,15 +491,7 @@ class ReinforceTrainer(loop.Trainer):
 
 def main(args: Args, trainer_type: type[ReinforceTrainer] = ReinforceTrainer) -> Path:
     """Train as `args` say; return the folder of the run."""
-    args, saved = loop.resumed(trainer_type, args)
-    trainer = trainer_type(args)
-    with loop.session(trainer, saved, args.profile) as session:
-        while session.goes_on():
-            trainer.update()
-            if session.advance():
-                metrics = trainer.end_epoch()
-                session.record(metrics, trainer.gap(metrics["greedy"]))
-    return session.folder
+    return loop.train(trainer_type, args, args.profile)
 
 
 def train_in_processes(args: Args) -> None:

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import tyro
-from torch import Tensor, nn
+from torch import Tensor
 
 from routing_agents import checkpoint, runs
 from routing_agents.dispatch.evaluation import compare, make_source, picture_of
@@ -43,9 +43,9 @@ from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import loop
-from routing_agents.training.loop import RunArgs
 from routing_agents.training.policy_gradient import clipped_losses, gae
 from routing_agents.training.report import Column
+from routing_agents.training.trainer import RunArgs, Trainer
 from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import Day
 from routing_gym.dynamic.observations import observe
@@ -148,7 +148,7 @@ class Args(RunArgs):
             raise ValueError(f"--executor {self.executor} has no effect: ppo asks no oracle; leave it out")
 
 
-class DispatchTrainer(loop.Trainer):
+class DispatchTrainer(Trainer):
     """The network of one run, and how it learns."""
 
     script = "dispatch.py"
@@ -216,7 +216,7 @@ class DispatchTrainer(loop.Trainer):
         for _ in range(self.args.update_epochs):
             scores = self.model(lesson.requests)[0]
             loss = F.binary_cross_entropy_with_logits(scores[free], lesson.leaves[free])
-            self.descend(loss)
+            self.descend(loss, self.learning_rate)
         return {"loss": loss.item(), "leave": float((scores[free] > 0).float().mean())}
 
     def learn_prizes(self, generator: torch.Generator) -> dict[str, float]:
@@ -235,7 +235,7 @@ class DispatchTrainer(loop.Trainer):
             served = worthwhile(lesson.day, lesson.state, lesson.requests.spread(prizes, lesson.day.num_slots), limits)
             chosen += torch.from_numpy(served).gather(1, lesson.requests.slot) / args.samples
         gradient = (chosen - lesson.leaves) * free
-        self.descend((gradient * scores).sum() / free.sum())
+        self.descend((gradient * scores).sum() / free.sum(), self.learning_rate)
         wrong = gradient.abs().sum() / free.sum()
         return {"loss": wrong.item(), "leave": float(chosen[free].mean())}
 
@@ -257,7 +257,7 @@ class DispatchTrainer(loop.Trainer):
             entropy = (F.softplus(scores) - scores * scores.sigmoid()).mean()
             error = F.mse_loss(torch.stack([value for _, value in now]), advantages + values)
             loss = parts["policy_loss"] + 0.5 * error - self.args.ent_coef * entropy
-            self.descend(loss)
+            self.descend(loss, self.learning_rate)
         return {"loss": loss.item(), "leave": float(leaves.mean()), "reward": float(rewards.sum(dim=0).mean())}
 
     def rollout(self, day: Day, generator: torch.Generator) -> tuple[list[Decision], Tensor, Tensor]:
@@ -276,21 +276,10 @@ class DispatchTrainer(loop.Trainer):
             state = rules.dispatch(state, chosen)
         return steps, torch.stack(rewards), torch.stack(values)
 
-    def descend(self, loss: Tensor) -> None:
-        """Make one step of Adam.
-
-        Raises:
-            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
-        """
-        optimizer = self.optimizers["adam"]
-        optimizer.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
-        if not norm.isfinite():
-            raise TrainingDivergedError(f"the gradient in step {self.step} is not finite")
-        rate = self.args.learning_rate * (1 - 0.98 * self.step / self.args.total_steps)
-        optimizer.param_groups[0]["lr"] = rate
-        optimizer.step()
+    @property
+    def learning_rate(self) -> float:
+        """From that of the arguments linearly down to 2 %."""
+        return self.args.learning_rate * (1 - 0.98 * self.step / self.args.total_steps)
 
     def policy(self) -> Learned:
         """Return the policy as it stands."""
@@ -337,14 +326,7 @@ def main(args: Args) -> Path:
     """Train, or evaluate, as `args` say; return the folder of the run."""
     if args.evaluate is not None:
         return evaluate(args)
-    args, saved = loop.resumed(DispatchTrainer, args)
-    trainer = DispatchTrainer(args)
-    with loop.session(trainer, saved) as session:
-        while session.goes_on():
-            trainer.update()
-            if session.advance():
-                session.record(trainer.end_epoch())
-    return session.folder
+    return loop.train(DispatchTrainer, args)
 
 
 def evaluate(args: Args) -> Path:

@@ -189,14 +189,14 @@ class MaddpgTrainer(GameTrainer):
         with torch.no_grad():  # y^i = r^i + .. + q'^i(o', mu'(o')), undiscounted: a game has few ticks
             y = rewards + goes_on * target_critic(torch.cat([after, target_policy(after)], dim=-1))
         value_loss = (critic(torch.cat([seen, actions], dim=-1)) - y).square().mean()
-        self.descend("critic", critic, value_loss, self.args.critic_learning_rate)
+        self.descend(value_loss, self.rate(self.args.critic_learning_rate), "critic")
 
         # For each vehicle by itself, the others' actions as they were: one vehicle of each row, drawn at random.
         one = torch.randint(self.game.num_agents, (len(seen), 1), generator=generator, device=self.device)
         own = torch.zeros_like(rewards).scatter(1, one, 1.0)[..., None]
         mixed = own * policy(seen) + (1 - own) * actions
         q = critic(torch.cat([seen, mixed], dim=-1)).gather(1, one).mean()
-        self.descend("policy", policy, -q, self.args.policy_learning_rate)
+        self.descend(-q, self.rate(self.args.policy_learning_rate), "policy")
 
         with torch.no_grad():
             for network, target in ((policy, target_policy), (critic, target_critic)):
@@ -219,14 +219,7 @@ class MaddpgTrainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    args, saved = loop.resumed(MaddpgTrainer, args)
-    trainer = MaddpgTrainer(args)
-    with loop.session(trainer, saved) as session:
-        while session.goes_on():
-            trainer.update()
-            if session.advance():
-                session.record(trainer.end_epoch())
-    return session.folder
+    return loop.train(MaddpgTrainer, args)
 
 
 if __name__ == "__main__":

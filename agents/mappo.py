@@ -186,8 +186,8 @@ class MappoTrainer(GameTrainer):
             for rows in order.chunk(args.num_minibatches):
                 losses = self.losses(rollout, rows)
                 policy_loss = losses["policy_loss"] - self.rate(args.ent_coef) * losses["entropy"]
-                self.descend("policy", self.policy, policy_loss, args.learning_rate)
-                self.descend("critic", self.model["critic"], losses["value_loss"], args.learning_rate)
+                self.descend(policy_loss, self.rate(args.learning_rate), "policy")
+                self.descend(losses["value_loss"], self.rate(args.learning_rate), "critic")
                 for key, value in losses.items():
                     sums[key] = sums.get(key, 0.0) + value.item() / (args.update_epochs * args.num_minibatches)
         return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **sums}
@@ -209,14 +209,7 @@ class MappoTrainer(GameTrainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    args, saved = loop.resumed(MappoTrainer, args)
-    trainer = MappoTrainer(args)
-    with loop.session(trainer, saved) as session:
-        while session.goes_on():
-            trainer.update()
-            if session.advance():
-                session.record(trainer.end_epoch())
-    return session.folder
+    return loop.train(MappoTrainer, args)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ from routing_agents.policies.pointer.tasks import TASKS
 from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
 from routing_agents.terminal import command_line
 from routing_agents.training import loop
-from routing_agents.training.loop import RunArgs
 from routing_agents.training.report import Column
+from routing_agents.training.trainer import RunArgs, Trainer
 from routing_agents.training.tuning import choose_precision
 from routing_gym.render.figure import pixels
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
@@ -167,7 +167,7 @@ class Args(RunArgs):
             )
 
 
-class PointerTrainer(loop.Trainer):
+class PointerTrainer(Trainer):
     """One run: examples, network, optimisers, and how far it has come.
 
     Args:
@@ -234,15 +234,7 @@ class PointerTrainer(loop.Trainer):
         started = time.perf_counter()
         log_p, counted = log_likelihood(self.model, *self.draw())
         loss = -log_p.sum() / counted.sum()
-        self.model.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
-        if not (norm + loss).isfinite():
-            raise TrainingDivergedError(f"loss or gradient of step {self.step} is not finite")
-        for optimizer in self.optimizers.values():
-            for group in optimizer.param_groups:
-                group["lr"] = self.learning_rate
-            optimizer.step()
+        norm = self.descend(loss, self.learning_rate)
         self.sums += torch.stack([loss.detach(), norm]).double()
         self.step += 1
         self.seconds += time.perf_counter() - started
@@ -298,14 +290,7 @@ class PointerTrainer(loop.Trainer):
 
 def main(args: Args) -> Path:
     """Train as `args` say; return the folder of the run."""
-    args, saved = loop.resumed(PointerTrainer, args)
-    trainer = PointerTrainer(args)
-    with loop.session(trainer, saved) as session:
-        while session.goes_on():
-            trainer.update()
-            if session.advance():
-                session.record(trainer.end_epoch())
-    return session.folder
+    return loop.train(PointerTrainer, args)
 
 
 if __name__ == "__main__":

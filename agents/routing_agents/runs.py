@@ -40,16 +40,7 @@ class ProcessLostError(RuntimeError):
 
 
 class TrainingDivergedError(RuntimeError):
-    """The weights have left the range in which a network computes anything.
-
-    Args:
-        message: What was found.
-        batch: The problem and the instances on which that happened, if they can be saved.
-    """
-
-    def __init__(self, message: str, batch: tuple[AnyProblem, Any] | None = None) -> None:
-        super().__init__(message)
-        self.batch = batch
+    """The weights have left the range in which a network computes anything."""
 
 
 def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Generator:

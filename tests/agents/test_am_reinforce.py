@@ -233,7 +233,7 @@ def test_folder_that_cannot_be_made(tiny, tmp_path):
 def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
     """A learning rate of 1e30 throws the weights out of the range of float32 in the first step."""
     diverging = replace(tiny, learning_rate=1e30, name="diverging")
-    found = r"gradient of step 1 is not finite.* batch is in .*diverged-0.npz. .* lower --learning-rate"
+    found = r"gradient of the model in step 1 is not finite.* batch is in .*diverged-0.npz. .* lower --learning-rate"
     with pytest.raises(TrainingDivergedError, match=found):
         am_reinforce.main(diverging)
     trainer, folder = ReinforceTrainer(diverging), tiny.runs / "diverging"

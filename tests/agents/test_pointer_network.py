@@ -92,7 +92,7 @@ def test_a_gradient_that_is_no_number(tiny, monkeypatch):
         pointer_network, "log_likelihood", lambda model, *_: (model.begin[None] * torch.nan, torch.ones(1))
     )
     with pytest.raises(
-        pointer_network.TrainingDivergedError, match="of step 0 is not finite; the checkpoint of epoch 0"
+        pointer_network.TrainingDivergedError, match="in step 0 is not finite; the checkpoint of epoch 0"
     ):
         pointer_network.main(tiny)
 

@@ -20,10 +20,9 @@ from routing_agents.multi_agent.networks import AgentNetwork, NetworkConfig, Out
 from routing_agents.multi_agent.pictures import draw_attention, listening
 from routing_agents.multi_agent.players import compare, greedy, heuristic, play_one
 from routing_agents.multi_agent.saved import describe, load_policy
-from routing_agents.runs import MOST_COUNT, TrainingDivergedError, check_integers, check_numbers, stream
-from routing_agents.training import loop
-from routing_agents.training.loop import RunArgs
+from routing_agents.runs import MOST_COUNT, check_integers, check_numbers, stream
 from routing_agents.training.report import Column
+from routing_agents.training.trainer import RunArgs, Trainer
 from routing_gym.arrays import select, to_backend
 from routing_gym.multi_agent import CompetitiveOP, pictures
 from routing_gym.multi_agent.heuristics import rival_aware
@@ -93,7 +92,7 @@ class GameArgs(RunArgs):
         check_integers(self, "threads", least=0, most=runs.MOST_THREADS)
 
 
-class GameTrainer(loop.Trainer):
+class GameTrainer(Trainer):
     """One run: the game, its networks and optimisers, and how far it has come.
 
     A script derives from it, makes `model` and `optimizers`, and says how one step learns.
@@ -178,21 +177,6 @@ class GameTrainer(loop.Trainer):
             self.sums[key] = self.sums.get(key, 0.0) + value
         self.step += 1
         self.seconds += time.perf_counter() - started
-
-    def descend(self, name: str, network: nn.Module, loss: Tensor, start: float) -> None:
-        """Take one optimiser step, at the learning rate of this step.
-
-        Raises:
-            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
-        """
-        optimizer = self.optimizers[name]
-        optimizer.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(network.parameters(), self.args.max_grad_norm)
-        if not norm.isfinite():
-            raise TrainingDivergedError(f"the gradient of the {name} in step {self.step} is not finite")
-        optimizer.param_groups[0]["lr"] = self.rate(start)
-        optimizer.step()
 
     def end_epoch(self) -> dict[str, float]:
         """Compare the policy with the rival-aware heuristic, and return what there is to log."""
