@@ -88,4 +88,5 @@ def test_the_tests_over_all_problems_pass(tree):
 
 def test_types(tree):
     """An instance of its own needs no exemption."""
-    run(tree, "-m", "mypy", "--config-file", "pyproject.toml", "routing_gym/problems/trp.py")
+    cache = ("--cache-dir", str(ROOT / ".mypy_cache"))  # of `make lint`: seconds instead of half a minute
+    run(tree, "-m", "mypy", "--config-file", "pyproject.toml", *cache, "routing_gym/problems/trp.py")
