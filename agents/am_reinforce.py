@@ -8,8 +8,8 @@
     python agents/am_reinforce.py --plan plan.toml                 # several runs, in turn
     torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py             # several machines
 
-Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted
-one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves.
+Every random number is a function of the seed and the step, so a resumed run with as many threads repeats an
+uninterrupted one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves.
 """
 
 from __future__ import annotations
@@ -485,7 +485,7 @@ class ReinforceTrainer(Trainer):
         return [
             f"Best greedy {name} on held-out instances: {greedy:.4f}{excess} (epoch {best['epoch']:.0f}).",
             f"Learning curve: {folder}/curve.png    a solved instance: {folder}/solution.png",
-            f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...",
+            f"Solve a file:   {runs.command('solve.py', '--checkpoint', folder)} FILE...",
         ]
 
 

@@ -313,7 +313,7 @@ class DispatchTrainer(Trainer):
         return [
             f"Best weights:   {100 - self.best:.2f} % of greedy's driving duration on {days}",
             f"A day by epoch: {folder / 'day.png'}",
-            f"Evaluate:       {runs.command(self.script)} --evaluate {folder}",
+            f"Evaluate:       {runs.command(self.script, '--evaluate', folder)}",
         ]
 
 

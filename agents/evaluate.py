@@ -23,12 +23,14 @@ import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tyro
 
+from routing_agents import cli
 from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.methods import TRAINED, Setup, labels, make_method, parse_method
@@ -47,7 +49,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import SOLVERS, Solution
 from routing_gym.solvers.runtime.base import FEASIBLE
-from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of, usable_cores
 
 BEST_KNOWN = "best known"  # the costs that lie beside the instances of a file
 
@@ -147,7 +149,7 @@ def read_instances(args: Args) -> TestSet:
     if not path.exists():
         raise ValueError(f"no file {args.instances}; for a test set write paper/ID or random/ID, such as random/TSP-20")
     if path.suffix.lower() == ".csv":
-        raise ValueError(f"{path}: tables are not compared; solve one with {command('solve.py')} {path}")
+        raise ValueError(f"{path}: tables are not compared; solve one with {command('solve.py', path)}")
     file = data.read_instance(path)
     if file.scores is not None:
         return TestSet(file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])})
@@ -160,7 +162,9 @@ def read_instances(args: Args) -> TestSet:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, marked where files are changed."""
+    """Return the commit that is checked out, marked if files are changed; of an installed package its version."""
+    if Path(__file__).parent == cli.INSTALLED:
+        return version("routing-gym")
     describe = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
         return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
@@ -231,7 +235,7 @@ def make_setup(args: Args, first_row: int) -> Setup:
     return Setup(
         seed=args.seed,
         tours_at_once=args.batch_size,
-        workers=args.workers or os.cpu_count() or 1,
+        workers=args.workers or usable_cores(),
         executor=executor,
         cache=args.cache,
         tours=args.tours,
@@ -265,11 +269,13 @@ def main(args: Args) -> Table | None:
     if args.merge and args.out is not None:
         solutions = merge_shards(args.out, asked, num_rows)
     table = make_table(args, test_set, solutions)
-    if args.out is not None:
-        for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):
-            write_atomically(args.out / f"table.{suffix}", text.encode())
-        table.plot(args.out / "gap.png")
-    print(table.text())  # last: a pipe that is closed loses nothing
+    try:
+        if args.out is not None:
+            for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):
+                write_atomically(args.out / f"table.{suffix}", text.encode())
+            table.plot(args.out / "gap.png")
+    finally:
+        print(table.text())  # last: a pipe that is closed loses nothing
     return table
 
 

@@ -50,7 +50,7 @@ from routing_agents.training.report import Column
 from routing_agents.training.trainer import RunArgs, Trainer
 from routing_agents.training.tuning import choose_precision
 from routing_gym.render.figure import pixels
-from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
+from routing_gym.solvers.runtime.executors import ExecutorName, executor_of, usable_cores
 
 COLUMNS = (
     Column("epoch", ".0f"),
@@ -124,7 +124,7 @@ class Args(RunArgs):
     it."""
     threads: int = 0
     """Number of CPU threads; 0 uses all cores."""
-    workers: int = os.cpu_count() or 1
+    workers: int = usable_cores()
     """Number of processes that solve examples."""
     executor: ExecutorName | None = None
     """Where examples are solved. Default: in worker processes."""
@@ -284,7 +284,7 @@ class PointerTrainer(Trainer):
             f"Learning curve: {folder}/curve.png    solved instances: {folder}/solution.png",
         ]
         if self.task.name == "tsp":
-            lines.append(f"Solve a file:   {runs.command('solve.py')} --checkpoint {folder} FILE...")
+            lines.append(f"Solve a file:   {runs.command('solve.py', '--checkpoint', folder)} FILE...")
         return lines
 
 

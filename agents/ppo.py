@@ -65,6 +65,7 @@ from routing_agents.training.policy_gradient import clipped_losses, gae
 from routing_agents.training.tuning import choose_precision, keep_freed_memory
 from routing_gym.arrays import select, to_backend
 from routing_gym.envs.vector import RoutingVectorEnv
+from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem
 
 
@@ -307,11 +308,11 @@ class Log:
         self.problem, self.console = problem, plain_console()
         name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
         self.folder = make_folder(args.runs, args.name or name, resumable=False)
+        self.args = {key: value for key, value in dataclasses.asdict(args).items() if key != "runs"}
+        write_atomically(self.folder / "args.json", (json.dumps(self.args, indent=2) + "\n").encode())
         held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
         self.held_out = to_backend(held_out, "torch", device)
         self.reference = reference_cost(problem, self.held_out, args.runs / ".references")
-        self.args = {key: value for key, value in dataclasses.asdict(args).items() if key != "runs"}
-        (self.folder / "args.json").write_text(json.dumps(self.args, indent=2) + "\n")
         self.writer = SummaryWriter(str(self.folder / "tensorboard"))
         self.best_cost = float("inf")
         self.since, self.instances = time.perf_counter(), 0
@@ -399,7 +400,7 @@ def main(args: Args) -> Path:
     log.console.print(
         f"Best greedy {name} on held-out instances: {best:.4f}\n"
         f"Curves:       tensorboard --logdir {log.folder}\n"
-        f"Solve a file: {command('solve.py')} --checkpoint {log.folder} FILE...",
+        f"Solve a file: {command('solve.py', '--checkpoint', log.folder)} FILE...",
         soft_wrap=True,
     )
     return log.folder

@@ -380,7 +380,7 @@ def finish(job: Job, outcome: Found | Exception) -> Solved:
     cost = cost_of(source, tours)
     first = select(source.instance, slice(0, 1))
     try:
-        render.save(job.picture, source.problem, first, tours[0], title=f"{source.name}: {cost:g}")
+        render.save(job.picture, source.problem, first, tours[0], title=printable(f"{source.name}: {cost:g}"))
     except OSError as error:
         raise OSError(f"{job.picture} cannot be written: {error}; the tour is in {job.tour}") from error
     weights = job.method.model.path

@@ -99,9 +99,11 @@ class Table:
             table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
         for row in self.rows:
             table.add_row(*map(printable, row.cells()))
-        console = require("rich.console", "solvers").Console(file=io.StringIO(), width=160, markup=False, emoji=False)
-        console.print(table)
-        return str(console.file.getvalue())
+        plain = {"color_system": None, "force_jupyter": False, "markup": False, "emoji": False}
+        console = require("rich.console", "solvers").Console(width=160, **plain)
+        with console.capture() as shown:  # lines are of ASCII where standard output cannot encode others
+            console.print(table)
+        return str(shown.get())
 
     def markdown(self) -> str:
         """Return the table as Markdown."""

@@ -9,7 +9,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # terminals obey those from 0x80 on, too
+# Terminals obey those from 0x80 on, too. Surrogates stand for the bytes of a path that are not UTF-8.
+CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 PARTIAL = ".partial"  # suffix of a file while it is written; a process that is killed meanwhile leaves it behind
 
 
@@ -131,5 +132,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk is reported without a name, the others with that of the partial file
+        raise
     finally:
         partial.unlink(missing_ok=True)

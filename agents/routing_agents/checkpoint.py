@@ -94,7 +94,7 @@ def load_network(
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CheckpointError(f"{path}: its header does not describe a known network ({error})") from error
     check_weights(network, weights, path)
-    network.to_empty(device=device).load_state_dict(weights)
+    network.float().to_empty(device=device).load_state_dict(weights)  # whatever torch's default dtype is
     return network.eval(), trained_on, header
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -24,6 +24,7 @@ from routing_gym.files import PARTIAL
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.solvers import FastTSP
+from routing_gym.solvers.runtime.executors import usable_cores
 
 TRAINING_STREAM, HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM = range(4)
 HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
@@ -31,6 +32,7 @@ MOST_COUNT = 10**6  # of what is held in memory at the same time
 MOST_INTEGER = 2**63 - 1  # that torch takes as a seed
 MOST_NUMBER = 1e30  # which float32 holds, and torch multiplies by
 MOST_THREADS = 1024  # more would only wait for each other
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 QUICK_SOLVERS = (FastTSP(),)  # good to the last digit within seconds for 1,000 instances
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
 
@@ -171,7 +173,7 @@ def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | N
     except ImportError as error:
         Console().print(f"The gap is not shown: {error}", markup=False, soft_wrap=True)
         return None
-    count, workers = batch_size(instance), os.cpu_count() or 1
+    count, workers = batch_size(instance), usable_cores()
     Console().print(
         f"Reference for the gap: {solver.label} for each of {count:,} held-out instances, "
         f"{count * solver.time_limit / workers:.0f} s on {workers} cores, unless an earlier run left them in {cache}.",
@@ -191,8 +193,18 @@ def shown_cost(problem: AnyProblem, cost: float) -> tuple[str, float]:
     return ("prize", -cost) if problem.maximises else ("cost", cost)
 
 
-def command(script: str) -> str:
-    """Return how to call one of the scripts with the Python that runs now: as a subcommand, or from the checkout."""
+def command(script: str, *arguments: object) -> str:
+    """Return how to call one of the scripts with the Python that runs now: as a subcommand, or from the checkout.
+
+    Args:
+        script: Such as "solve.py".
+        arguments: To be quoted for the shell.
+    """
+    return " ".join([caller(script), *(shlex.quote(str(argument)) for argument in arguments)])
+
+
+def caller(script: str) -> str:
+    """Return the part of `command` before the arguments."""
     python, here, name = Path(sys.executable), Path.cwd(), cli.subcommand(script)
     ours = shutil.which("routing-gym", path=str(python.parent))
     if name is not None and ours is not None and ours == shutil.which("routing-gym"):
@@ -200,7 +212,10 @@ def command(script: str) -> str:
     shown = python.relative_to(here) if python.is_relative_to(here) else python
     if (found := shutil.which("python")) is not None and Path(found) == python:
         shown = Path("python")
-    return f"{shown} agents/{script}" if name is None else f"{shown} -m routing_agents {name}"
+    if name is not None:
+        return f"{shown} -m routing_agents {name}"
+    path = cli.script_path(script)
+    return f"{shown} {path.relative_to(here) if path.is_relative_to(here) else shlex.quote(str(path))}"
 
 
 def checked_name(name: str) -> str:
@@ -222,7 +237,10 @@ def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
         FileExistsError: The folder holds something.
     """
     folder = runs / checked_name(name)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except PermissionError as error:
+        raise PermissionError(f"{error}; choose another folder by --runs") from None
     if any(path.name != LOCK and path.suffix != PARTIAL for path in folder.iterdir()):
         continued = f"continue it with --resume {folder}, or " if resumable else ""
         raise FileExistsError(f"{folder} exists; {continued}choose another --name")
@@ -258,7 +276,7 @@ def make_profiler(wanted: bool, folder: Path) -> AbstractContextManager[torch.pr
 
 
 class StopRequest:
-    """Turns the first Ctrl-C or SIGTERM into a request to stop after the step.
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP (the terminal was closed) into a request to stop after the step.
 
     Args:
         second_is_final: Whether a second one stops the process at once. Not so under `torchrun`, which passes on
@@ -271,7 +289,8 @@ class StopRequest:
         self.second_is_final = second_is_final
 
     def __enter__(self) -> StopRequest:
-        self.previous = {number: signal.signal(number, self.request) for number in (signal.SIGINT, signal.SIGTERM)}
+        handled = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores one
+        self.previous = {number: signal.signal(number, self.request) for number in handled}
         return self
 
     def request(self, number: int, frame: Any) -> None:

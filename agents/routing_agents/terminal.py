@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -43,6 +44,9 @@ def command_line(
         also: Errors of its own that are the user's.
         stopped: What to print after Ctrl-C.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what the terminal cannot encode is escaped
+            stream.reconfigure(errors="backslashreplace")
     script = Path(cli.program()).stem
     expected: tuple[type[Exception], ...] = (*EXPECTED, ProcessLostError, *also)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import multiprocessing
@@ -39,13 +40,14 @@ from helpers import (
     wait_for_epoch,
 )
 from problem_names import ONE_OF_EACH
-from routing_agents import checkpoint
+from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.runs import choose_device, reference_cost
 from routing_agents.training import loop
 from routing_agents.training.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
+from routing_agents.training.report import Report
 from routing_gym.arrays import to_backend
 from routing_gym.data import load_npz
 from routing_gym.problems import PROBLEMS, TSP, make_problem
@@ -212,6 +214,36 @@ def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path):
     assert process.returncode == 0, rest
     assert f"--resume {tmp_path / 'run'}" in rest
     assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] >= 10
+
+
+def test_an_epoch_is_saved_before_it_is_shown(tiny, monkeypatch):
+    """`| head -1` closes the output, and rich then ends the process."""
+    monkeypatch.setattr(Report, "show_epoch", lambda report: sys.exit(1))
+    with pytest.raises(SystemExit, match="1"):
+        am_reinforce.main(replace(tiny, name="mine"))
+    assert checkpoint.load(tiny.runs / "mine" / "last.safetensors")[1]["step"] == tiny.steps_per_epoch
+    assert [row["epoch"] for row in logged(tiny.runs / "mine")] == [1]
+
+
+def test_a_full_disk_ends_the_run_with_the_command_that_resumes_it(tiny, monkeypatch):
+    def full(report, metrics, picture):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Report, "log_epoch", full)
+    with pytest.raises(OSError, match="No space left on device; the checkpoint of epoch 1 is sound. .*--resume .*mine"):
+        am_reinforce.main(replace(tiny, name="mine"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_closed_terminal_stops_a_run_unless_nohup_keeps_it(ignored):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        with runs.StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.requested is not ignored
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_existing_run_is_left_alone(tiny):
@@ -747,10 +779,10 @@ def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     checkpoint.save(path, {"x": torch.ones(2)}, {"step": 1})
 
     def full_disk(descriptor):
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left on device: .*last.safetensors"):
         checkpoint.save(path, {"x": torch.zeros(2)}, {"step": 2})
     assert checkpoint.load(path)[1] == {"step": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]

@@ -143,7 +143,7 @@ def test_routing_gym_solves(routing_gym, tmp_path, capsys):
     assert "tsp-50" in capsys.readouterr().out
 
 
-def test_names_of_the_command(routing_gym, monkeypatch, capsys):
+def test_names_of_the_command(routing_gym, tmp_path, monkeypatch, capsys):
     """Usage, examples and errors name `routing-gym solve`; without it, the script of the checkout."""
     assert runs.command("solve.py").endswith("python agents/solve.py")
     with pytest.raises(SystemExit, match=r"^routing-gym evaluate: no file nothing; for a test set"):
@@ -166,6 +166,9 @@ def test_names_of_the_command(routing_gym, monkeypatch, capsys):
     assert runs.command("mappo.py").endswith("agents/mappo.py")
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)  # not on the PATH
     assert runs.command("am_reinforce.py").endswith(" -m routing_agents train")
+    assert runs.command("mappo.py", "--resume", "my runs/one").endswith(" agents/mappo.py --resume 'my runs/one'")
+    monkeypatch.chdir(tmp_path)
+    assert runs.command("mappo.py").endswith(str(ROOT / "agents" / "mappo.py"))
 
 
 def test_commands(routing_gym, capsys):

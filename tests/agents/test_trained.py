@@ -11,6 +11,7 @@ import torch
 
 import am_reinforce
 import evaluate
+import routing_agents
 import solve as solve_script
 from benchmarks.quality import publish_weights
 from benchmarks.quality.publish_weights import greedy_cost
@@ -66,6 +67,17 @@ def test_weights_of_a_family_are_for_problems_without_other_attributes(tmp_path)
     assert trained.find_weights("MDVRPB", 50, tmp_path).stem == "mdovrpmbltw-50"
     with pytest.raises(ValueError, match="no weights for HFVRP"):
         trained.find_weights("HFVRP", 50, tmp_path)
+
+
+def test_models_are_of_float32_whatever_the_default_is():
+    coords = np.random.default_rng(0).random((12, 2))
+    expected = routing_agents.load("TSP-20").solve(coords, decoding="greedy")
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = routing_agents.load("TSP-20").solve(coords, decoding="greedy")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.tour == expected.tour
 
 
 def test_command_of_the_card():

@@ -1,6 +1,7 @@
 """Means, gaps, intervals and tables, by hand."""
 
 import csv
+import io
 import json
 import math
 import sys
@@ -149,6 +150,14 @@ def test_text_holds_every_cell():
     text = table.text()
     assert all(cell in text for row in table.rows for cell in row.cells())
     assert table.title in text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_text_can_be_printed(encoding, monkeypatch):
+    """Windows encodes redirected output as cp1252, which has no box characters."""
+    pytest.importorskip("rich")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    print(real_table().text(), flush=True)
 
 
 def test_plot_writes_a_file(tmp_path):

@@ -79,6 +79,8 @@ def run_script(name: str, arguments: list[str]) -> None:
             f"routing-gym {name}: {error}. Install routing-gym with the extra [agents], in a checkout: "
             f'pip install ".[agents]"' + (f" (missing: {missing})" if missing else "")
         )
+    except KeyboardInterrupt:  # while packages are imported; the script handles it later
+        sys.exit(f"routing-gym {name}: stopped before it had begun")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -6,7 +6,6 @@ A chunk is decoded the same way wherever it is decoded; its sampled tours depend
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -28,6 +27,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout
 from routing_gym.solvers import Solution
 from routing_gym.solvers.runtime.base import FEASIBLE, NO_NODE
+from routing_gym.solvers.runtime.executors import usable_cores
 from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work
@@ -65,7 +65,7 @@ class Chunk:
 
 def threads_of(executor: Executor | None) -> int | None:
     """Return the threads of each worker that decodes: processes share the cores; Ray sets the number itself."""
-    return max(1, (os.cpu_count() or 1) // executor.num_workers) if isinstance(executor, Processes) else None
+    return max(1, usable_cores() // executor.num_workers) if isinstance(executor, Processes) else None
 
 
 class DecodeWork(Work):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -26,8 +28,10 @@ from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
+from routing_gym.solvers.runtime.executors import usable_cores
 
 T = TypeVar("T")
+ENDED = "ROUTING_GYM_ENDED"  # environment variable: file that the first process makes when it ends in good order
 
 
 def launched() -> bool:
@@ -60,21 +64,25 @@ def choose_processes(args: Any) -> int:
         if type(processes) is not int or not 1 <= processes <= runs.MOST_THREADS:
             raise CheckpointError(f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}")
         return processes
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    several = runs.choose_device(args.device) == "cpu" and cores > 1 and args.batch_size % 2 == 0
+    several = runs.choose_device(args.device) == "cpu" and usable_cores() > 1 and args.batch_size % 2 == 0
     return args.processes or (2 if several else 1)
 
 
 def launch(processes: int, script: str, arguments: list[str]) -> int:
-    """Run a script in several processes on this machine, as `torchrun` does; return the exit status."""
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the script says what went wrong
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would choose, with a warning
-    try:
-        torchrun(["--standalone", f"--nproc-per-node={processes}", script, *arguments])
-    except ChildFailedError:
-        return 1
-    except SignalException:  # Ctrl-C or SIGTERM, which the processes have been told of, and have obeyed
-        return 0
+    """Run a script in several processes on this machine, like `torchrun`; return the exit status."""
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the script prints its own errors
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun's choice, without its warning
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "3600")  # after 30 s it would kill a long step, unsaved
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[ENDED] = str(ended := Path(folder) / "ended")
+        try:
+            torchrun(["--standalone", f"--nproc-per-node={processes}", script, *arguments])
+        except ChildFailedError:
+            return 1
+        except SignalException as error:  # Ctrl-C or SIGTERM: the processes receive it, too, and save the run
+            if not ended.exists():
+                print("stopped before the run had begun; nothing was saved", file=sys.stderr)
+                return 128 + error.sigval
     return 0
 
 
@@ -115,6 +123,8 @@ def leave() -> None:
     if launched():
         sys.stdout.flush()
         sys.stderr.flush()
+        if ENDED in os.environ and os.environ["RANK"] == "0":
+            Path(os.environ[ENDED]).touch()
         os._exit(0)
 
 

@@ -71,13 +71,12 @@ def restore(trainer: Trainer, saved: Saved) -> None:
 
 
 def begin(trainer: Trainer) -> Path:
-    """Make the folder of a new run, with a checkpoint, so that it can be resumed from the first moment."""
+    """Make the folder of a new run."""
     args = trainer.args
     name = args.name or f"{trainer.title}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = distributed.by_first(lambda: runs.make_folder(args.runs, name))
     if trainer.started_from and distributed.rank() == 0:
         print(trainer.started_from)
-    trainer.save(folder / runs.LAST)
     return folder
 
 
@@ -115,8 +114,10 @@ class Session:
         """Save the run after an epoch, and its weights if they are the best; show and log its metrics."""
         self.trainer.save_best(self.folder / runs.BEST, metrics)
         if self.report is not None:
-            self.report.epoch(metrics | self.trainer.compared(metrics), self.trainer.picture())
+            self.report.log_epoch(metrics | self.trainer.compared(metrics), self.trainer.picture())
         self.trainer.save(self.folder / runs.LAST)
+        if self.report is not None:
+            self.report.show_epoch()  # after everything is saved: whoever reads the output may be gone
         self.stop_if_enough()
 
     def reason_to_stop(self) -> str:
@@ -162,6 +163,9 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             report = None
             if is_first:
                 stack.enter_context(runs.only_process(folder))
+            if saved is None:  # so that the run can be resumed from the first moment
+                trainer.save(folder / runs.LAST)
+            if is_first:
                 log = stack.enter_context(start_log(folder, trainer.args))
                 trainer.reference = trainer.find_reference(folder.parent / ".references")
                 report = Report(
@@ -181,13 +185,14 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             save_npz(path, *batch)
             told += f", and the batch is in {path}"
         raise TrainingDivergedError(f"{told}. Start again with {trainer.remedy}") from None
-    except RuntimeError as error:
-        if not distributed.lost(error):
-            raise
-        raise runs.ProcessLostError(
-            f"another process of the run is gone; the checkpoint of epoch {trainer.epoch} is sound. Go on with: "
-            f"{runs.command(trainer.script)} --resume {folder}"
-        ) from error
+    except (OSError, RuntimeError) as error:
+        again = runs.command(trainer.script, "--resume", folder)
+        sound = f"the checkpoint of epoch {trainer.epoch} is sound. Go on with: {again}"
+        if isinstance(error, OSError):
+            raise OSError(f"{error}; {sound}") from error
+        if distributed.lost(error):
+            raise runs.ProcessLostError(f"another process of the run is gone; {sound}") from error
+        raise
     distributed.stop()
 
 

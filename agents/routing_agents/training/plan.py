@@ -94,7 +94,7 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
         ValueError: Not a plan; with the table and the key.
     """
     try:
-        tables = tomllib.loads(path.read_text())
+        tables = tomllib.loads(path.read_bytes().decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: no TOML file: {error}") from None
     if not tables:
@@ -192,7 +192,8 @@ def follow(args: Any, script: str) -> int:
             done = train(entry, entries, script, stop)
             write_progress(entries, args.runs)
             if stop.requested:
-                print(f"Stopped. Go on with: {runs.command(Path(script).name)} --plan {args.plan} --runs {args.runs}")
+                again = runs.command(Path(script).name, "--plan", args.plan, "--runs", args.runs)
+                print(f"Stopped. Go on with: {again}")
                 return 0
             failed += [] if done else [entry.name]
     plain_console().print(progress_table(entries))

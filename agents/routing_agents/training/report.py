@@ -165,8 +165,8 @@ class Report:
         self.progress.advance(self.task)
         self.steps_since += 1
 
-    def epoch(self, metrics: dict[str, float], picture: np.ndarray | None = None) -> None:
-        """Log and show the numbers of an epoch.
+    def log_epoch(self, metrics: dict[str, float], picture: np.ndarray | None = None) -> None:
+        """Log the metrics of an epoch.
 
         Args:
             metrics: "epoch", "instances" and any others.
@@ -187,6 +187,10 @@ class Report:
         if self.log is not None:
             image = {} if picture is None else {PICTURE: require("wandb", "wandb").Image(picture)}
             self.log.log(tagged | image, step=seen)
+
+    def show_epoch(self) -> None:
+        """Print the table row of the last epoch that was logged."""
+        row = self.rows[-1]
         cells = (format(c.sign * row[c.key], c.format) if c.key in row else "-" for c in self.columns)
         self.say("".join(f"{cell:>12}" for cell in cells))
 
@@ -194,7 +198,7 @@ class Report:
         """Draw the curve so far, and say how to go on."""
         self.progress.stop()
         self.draw_curve()
-        self.say(f"Stopped and saved. Go on with: {command(script)} --resume {self.folder}")
+        self.say(f"Stopped and saved. Go on with: {command(script, '--resume', self.folder)}")
 
     def finished(self, *lines: str) -> None:
         """Draw the curve, and say how to use the result."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -20,12 +21,14 @@ import numpy as np
 from routing_gym.arrays import batch_size
 from routing_gym.data.npz import npz_bytes, open_npz
 from routing_gym.files import write_atomically
+from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.rows import RowResult
 
 VERSION = 3  # of the file layout, of what enters the hashes, and of the solvers: raise it where their tours change
 SAVE_INTERVAL = 10.0  # seconds
 SAVE_SHARE = 20.0  # and as many times as long as saving takes, which rewrites the whole file
+LOCK_LIMIT = 60.0  # seconds to wait for another process that saves
 PADDING = -1  # after the actions of the shorter tours
 
 
@@ -89,12 +92,19 @@ class Store:
             self.save()
 
     def save(self) -> None:
-        """Write all rows, with those that another process has added meanwhile; all or nothing."""
+        """Write all rows, with those that another process has added meanwhile; all or nothing.
+
+        A file that cannot be written, on a full disk for example, is a warning: the results do not depend on it.
+        """
         if not self.changed:
             return
         started = monotonic()
-        self.rows = {**read(self.path), **self.rows}
-        write(self.path, self.about, self.rows)
+        try:
+            with require("filelock", "solvers").SoftFileLock(self.path.with_suffix(".lock"), LOCK_LIMIT):
+                self.rows = {**read(self.path), **self.rows}
+                write(self.path, self.about, self.rows)
+        except OSError as error:
+            warnings.warn(f"solutions are not kept for later runs: {error}", stacklevel=2)
         self.saved = monotonic()
         self.pause = max(SAVE_INTERVAL, SAVE_SHARE * (self.saved - started))
         self.changed = False

@@ -36,12 +36,17 @@ def executor_of(args: HasExecutor) -> Executor | None:
     return None
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def make_executor(name: ExecutorName, num_workers: int | None = None, address: str | None = None) -> Executor:
     """Make an executor.
 
     Args:
         name: "inline", "processes" or "ray".
-        num_workers: Worker processes. None: one for each core, on Ray for each CPU of the cluster.
+        num_workers: Worker processes. None: one for each usable core, on Ray for each CPU of the cluster.
         address: Of a Ray cluster; None starts Ray on this machine.
 
     Raises:
@@ -52,7 +57,7 @@ def make_executor(name: ExecutorName, num_workers: int | None = None, address: s
     if name == "inline":
         return Inline()
     if name == "processes":
-        return Processes(os.cpu_count() or 1 if num_workers is None else num_workers)
+        return Processes(usable_cores() if num_workers is None else num_workers)
     if name == "ray":
         return OnRay(num_workers, address)
     raise ValueError(f"executor must be inline, processes or ray, got {name!r}")

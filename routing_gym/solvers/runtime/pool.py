@@ -7,7 +7,9 @@ costs its task, and a new worker takes its place. The package Pebble does the sa
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -100,8 +102,8 @@ class Worker:
             worker.stop()
             ended = describe_exit(process.exitcode)
             raise WorkersNotReady(
-                f"a worker process for {work.name} did not start (it ended {ended}): put the script's "
-                'main part under `if __name__ == "__main__":`, or work in this process with num_workers=0'
+                f"a worker process for {work.name} did not start (it ended {ended}): put the script into a file, with "
+                'its main part under `if __name__ == "__main__":`, or work in this process with num_workers=0'
             )
         return worker
 
@@ -158,9 +160,18 @@ def collect(busy: list[Worker], idle: list[Worker], limit: float | None) -> Iter
         yield worker.key, result
 
 
+def end_with_parent() -> None:
+    """End this process when its parent is gone, even in the middle of a task."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
 def serve(connection: Connection, work: Work) -> None:
     """Do tasks until the pipe closes; the body of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it stops us
+    threading.Thread(target=end_with_parent, daemon=True).start()
     work.load()
     connection.send(True)
     while True:

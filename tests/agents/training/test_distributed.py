@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
 
 import am_reinforce
 from am_reinforce import Args, ReinforceTrainer
@@ -105,6 +106,24 @@ if os.environ["RANK"] == "1":  # which has nothing to report at the end
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_status_of_a_run_that_is_stopped_says_whether_it_was_saved(saved, monkeypatch, capsys):
+    """Stand-in for torchrun: SIGTERM arrives, and the first process ends in good order, or was still importing."""
+
+    def stopped(arguments):
+        if saved:
+            Path(os.environ[distributed.ENDED]).touch()
+        raise SignalException("stopped", signal.SIGTERM)
+
+    for name in (distributed.ENDED, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")  # restored afterwards
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(distributed, "torchrun", stopped)
+    assert distributed.launch(2, "script.py", []) == (0 if saved else 128 + signal.SIGTERM)
+    assert ("nothing was saved" in capsys.readouterr().err) is not saved
+    assert int(os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) >= 600  # torchrun's own is 30 s, less than a long step
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="finds a process in /proc and starves threads: Linux only")
