@@ -2,7 +2,7 @@
 
 Importing this registers the environments `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP,TSPFE,ATSP}-{10,...,1000}`,
 those of the VRP family (`OVRP`, `VRPTW`, `OVRPBLTW` etc.), and `routing/TSP` etc. with `num_nodes=`, each also as a
-native vector environment. Needs no torch.
+native vectorised environment. The package does not need torch.
 """
 
 import gymnasium as _gymnasium
@@ -78,11 +78,11 @@ __all__ = [
     "sample_actions",
 ]
 
-SIZES = (10, 20, 50, 100, 200, 500, 1000)  # numbers of nodes that have an id of their own
+SIZES = (10, 20, 50, 100, 200, 500, 1000)  # numbers of nodes with their own ids
 
 
 def _register() -> None:
-    """Fill the registry at once: `gymnasium.register` compares each id with all others, which takes seconds."""
+    """Register all ids at once: `gymnasium.register` compares each id with all others, which would take seconds."""
     ids = [(name, size) for name in PROBLEMS for size in (None, *SIZES)]
     specs = [
         _EnvSpec(

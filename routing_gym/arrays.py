@@ -1,7 +1,7 @@
-"""Row operations on batches that the array API standard lacks, and the ways between its backends.
+"""Row operations on batches that the array API standard lacks, and conversions between backends.
 
-Every function works on NumPy, torch and JAX arrays alike and leaves its arguments unchanged. Where the three
-differ, it is written here, and not in the rules. B is the batch axis, A the number of actions (nodes).
+Every function works on NumPy, torch and JAX arrays and, except `put`, does not modify its arguments. Code that depends
+on the backend is here, not in the rules of the problems. B is the batch size, A the number of actions (nodes).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Array: TypeAlias = Any  # a NumPy array, a torch tensor or a JAX array; the arra
 Batch = TypeVar("Batch")  # a dataclass of arrays with a leading batch axis
 BACKENDS = ("numpy", "torch", "jax")
 X64 = 'call jax.config.update("jax_enable_x64", True) at the start of the program'
-_batch_types: dict[type, bool] = {}  # dataclasses of arrays, and whether JAX knows them
+_batch_types: dict[type, bool] = {}  # dataclasses of arrays, and whether they are registered with JAX
 
 
 def integer(xp: Any) -> Any:
     """Return the dtype of nodes, counts and loads: int64; int32 in JAX, unless it has 64 bits (`jax_enable_x64`).
 
     Args:
-        xp: An array-API namespace.
+        xp: Array-API namespace.
     """
     return xp.int32 if is_narrow(xp) else xp.int64
 
@@ -51,21 +51,21 @@ def is_narrow(xp: Any) -> bool:
 def gather(x: Array, index: Array) -> Array:
     """Select one entry per row, ``x[b, index[b]]``, or several, ``x[b, index[b, m]]``.
 
-    Written as `take` on the flattened array: three times as fast as ``x[arange(B), index]`` in NumPy.
+    It uses `take` on the flattened array, which is three times as fast as ``x[arange(B), index]`` in NumPy.
 
     Args:
-        x: (B, A, ...).
-        index: int64 (B,) or (B, M).
+        x: Array (B, A, ...).
+        index: Indices, int64 (B,) or (B, M).
 
     Returns:
-        (B, ...) or (B, M, ...).
+        Entries (B, ...) or (B, M, ...).
     """
     num_rows, num_columns = x.shape[:2]
     flat_shape = (num_rows * num_columns, *x.shape[2:])
-    if isinstance(x, np.ndarray):  # without the wrappers, which take twice as long as the work on small batches
+    if isinstance(x, np.ndarray):  # without the wrappers, which take twice as long as the operation on small batches
         starts = np.arange(0, num_rows * num_columns, num_columns)
         return x.reshape(flat_shape).take((starts if index.ndim == 1 else starts[:, None]) + index, axis=0)
-    if is_torch_array(x):  # likewise
+    if is_torch_array(x):  # for the same reason
         starts = sys.modules["torch"].arange(0, num_rows * num_columns, num_columns, device=x.device)
         if index.ndim == 1:
             return x.reshape(flat_shape).index_select(0, starts + index)
@@ -79,9 +79,9 @@ def scatter(x: Array, index: Array, value: Array) -> Array:
     """Return a copy of `x` (B, A) in which ``x[b, index[b]] = value[b]``.
 
     Args:
-        x: (B, A).
-        index: int64 (B,).
-        value: (B,) of the dtype of `x`.
+        x: Array (B, A).
+        index: Indices, int64 (B,).
+        value: Values (B,) of the dtype of `x`.
     """
     if isinstance(x, np.ndarray):
         result = x.copy()
@@ -93,7 +93,7 @@ def scatter(x: Array, index: Array, value: Array) -> Array:
 
 
 def put(x: Array, index: Any, value: Array) -> Array:
-    """Return `x` after ``x[index] = value``: itself, written to; in JAX a copy."""
+    """Return `x` after ``x[index] = value``. NumPy and torch modify `x` itself; JAX returns a copy."""
     if not isinstance(x, np.ndarray) and is_jax_array(x):
         return x.at[index].set(value)
     x[index] = value
@@ -101,7 +101,7 @@ def put(x: Array, index: Any, value: Array) -> Array:
 
 
 def iterate(times: int, function: Callable[[Any, Array], Array], x: Array) -> Array:
-    """Return `x` after ``x = function(k, x)`` for k from 0 to `times` - 1; JAX compiles one turn for all."""
+    """Return `x` after ``x = function(k, x)`` for k from 0 to `times` - 1; JAX compiles the function once."""
     if not isinstance(x, np.ndarray) and is_jax_array(x):
         return sys.modules["jax"].lax.fori_loop(0, times, function, x)
     for k in range(times):
@@ -110,7 +110,7 @@ def iterate(times: int, function: Callable[[Any, Array], Array], x: Array) -> Ar
 
 
 def max_before(x: Array, initial: float) -> Array:
-    """Return the largest entry before each one of its row, `initial` for the first: (B, M)."""
+    """Return the largest entry before each entry of a row, `initial` for the first one: (B, M)."""
     xp = array_namespace(x)
     earlier = xp.concat([xp.full_like(x[:, :1], initial), x[:, :-1]], axis=1)
     if isinstance(x, np.ndarray):
@@ -119,20 +119,20 @@ def max_before(x: Array, initial: float) -> Array:
 
 
 def known_false(mask: Array) -> bool:
-    """Return whether no entry is True, on NumPy; elsewhere False, since it would have to be waited for, or traced."""
+    """Return whether no entry of a NumPy array is True; False for other backends, which would have to synchronise."""
     return isinstance(mask, np.ndarray) and not mask.any()
 
 
 def as_share(part: Array, whole: Array | int) -> Array:
-    """Divide in `double`, which int / int is in NumPy only."""
+    """Divide in the dtype `double`; int / int has this dtype in NumPy only."""
     xp = array_namespace(part)
     return xp.astype(part, double(xp)) / whole
 
 
 def euclidean(origin: Array, destination: Array) -> Array:
-    """Distance between points (..., 2); the same operations, in the same order, on every backend.
+    """Return the distances between points (..., 2), with the same operations in the same order on every backend.
 
-    Axis by axis: NumPy takes 2.5 times as long for (1024, 51, 2) in loops over the last axis.
+    It computes axis by axis, because NumPy takes 2.5 times as long for (1024, 51, 2) in loops over the last axis.
     """
     xp = array_namespace(origin)
     x = origin[..., 0] - destination[..., 0]
@@ -159,10 +159,10 @@ def map_arrays(function: Callable[..., Array], first: Batch, *others: Batch) -> 
 
 
 def any_array(batch: Any) -> Array:
-    """Return the first array of a dataclass, which tells the backend, device and batch size of all of them.
+    """Return the first array of a dataclass; all its arrays have the same backend, device and batch size.
 
     Raises:
-        ValueError: No field holds an array.
+        ValueError: No field is an array.
     """
     for field in dataclasses.fields(batch):
         value = getattr(batch, field.name)
@@ -177,19 +177,19 @@ def batch_size(batch: Any) -> int:
 
 
 def device_of(batch: Any) -> Any:
-    """Return the device of a dataclass of arrays: "cpu" for NumPy, torch's or JAX's own; None inside `jax.jit`."""
+    """Return the device of a dataclass of arrays: "cpu" for NumPy, a device of torch or JAX; None inside `jax.jit`."""
     return device(any_array(batch))
 
 
 def select(batch: Batch, rows: Array) -> Batch:
     """Return the given rows (an index array, a list or a slice) of every array of a dataclass."""
-    if isinstance(rows, list):  # which JAX does not take
+    if isinstance(rows, list):  # JAX does not accept lists
         rows = np.asarray(rows, dtype=np.int64)
     return map_arrays(lambda x: x[rows], batch)
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
-    """Stack batches of the same dataclass along the batch axis."""
+    """Concatenate batches of the same dataclass along the batch axis."""
 
     def concat(*arrays: Array) -> Array:
         return array_namespace(arrays[0]).concat(arrays, axis=0)
@@ -198,12 +198,12 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
 
 
 def to_backend(batch: Batch, backend: str, device: str | None = None) -> Batch:
-    """Move every array of a dataclass to NumPy, torch or JAX.
+    """Convert every array of a dataclass to NumPy, torch or JAX.
 
     Args:
-        batch: A dataclass of arrays.
+        batch: Dataclass of arrays.
         backend: "numpy", "torch" or "jax".
-        device: Of torch or JAX, such as "cuda"; None means the CPU in torch, the default device in JAX.
+        device: Device of torch or JAX, such as "cuda"; None means the CPU in torch, the default device in JAX.
 
     Raises:
         ValueError: The backend or the device is unknown, NumPy was given a device, or an integer does not fit
@@ -214,7 +214,7 @@ def to_backend(batch: Batch, backend: str, device: str | None = None) -> Batch:
 
 
 def converter(backend: str, device: str | None = None) -> Callable[[Array], Array]:
-    """Return the function that moves one array to a backend; see `to_backend`. Does not copy where it need not."""
+    """Return a function that converts one array to a backend, see `to_backend`. It copies only if necessary."""
     if backend == "numpy":
         if device is not None:
             raise ValueError(f'device={device!r} needs backend="torch" or "jax"; NumPy arrays live on the CPU')
@@ -226,14 +226,14 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
     torch = require("torch", "agents")
     try:
         target = torch.zeros(0, device=device or "cpu").device
-    except (RuntimeError, AssertionError) as error:  # what torch raises for a name or a device that is not there
+    except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown name or device
         found = f"{torch.cuda.device_count()} CUDA devices"
         raise ValueError(f"device={device!r} cannot be used; torch sees the cpu and {found}") from error
 
     def move(x: Array) -> Array:
         if is_jax_array(x):
             x = np.asarray(x)
-        # torch warns of views that must not be written to, and refuses some layouts that NumPy takes
+        # torch warns of read-only views, and rejects some memory layouts of NumPy
         if isinstance(x, np.ndarray) and not (x.flags.behaved and x.dtype.isnative and min(x.strides, default=0) >= 0):
             x = np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
         return torch.as_tensor(x, device=target)
@@ -243,7 +243,7 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
 
 def to_numpy(x: Array) -> npt.NDArray[Any]:
     """Return a NumPy view (or, from an accelerator, a copy) of an array."""
-    if type(x) is np.ndarray:  # asked first: the question whether it is a tensor takes longer
+    if type(x) is np.ndarray:  # checked first, because `is_torch_array` takes longer
         return x
     if is_torch_array(x):
         return np.asarray(x.detach().cpu().numpy())
@@ -256,7 +256,7 @@ def to_numpy(x: Array) -> npt.NDArray[Any]:
 
 
 def jax_converter(device: str | None) -> Callable[[Array], Array]:
-    """Like `converter`, to JAX: int64 and float64 become 32 bits wide there, unless `jax_enable_x64` is on."""
+    """Return a function that converts one array to JAX; 64 bits become 32, unless `jax_enable_x64` is on."""
     jax = use_jax()
     try:
         platform, _, number = (device or "").partition(":")
@@ -277,10 +277,10 @@ def jax_converter(device: str | None) -> Callable[[Array], Array]:
 
 
 def use_jax() -> Any:
-    """Return the package JAX, to which all dataclasses of arrays are pytrees from now on.
+    """Return the package JAX, and register all dataclasses of arrays as its pytrees.
 
     Raises:
-        ImportError: It is not installed.
+        ImportError: JAX is not installed.
     """
     jax = require("jax", "jax")
     for batch_type, known in _batch_types.items():
@@ -292,9 +292,9 @@ def use_jax() -> Any:
 
 
 def add_batch_types(*batch_types: type) -> None:
-    """Register dataclasses of arrays as JAX's pytrees, at once if JAX is imported, else when `use_jax` is called.
+    """Register dataclasses of arrays as JAX's pytrees: now if JAX is imported, else when `use_jax` is called.
 
-    `to_backend` and `routing_gym.integrations.jax` call it.
+    `to_backend` and `routing_gym.integrations.jax` call `use_jax`.
     """
     for batch_type in batch_types:
         _batch_types.setdefault(batch_type, False)
@@ -305,8 +305,7 @@ def add_batch_types(*batch_types: type) -> None:
 def cast_instance(instance: Batch) -> Batch:
     """Convert the arrays of an instance to NumPy with the dtypes of the contract: float32 and int64.
 
-    Lossless kinds only: floats to float32, integers to int64. Anything else is left for
-    `Problem.validate` to refuse.
+    Floats become float32 and integers int64. Other dtypes are not converted; `Problem.validate` rejects them.
 
     Raises:
         ValueError: A number is too large for float32.

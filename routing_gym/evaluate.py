@@ -1,7 +1,7 @@
-"""What the methods cost: mean objective, gap to a reference, confidence intervals, wins, time.
+"""Comparison of methods: mean objective, gap to a reference, confidence intervals, wins, time.
 
 All comparisons are paired, instance by instance: the difference of two methods varies far less than the
-cost of an instance does. Intervals are Student's t, from scipy.
+cost of an instance. Confidence intervals follow Student's t-distribution, from scipy.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from routing_gym.solvers.runtime.base import Solution
 FloatArray = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
-TIE = 1e-6  # costs this close, relative to the best, are equal: float32 coordinates give no more
+TIE = 1e-6  # costs this close, relative to the best, are equal: float32 coordinates are not more precise
 HEADER = ("method", "mean", "± 95 %", "gap %", "gap 95 % interval", "wins", "failed", "s/instance", "total s")
 
 
 class Interval(NamedTuple):
-    """An estimate and its confidence interval, nan where too few instances tell."""
+    """Estimate and its confidence interval; nan if there are too few instances."""
 
     value: float
     low: float
@@ -40,16 +40,16 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One method in a table."""
+    """One method of a table."""
 
     method: str
-    is_bound: bool  # made with knowledge that no policy can have; takes no part in the wins
+    is_bound: bool  # computed with information that no policy has; does not compete for wins
     mean: Interval  # cost; prize for OP
-    gap: Interval  # percent of the reference's mean, positive is worse
+    gap: Interval  # per cent of the reference's mean, positive is worse
     wins: int  # instances on which no other method is better
-    failed: int  # instances without a tour; they count in no mean
+    failed: int  # instances without a tour; no mean includes them
     seconds: float  # per instance
-    total_seconds: float  # sum over the instances; less on the clock where several processes shared them
+    total_seconds: float  # sum over the instances; the wall time is shorter if several processes shared them
 
     def cells(self) -> tuple[str, ...]:
         """Return the row as text, in the order of `HEADER`."""
@@ -72,12 +72,12 @@ class Table:
     """A comparison of methods on one batch of instances."""
 
     problem: str
-    objective: str  # what the mean is of: "cost" or "prize"
+    objective: str  # quantity of the mean: "cost" or "prize"
     num_nodes: int
     num_instances: int
     reference: str
     rows: tuple[Row, ...]
-    about: Mapping[str, Any] = field(default_factory=dict)  # seed, commit, hardware: whatever belongs to the numbers
+    about: Mapping[str, Any] = field(default_factory=dict)  # context of the numbers: seed, commit, hardware
 
     @property
     def title(self) -> str:
@@ -92,7 +92,7 @@ class Table:
         """Return the table for a terminal.
 
         Raises:
-            ImportError: rich is not installed; names the extra.
+            ImportError: rich is not installed. The message names the extra.
         """
         table = require("rich.table", "solvers").Table(title=printable(self.title))
         for place, name in enumerate(HEADER):
@@ -111,7 +111,7 @@ class Table:
         return f"{self.title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows as plain numbers with full precision; None where there is none."""
+        """Return the rows as plain numbers with full precision; None replaces nan."""
         records = []
         for row in self.rows:
             record: dict[str, Any] = {"method": row.method, "is_bound": row.is_bound}
@@ -136,10 +136,10 @@ class Table:
         return json.dumps({**asdict(self), "rows": self.records()}, indent=2, allow_nan=False) + "\n"
 
     def plot(self, path: Path | str) -> None:
-        """Draw gap against time per instance and write it to a file, its format by the suffix.
+        """Plot gap against time per instance and write it to a file, whose suffix determines the format.
 
         Raises:
-            ImportError: matplotlib is not installed; names the extra.
+            ImportError: matplotlib is not installed. The message names the extra.
         """
         figure = require("matplotlib.figure", "render").Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.add_subplot()
@@ -171,13 +171,13 @@ def compare(
     """Compare methods that have solved the same batch of instances.
 
     Args:
-        problem: The problem.
-        solutions: By name of the method.
-        reference: Name of the method that the gaps refer to.
-        about: What belongs to the numbers: seed, commit, hardware.
+        problem: Problem of the instances.
+        solutions: Solution of each method, by name.
+        reference: Name of the method that the gaps are relative to.
+        about: Context of the numbers: seed, commit, hardware.
 
     Raises:
-        ValueError: No method of that name, or batches of different sizes.
+        ValueError: No method is called `reference`, or the batches have different sizes.
     """
     if reference not in solutions:
         raise ValueError(f"no method {reference!r} to refer to; the methods are {', '.join(solutions)}")
@@ -209,7 +209,7 @@ def compare(
 
 
 def mean_interval(values: FloatArray) -> Interval:
-    """Mean of independent values and its 95 % confidence interval."""
+    """Return the mean of independent values and its 95 % confidence interval."""
     if len(values) == 0:
         return Interval(math.nan, math.nan, math.nan)
     mean = float(values.mean())
@@ -217,11 +217,11 @@ def mean_interval(values: FloatArray) -> Interval:
 
 
 def gap_interval(cost: FloatArray, reference: FloatArray) -> Interval:
-    """Gap of the mean cost to the mean reference in percent of the latter, with its 95 % interval.
+    """Return the gap of the mean cost to the mean reference in per cent of the latter, with its 95 % interval.
 
-    The ratio of means, as Kool et al. (2019) report it. Its error is that of the paired residuals
+    The gap is the ratio of means, as reported by Kool et al. (2019). Its error is that of the paired residuals
     cost - reference - gap x reference (ratio estimator; Cochran, Sampling Techniques, section 6.3).
-    Instances on which either failed (nan) are left out.
+    Instances on which either method failed (nan) are excluded.
     """
     both = ~np.isnan(cost) & ~np.isnan(reference)
     cost, reference = cost[both], reference[both]
@@ -234,19 +234,19 @@ def gap_interval(cost: FloatArray, reference: FloatArray) -> Interval:
 
 
 def controlled_mean(cost: FloatArray, control: FloatArray, control_mean: float) -> Interval:
-    """Mean cost over a large set of which only a sample is solved, by a control variate.
+    """Estimate the mean cost over a large set of which only a sample is solved, by a control variate.
 
-    A method that is cheap enough to run on the whole set, and whose cost goes with the one looked for,
-    tells how the sample differs from the set: mean(cost) - b (mean(control) - control_mean), with b from
-    least squares. The interval is for the mean over the set, which must be much larger than the sample.
+    The control variate is the cost of another method, which is cheap enough to run on the whole set and correlated
+    with `cost`. It corrects for the difference of sample and set: mean(cost) - b (mean(control) - control_mean), with
+    b from least squares. The interval is for the mean over the set, which must be much larger than the sample.
 
     Args:
-        cost: (B,), of the sample.
-        control: (B,), the other method's cost on the sample.
-        control_mean: Its mean over the whole set.
+        cost: (B,), cost of the method on the sample.
+        control: (B,), cost of the other method on the sample.
+        control_mean: Mean cost of the other method over the whole set.
 
     Raises:
-        ValueError: Fewer than three instances.
+        ValueError: The sample has fewer than three instances.
     """
     if len(cost) < 3:
         raise ValueError(f"a control variate needs at least 3 instances, got {len(cost)}")
@@ -259,12 +259,12 @@ def controlled_mean(cost: FloatArray, control: FloatArray, control_mean: float) 
 
 
 def standard_error(values: FloatArray) -> float:
-    """Standard error of the mean; nan of fewer than two values."""
+    """Return the standard error of the mean; nan for fewer than two values."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def around(value: float, error: float, degrees: int) -> Interval:
-    """Return the interval around an estimate with a standard error."""
+    """Return the confidence interval around an estimate with a standard error and its degrees of freedom."""
     if degrees < 1:
         return Interval(value, math.nan, math.nan)
     half_width = float(require("scipy.stats", "solvers").t.ppf((1 + CONFIDENCE) / 2, degrees)) * error

@@ -1,4 +1,4 @@
-"""What readers and writers of files share: errors with file and line, bounded reading, atomic writing."""
+"""Common functions of file readers and writers: errors with file and line, bounded reading, atomic writing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-# Terminals obey those from 0x80 on, too. Surrogates stand for the bytes of a path that are not UTF-8.
+# Terminals also interpret control characters from 0x80 on. Surrogates stand for bytes of a path that are not UTF-8.
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-PARTIAL = ".partial"  # suffix of a file while it is written; a process that is killed meanwhile leaves it behind
+PARTIAL = ".partial"  # suffix of a file while it is written; it stays behind if the process is killed
 
 
 class FileError(ValueError):
     """A file cannot be read.
 
     Attributes:
-        path: The file.
-        line: Line number from 1; None where the file has no lines or no single line is at fault.
-        reason: What was found and what was expected.
+        path: Path of the file.
+        line: Line number from 1; None if the file has no lines or no single line is at fault.
+        reason: The value found and the expected one.
     """
 
     def __init__(self, path: Path, line: int | None, reason: str) -> None:
@@ -31,7 +31,7 @@ class FileError(ValueError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let the error travel between processes; the default would pass the message as the path."""
+        """Support pickling between processes; the default would pass the message as the path."""
         return type(self), (self.path, self.line, self.reason)
 
 
@@ -40,16 +40,16 @@ class InvalidFile(FileError):
 
 
 class UnsupportedFile(FileError):
-    """A file is, as far as one can tell, valid, but uses something that this package does not support."""
+    """A file appears to be valid, but uses a feature that this package does not support."""
 
 
 def printable(text: object) -> str:
-    """Return a text, such as a path, with control characters written as Python does, so that no terminal obeys them."""
+    """Return a text, such as a path, with control characters escaped like in Python, so that it is safe to print."""
     return CONTROL_CHARACTER.sub(lambda match: repr(match[0])[1:-1], str(text))
 
 
 def found(text: object) -> str:
-    """Quote what was found in a file, shortened to fit an error message."""
+    """Quote a value from a file, shortened to fit an error message."""
     quoted = repr(text)
     return quoted if len(quoted) <= 60 else f"{quoted[:57]}..."
 
@@ -58,8 +58,8 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     """Read a whole file of at most `max_bytes`.
 
     Raises:
-        InvalidFile: It is empty, too large, or no regular file (a device or pipe might never end).
-        OSError: It does not exist or cannot be opened.
+        InvalidFile: The file is empty, too large, or not a regular file (a device or pipe might never end).
+        OSError: The file does not exist or cannot be opened.
     """
     if not path.is_file():
         if not path.exists():
@@ -78,17 +78,17 @@ def read_lines(path: Path, max_bytes: int) -> list[str]:
     """Read a text file (UTF-8 or, failing that, Windows-1252) as lines without their ends.
 
     Raises:
-        InvalidFile: As `read_bytes`, or the file is text in UTF-16, or holds control characters and so is no text.
-        OSError: As `read_bytes`.
+        InvalidFile: See `read_bytes`; or the file is text in UTF-16, or contains control characters.
+        OSError: See `read_bytes`.
     """
     return lines_of(path, read_bytes(path, max_bytes))
 
 
 def lines_of(path: Path, data: bytes) -> list[str]:
-    """Like `read_lines`, for a file that has been read.
+    """Split the bytes of a text file into lines, see `read_lines`.
 
     Raises:
-        InvalidFile: As `read_lines`.
+        InvalidFile: See `read_lines`.
     """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InvalidFile(path, 1, "found text in UTF-16, expected UTF-8; save it as UTF-8")
@@ -105,10 +105,10 @@ def lines_of(path: Path, data: bytes) -> list[str]:
 
 
 def check_length(data: bytes | memoryview, max_bytes: int, num_instances: int) -> None:
-    """Refuse to write what `read_bytes` would refuse to read.
+    """Check that `read_bytes` will accept the data to write.
 
     Raises:
-        ValueError: It is larger than `max_bytes`.
+        ValueError: The data are larger than `max_bytes`.
     """
     if len(data) > max_bytes:
         raise ValueError(
@@ -118,10 +118,10 @@ def check_length(data: bytes | memoryview, max_bytes: int, num_instances: int) -
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is there either complete or not at all, whatever happens meanwhile.
+    """Write a file atomically: it is either complete or not changed, even if the process is interrupted.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")

@@ -1,4 +1,4 @@
-"""Packages that only some parts need; each is behind an extra, and a missing one gives an error that names it."""
+"""Optional packages. Each belongs to an extra; if it is missing, the error message names the extra."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 
 @contextmanager
 def explain_missing(package: str, extra: str, script: bool = False) -> Iterator[None]:
-    """Let an ImportError in the block name the extra that brings the package.
+    """Context manager that adds to an ImportError the extra which installs the package.
 
     Args:
-        package: Its name.
-        extra: Ours, which installs it.
-        script: End the process with the message instead, as a script does that cannot start.
+        package: Name of the package.
+        extra: Extra of this package that installs it.
+        script: Whether to exit with the message instead, for scripts.
 
     Raises:
-        ImportError: With the package, the cause and the command that installs it.
+        ImportError: The package is missing. The message has the package, the cause and the command that installs it.
+        SystemExit: The same, with `script`.
     """
     try:
         yield

@@ -27,9 +27,9 @@ class InfeasibleTour(ValueError):
     """A tour breaks a rule of its problem.
 
     Attributes:
-        row: Which tour of the batch.
+        row: Index of the tour in the batch.
         step: Index of the action; the number of actions if something is missing at the end.
-        reason: What is wrong, and what to do.
+        reason: The broken rule and the remedy.
     """
 
     def __init__(self, row: int, step: int, reason: str) -> None:
@@ -39,7 +39,7 @@ class InfeasibleTour(ValueError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[InfeasibleTour], tuple[int, int, str]]:
-        """Let the error travel between processes."""
+        """Support pickling, which sends the error from one process to another."""
         return type(self), (self.row, self.step, self.reason)
 
 
@@ -55,32 +55,32 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     of a batch are independent and may be at different steps.
 
     Attributes:
-        num_nodes: Customers, or cities where there is no depot.
-        num_actions: Nodes, depot included where there is one.
+        num_nodes: Number of customers; of cities where there is no depot.
+        num_actions: Number of nodes, the depots included.
         horizon: Upper bound on the steps of an episode, for every valid instance.
-        num_uniforms: Random numbers that one instance is made from.
-        columns: What an instance of a user's own is made of.
-        matrices: Whether instances are drawn, and observed, with matrices of lengths (and durations, where there are
-            times) of ways along streets. For problems with coordinates.
-        observations: Which observations a network embeds, and how.
+        num_uniforms: Number of uniform random numbers from which one instance is drawn.
+        columns: Inputs from which users build their own instances.
+        matrices: Whether instances are generated and observed with matrices of edge lengths along streets (and of edge
+            durations, for problems with times). For problems with coordinates.
+        observations: Observations that a network embeds, and how it embeds them.
     """
 
     name: ClassVar[str]  # as in the environment id
     instance_type: ClassVar[type]
     state_type: ClassVar[type]
-    has_depot: ClassVar[bool] = True  # node 0, and perhaps the next ones: `num_depots`
+    has_depot: ClassVar[bool] = True  # node 0, and the next ones if there are several: `num_depots`
     fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
-    any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as POMO does
+    any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as in POMO
     maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
-    length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, as `step`'s costs are
+    length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, like the costs of `step`
     stochastic: ClassVar[bool] = False  # only visits reveal some values: the best of several tours is a bound
     visits_all: ClassVar[bool] = True  # every tour serves every node
-    asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not just where given
-    plain_routes: ClassVar[bool] = False  # any routes that visit each node once; they cost their length, together
-    open_routes = False  # vehicles do not return to where they started, and that edge costs nothing
-    plain_vehicles = True  # vehicles are alike and start at one depot; plans can be made of tables
-    subproblem: ClassVar[str | None] = None  # problem that parts of a tour are instances of; None: its own
-    families: ClassVar[tuple[str, ...]] = ()  # problems whose weights, trained on their `variants`, solve those too
+    asymmetric: ClassVar[bool] = False  # distances depend on the direction in every instance, not only where given
+    plain_routes: ClassVar[bool] = False  # tours are any routes that visit each node once; cost: their total length
+    open_routes = False  # vehicles do not return to their depots, and the last edge costs nothing
+    plain_vehicles = True  # all vehicles are equal and start at one depot; planning tasks can be made of tables
+    subproblem: ClassVar[str | None] = None  # problem of which subproblems are instances; None: this problem
+    families: ClassVar[tuple[str, ...]] = ()  # problems whose weights, trained on their `variants`, also solve this one
     min_nodes: ClassVar[int] = 1
     columns: ClassVar[tuple[Column, ...]] = ()
     observations: ClassVar[Observations] = Observations()
@@ -90,7 +90,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @property
     def observed(self) -> Observations:
-        """Return `observations`, with the matrices that are observed."""
+        """Return `observations`, including the matrices if they are observed."""
         if not self.matrices:
             return self.observations
         timed = any(column.kind == "time" for column in self.columns) and "durations" in instance_fields(self)
@@ -98,9 +98,9 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Return the names of the problems that one model can be trained on together with this one, which is the last.
+        """Return the names of the problems on which one model can be trained together; the last one is this problem.
 
-        They have the same instances, with fewer attributes.
+        The others have the same instances with fewer attributes.
         """
         return (self.name,)
 
@@ -128,7 +128,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     def generate(self, rng: np.random.Generator, batch_size: int) -> InstanceT:
         """Draw random instances as NumPy arrays.
 
-        One block of uniforms makes one instance, so ``generate(rng, a)`` followed by
+        Each instance takes one block of uniforms, so ``generate(rng, a)`` followed by
         ``generate(rng, b)`` equals ``generate(rng, a + b)``.
         """
         return self.from_uniforms(rng.random((batch_size, self.num_uniforms)))
@@ -139,17 +139,18 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def validate(self, instance: InstanceT) -> None:
-        """Check the arrays of a batch of instances (NumPy) that comes from outside.
+        """Check the arrays of a batch of instances (NumPy) from the user.
 
         Raises:
-            InvalidInstance: With the field, the row, the value found and what was expected.
+            InvalidInstance: An array is invalid. The message names the field, the row, the value found and the expected
+                one.
         """
 
     def rescale(self, instance: InstanceT) -> InstanceT:
-        """Rescale instances to the range of generated ones, on which a model was trained.
+        """Rescale instances to the range of the training distribution.
 
-        Optimal tours stay optimal; costs may change, so score tours on the instances themselves. By default
-        nothing changes: coordinates are in the unit square already.
+        Optimal tours stay optimal. Costs may change, so score tours on the original instances. By default the
+        instances are returned unchanged, because coordinates are already in the unit square.
         """
         return instance
 
@@ -157,17 +158,17 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         """Split the actions of one row into the routes of vehicles; empty routes are left out.
 
         Args:
-            instance: One row.
-            actions: Those of an episode so far, up to its end.
+            instance: A batch of one instance.
+            actions: Actions of the episode so far, up to its end.
         """
         routes = self.split(list(map(int, actions)))
         return [Route(nodes, amounts) for nodes, amounts in zip(routes, self.amounts(instance, routes), strict=True)]
 
     def visits(self, actions: Iterable[int]) -> list[int]:
-        """Return the nodes of one row in the order of the visits: its routes, one after the other, with their depots.
+        """Return the nodes of one row in the order of the visits: its routes one after the other, with their depots.
 
         Args:
-            actions: Those of a complete episode.
+            actions: Actions of a complete episode.
         """
         nodes = list(map(int, actions))
         if self.has_depot:
@@ -175,7 +176,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         return [node for node, _ in groupby(nodes)]
 
     def split(self, actions: list[int]) -> list[list[int]]:
-        """Split actions at the depots; without a depot they are one route, closed when complete."""
+        """Split actions at the depots. Without a depot they form one route, which is closed when complete."""
         if not self.has_depot:
             closed = len(actions) == self.num_nodes and not self.open_routes
             return [actions + actions[:1] if closed else actions] if actions else []
@@ -191,22 +192,22 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         return [nodes for nodes in routes if len(nodes) > 1]
 
     def amounts(self, instance: InstanceT, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
-        """Return what the vehicle of each route carries or collects, as in `Route.amounts`."""
+        """Return the amounts that the vehicle of each route carries or collects, like `Route.amounts`."""
         return [{} for _ in routes]
 
     @abstractmethod
     def initial(self, instance: InstanceT) -> StateT:
-        """Return the state before the first action. It is never done."""
+        """Return the state before the first action. No row of it is done."""
 
     @abstractmethod
     def action_mask(self, instance: InstanceT, state: StateT) -> Array:
-        """Mark the legal actions: bool (B, A), never all False in a row."""
+        """Return a mask of the legal actions: bool (B, A), with at least one True per row."""
 
     @abstractmethod
     def step(self, instance: InstanceT, state: StateT, action: Array) -> tuple[StateT, Array]:
         """Apply one legal action in every row.
 
-        A row that is done has one legal action, which changes nothing and costs nothing.
+        A finished row has one legal action, which changes nothing and costs nothing.
 
         Args:
             instance: B instances.
@@ -219,11 +220,11 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def done(self, instance: InstanceT, state: StateT) -> Array:
-        """Mark the finished rows: bool (B,)."""
+        """Return a mask of the finished rows: bool (B,)."""
 
     @abstractmethod
     def why_illegal(self, instance: InstanceT, state: StateT, row: int, action: int) -> str:
-        """Return the reason, as part of a sentence, why the mask forbids an action in a row."""
+        """Return the reason why the mask forbids an action in a row, as part of a sentence."""
 
     @abstractmethod
     def observe_static(self, instance: InstanceT) -> dict[str, Array]:
@@ -234,7 +235,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         """Return the observations that change with every step, without the action mask."""
 
     def observe(self, instance: InstanceT, state: StateT) -> dict[str, Array]:
-        """Return everything that an agent may know, batched as `observation_space` says for one row."""
+        """Return the complete observation: a batch of elements of `observation_space`."""
         mask = self.action_mask(instance, state)
         xp = array_namespace(mask)
         return {
@@ -245,18 +246,18 @@ class Problem(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def observation_space(self) -> spaces.Dict:
-        """Describe one row of `observe`."""
+        """Return the space of one row of `observe`."""
 
     @abstractmethod
     def cost_bound(self, instance: InstanceT) -> Array:
-        """Bound the cost of every legal tour from above: (B,)."""
+        """Return an upper bound on the cost of every legal tour: (B,)."""
 
     @abstractmethod
     def progress(self, instance: InstanceT, state: StateT) -> Array:
         """Return the share of the task that is done: float64 (B,), from 0 to 1.
 
-        It never decreases, and increases over an episode, such as the share of the customers served. The larger it is,
-        the higher the return when an illegal action ends the episode: algorithms without masks learn from that.
+        Example: the share of the customers served. It never decreases within an episode. The larger it is, the higher
+        the return when an illegal action ends the episode; algorithms without masks learn from that.
         """
 
     @abstractmethod
@@ -269,10 +270,11 @@ class Problem(ABC, Generic[InstanceT, StateT]):
                 zeros are accepted. TSP: a permutation of the cities.
 
         Returns:
-            float64 (B,), on the backend of the instance. Lower is better.
+            Costs: float64 (B,), on the backend of the instance. Lower is better.
 
         Raises:
-            InfeasibleTour: With row, step, value, bound and remedy.
+            InfeasibleTour: A tour breaks a rule. The message names the row, the step, the value, the bound and the
+                remedy.
             ValueError: `actions` has the wrong shape or type.
         """
 

@@ -9,20 +9,20 @@ from routing_gym.arrays import Array, to_numpy
 
 
 def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
-    """Draw uniformly among the legal nodes of each row.
+    """Sample uniformly among the legal nodes of each row.
 
-    Draws the rank of a node among the legal ones, one integer per row. The usual argmax of masked random keys
-    draws one number per node, prefers the first of equal keys, and picks an illegal node where all legal keys are 0.
+    It draws the rank of a node among the legal ones, one integer per row. The usual argmax of masked random keys
+    draws one number per node, prefers the first of equal keys, and selects an illegal node if all legal keys are 0.
 
     Args:
-        action_mask: (B, A), bool or int8 as in `obs["action_mask"]`, NumPy, torch or JAX.
-        rng: The same one gives the same actions on every backend.
+        action_mask: Mask of the legal actions (B, A), bool or int8 like `obs["action_mask"]`; NumPy, torch or JAX.
+        rng: Random number generator; the same one gives the same actions on every backend.
 
     Returns:
-        int64 (B,) (JAX without 64 bits: int32), on the backend and device of the mask.
+        Actions: int64 (B,) (JAX without 64 bits: int32), on the backend and device of the mask.
 
     Raises:
-        ValueError: Not two axes, or a row without a legal node.
+        ValueError: The mask does not have two axes, or a row has no legal node.
     """
     legal = to_numpy(action_mask) != 0
     if legal.ndim != 2:
@@ -33,7 +33,7 @@ def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
             f"action_mask: row {int(np.argmin(counts))} has no legal node; pass the observation's mask, "
             "which always has one (infos are 0 in lanes that a reset_mask leaves out)"
         )
-    starts = np.cumsum(counts) - counts  # where each row's legal nodes begin in the list of all
+    starts = np.cumsum(counts) - counts  # index of each row's first legal node in the list of all
     chosen = np.flatnonzero(legal)[starts + rng.integers(0, counts)]
     actions = chosen - legal.shape[1] * np.arange(len(legal))
     if isinstance(action_mask, np.ndarray):

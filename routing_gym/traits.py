@@ -1,4 +1,4 @@
-"""What a problem declares beside its rules, for all that serves every problem: own data, files, pictures, networks."""
+"""Declarations of a problem beside its rules, for code common to all problems: user data, files, pictures, networks."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ Kind = Literal["coords", "matrix", "length", "time", "amount", "prize", "flag", 
 
 @dataclass(frozen=True)
 class Column:
-    """One input of a problem: what an instance of a user's own is made of.
+    """One input from which users build their own instances of a problem.
 
     Attributes:
         name: Column of a table, header in a CSV file and keyword argument; "coords" stands for the columns x and y.
-        meaning: For documentation and messages.
+        meaning: Description for documentation and messages.
         kind: "coords" (A, 2) are moved and scaled into the unit square. A "matrix" (A, A) of lengths, a "length" and
             a "time" (travel speed is 1) are scaled by the same factor. An "amount", a "prize", a "flag" (0 or 1) and
-            the number of a "node" stay as they are.
+            the number of a "node" are not scaled.
         per: "node": one value for each node, (A,); "instance": one number.
-        required: Without it, the problem's instances have a default, or nothing of the kind.
-        integer: Only integers are accepted.
+        required: Whether the column is required. An optional column has a default value, or its attribute is absent.
+        integer: Whether only integers are accepted.
         at_depot: Whether row 0, the depot, may have another value than 0.
-        limit: Sums of lengths may reach it exactly; it is raised by one in a million, which rounding may take.
+        limit: Whether the value limits a sum of lengths. Sums may reach it exactly, so it is raised by one in a
+            million against rounding errors.
         unit: Name of the column by which the values are divided.
-        field: Field of the instance that holds the values, if it has another name; None: no field.
-        also: Other names in a planner's table.
+        field: Field of the instance that holds the values; "" if it has the same name, None if there is no field.
+        also: Other accepted names of the column in a planning table.
     """
 
     name: str
@@ -43,17 +44,17 @@ class Column:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names in a table."""
+        """Names of the columns in a table."""
         return ("x", "y") if self.kind == "coords" else (self.name,)
 
     @property
     def tabular(self) -> bool:
-        """Return whether a table holds it, with one row for each node."""
+        """Return whether the values form columns of a table with one row for each node."""
         return self.per == "node" and self.kind != "matrix"
 
     @property
     def target(self) -> str | None:
-        """Field of the instance."""
+        """Name of the instance's field; None without one."""
         return self.name if self.field == "" else self.field
 
 
@@ -68,10 +69,10 @@ class Route:
     """One vehicle's part of a tour.
 
     Attributes:
-        nodes: In the order of the visits. With a depot, node 0 is the first, and also the last once the vehicle has
-            returned; a vehicle that does not return ends at its last customer.
-        amounts: What the vehicle delivers, collects or picks up: for each name the amount, and the most that there may
-            be, None without a limit.
+        nodes: Nodes in the order of the visits. With a depot, node 0 is the first, and also the last once the vehicle
+            has returned; an open route ends at its last customer.
+        amounts: Amounts that the vehicle delivers, collects or picks up: for each name the amount and its limit, None
+            without a limit.
     """
 
     nodes: list[int]
@@ -80,19 +81,20 @@ class Route:
 
 @dataclass(frozen=True)
 class Observations:
-    """Keys of the observation that a network embeds, by how.
+    """Keys of the observation that a network embeds, grouped by how it embeds them.
 
     Attributes:
-        per_node: Numbers (B, A), beside the coordinates, that do not change.
-        per_edge: Matrices (B, A, A): lengths, and durations where they are apart. See `Problem.observed`.
+        per_node: Static numbers (B, A), in addition to the coordinates.
+        per_edge: Matrices (B, A, A): lengths, and durations where they differ from lengths. See `Problem.observed`.
         context_nodes: Nodes (B,) whose embeddings enter the decoder's context.
-        context_scalars: Numbers (B, 1) that enter it.
-        depots: Flag (B, A) of the depots, which come first; None: there is at most one.
-        per_depot: Numbers (B, A) that do not change, of depots only.
-        pairs: Nodes (B, A) where what a node gets is picked up; 0 for none.
-        partner: The other end of each node's fixed edge (B, A); the node itself for none.
+        context_scalars: Numbers (B, 1) that enter the decoder's context.
+        depots: Flag (B, A) of the depots, which come first; None if there is at most one.
+        per_depot: Static numbers (B, A) of depots only.
+        pairs: Pickup node of each node's goods (B, A); 0 for none.
+        partner: Other end of each node's fixed edge (B, A); the node itself for none.
         per_step: Numbers (B, A) that change with every step.
-        optional: Those of the above that other problems of the family lack; 0 for a network that is trained on several.
+        optional: Keys among the above that other problems of the family lack; a network that is trained on several
+            problems gets 0 for them.
     """
 
     per_node: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from routing_gym import data
 
-file = data.read_instance("berlin52.tsp")      # file.problem, file.instance: as any other
+file = data.read_instance("berlin52.tsp")      # file.problem, file.instance: like any other
 data.write_tour("mine.tour", file, actions)    # in the file's node numbers; returns the integer length
 own = data.from_columns("CVRP", {"x": x, "y": y, "demand": demand, "capacity": 30})   # in your own units
 """

@@ -1,6 +1,6 @@
-"""Read single cells of a table: numbers, clock times, dates, and what is missing.
+"""Parsers for single cells of a table: numbers, clock times, dates and missing values.
 
-Cells come as text from files, and as any Python or NumPy value from arrays and DataFrames.
+Cells are text in files, and any Python or NumPy values in arrays and DataFrames.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?"
 CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?")
 MOST_HOURS = 48  # a clock time of the next day is 24:00 to 47:59
 FLAGS = {"yes": 1.0, "true": 1.0, "pickup": 1.0, "no": 0.0, "false": 0.0, "delivery": 0.0}
-LARGEST = 1e100  # of any number
+LARGEST = 1e100  # bound on the size of any number
 
 
 class BadCell(ValueError):
-    """A cell does not hold what it should; the message says what was expected and what to do."""
+    """Invalid value of a cell; the message has the expectation and the remedy."""
 
 
 def is_missing(cell: Any) -> bool:
-    """Return whether a cell is empty: None, blank text, nan, or what pandas and polars have for it."""
+    """Return whether a cell is empty: None, blank text, nan, or the missing values of pandas and polars."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(cell, str):
@@ -46,10 +46,10 @@ def number(cell: Any, decimal_comma: bool = False) -> float:
 
     Args:
         cell: A number, or text that spells one.
-        decimal_comma: Whether 1,5 is one and a half: commas do not separate the file's columns.
+        decimal_comma: Whether 1,5 is one and a half, as in files whose columns are not separated by commas.
 
     Raises:
-        BadCell: It is none, or cannot be told from another one (thousands separators).
+        BadCell: The cell is not a number, or ambiguous because of thousands separators.
     """
     if isinstance(cell, bool | np.bool_):
         return float(cell)
@@ -65,7 +65,7 @@ def number(cell: Any, decimal_comma: bool = False) -> float:
 
 
 def number_in(text: str, decimal_comma: bool) -> float:
-    """Read the number that a text spells; see `number`."""
+    """Read the number in a text; see `number`."""
     if decimal_comma and DECIMAL_COMMA.fullmatch(text):
         text = text.replace(",", ".")
     if NUMBER.fullmatch(text):
@@ -93,7 +93,7 @@ def flag(cell: Any, decimal_comma: bool = False) -> float:
     """Read 0 or 1, or a word for them (yes, no, true, false, pickup, delivery).
 
     Raises:
-        BadCell: It is neither.
+        BadCell: The cell is neither of them.
     """
     if isinstance(cell, str) and cell.strip().lower() in FLAGS:
         return FLAGS[cell.strip().lower()]
@@ -107,7 +107,7 @@ def moment(cell: Any, decimal_comma: bool = False) -> float | datetime:
     """Read a time: minutes as a number, a clock time HH:MM as minutes after midnight, or an ISO date with a time.
 
     Raises:
-        BadCell: It is none of them.
+        BadCell: The cell is none of them.
     """
     if isinstance(cell, np.datetime64):
         cell = cell.astype("datetime64[us]").item()
@@ -127,7 +127,7 @@ def moment(cell: Any, decimal_comma: bool = False) -> float | datetime:
 
 
 def moment_in(text: str, decimal_comma: bool) -> float | datetime:
-    """Read the time that a text spells; see `moment`."""
+    """Read the time in a text; see `moment`."""
     clock = CLOCK.fullmatch(text)
     if clock is not None:
         hours, minutes, seconds = int(clock[1]), int(clock[2]), int(clock[3] or 0)
@@ -146,6 +146,6 @@ def moment_in(text: str, decimal_comma: bool) -> float | datetime:
 
 
 def identity(cell: Any) -> str:
-    """Return a cell as an id: numbers without decimals, text without spaces around it."""
+    """Return a cell as an id: whole numbers without decimals, text without surrounding spaces."""
     whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
     return str(int(cell)) if whole else str(cell).strip()

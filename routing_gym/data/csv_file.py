@@ -1,4 +1,4 @@
-"""CSV files as tables: the cells of each column as text, and the line of each row."""
+"""CSV files as tables: the cells of each column as text, with the line of each row."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from routing_gym.files import InvalidFile, found, lines_of, read_bytes
 
 MAX_BYTES = 2**26
 SEPARATORS = ";\t,"
-Row: TypeAlias = tuple[int, list[str]]  # its line, and its cells
+Row: TypeAlias = tuple[int, list[str]]  # line, and cells
 
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A table as its file has it.
+    """Table with the cells of a CSV file.
 
     Attributes:
         columns: Cells by header, in lower case, with underscores for spaces.
-        header_line: Line of the headers; of the first row, if there are none.
+        header_line: Line of the headers; if there are none, line of the first row.
         lines: Line of each row.
-        decimal_comma: Whether 1,5 is one and a half.
+        decimal_comma: Whether commas are decimal separators: 1,5 is one and a half.
     """
 
     columns: dict[str, list[str]]
@@ -33,16 +33,16 @@ class CsvFile:
 
 
 def header_key(header: str) -> str:
-    """Return a header in the form in which columns are compared."""
+    """Return the normalised form of a header, used to compare columns."""
     return "_".join(header.replace("\ufeff", "").strip().lower().split())
 
 
 def read_csv_file(path: Path) -> CsvFile:
-    """Read a table of named columns; without names, two columns are x and y. See `read_cells`.
+    """Read a table with named columns; without names, two columns are x and y. See `read_cells`.
 
     Raises:
-        InvalidFile: With the line.
-        OSError: It cannot be opened.
+        InvalidFile: The file is invalid; the message has the line.
+        OSError: The file cannot be opened.
     """
     return with_names(path, *read_cells(path, MAX_BYTES))
 
@@ -50,14 +50,14 @@ def read_csv_file(path: Path) -> CsvFile:
 def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     """Read the cells of a CSV file: UTF-8 (with or without BOM) or Windows-1252, with commas, semicolons or tabs.
 
-    Excel's line `sep=;` and empty rows are skipped.
+    The line `sep=;` of Excel and empty rows are skipped.
 
     Returns:
-        At least one row, and whether it has decimal commas: after semicolons and tabs.
+        At least one row, and whether decimal commas are accepted: with semicolons and tabs.
 
     Raises:
-        InvalidFile: With the line.
-        OSError: It cannot be opened.
+        InvalidFile: The file is invalid; the message has the line.
+        OSError: The file cannot be opened.
     """
     data = read_bytes(path, max_bytes)
     if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):  # .xlsx and .ods, .xls
@@ -65,7 +65,7 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     lines = lines_of(path, data)
     first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), 0)
     separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")
-    if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # Excel's
+    if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # written by Excel
         separator, first = lines[first].strip()[-1], first + 1
     reader = csv.reader([f"{line}\n" for line in lines[first:]], delimiter=separator, strict=True)
     rows: list[Row] = []
@@ -83,7 +83,7 @@ def with_names(path: Path, rows: list[Row], decimal_comma: bool) -> CsvFile:
     """Return the columns of a file by the names in its first row.
 
     Raises:
-        InvalidFile: There are no names, or some twice, or no rows below; or a row is longer or shorter than others.
+        InvalidFile: Names are missing or repeated, no rows follow, or a row is longer or shorter than the header.
     """
     header_line = rows[0][0]
     headers, rows = headers_of(path, rows, decimal_comma)
@@ -104,7 +104,7 @@ def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[s
     """Return the names of the columns, and the rows below them; two columns without names are x and y.
 
     Raises:
-        InvalidFile: There are no names, or some twice; or no rows below.
+        InvalidFile: Names are missing or repeated, or no rows follow.
     """
     line, cells = rows[0]
     headers = [header_key(cell) for cell in cells]
@@ -121,7 +121,7 @@ def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[s
     twice = sorted({key for key in headers if key and headers.count(key) > 1})
     if twice:
         raise InvalidFile(path, line, f"found the column {', '.join(map(found, twice))} twice; keep one of them")
-    headers = [key or f"column_{at + 1}" for at, key in enumerate(headers)]  # pandas leaves its index without a name
+    headers = [key or f"column_{at + 1}" for at, key in enumerate(headers)]  # pandas writes its index without a name
     if len(rows) == 1:
         raise InvalidFile(path, line, "the file has a header and no rows; give one for each stop, the depot first")
     return headers, rows[1:]

@@ -1,4 +1,4 @@
-"""NumPy's .npz files: batches of instances, with the problem as JSON, and results. Nothing in them is executed."""
+"""NumPy's .npz files: batches of instances, with the problem as JSON, and results. No code in them is executed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from routing_gym.files import InvalidFile, check_length, found, read_bytes, writ
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 
-HEADER = "problem"  # the member that holds the JSON
+HEADER = "problem"  # name of the member that holds the JSON
 MAX_HEADER_LENGTH = 10_000
-MAX_BYTES = 2**32  # nothing is compressed, so this bounds the memory too
+MAX_BYTES = 2**32  # members are not compressed, so this also bounds the memory
 
 
 def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
-    """Write a batch of instances with its problem and settings. The file is there complete or not at all.
+    """Write a batch of instances with its problem and settings. The file is written completely or not at all.
 
     Args:
-        path: Where to; the ending is up to the caller.
-        problem: One of this package's.
+        path: File to write; any ending is allowed.
+        problem: Problem from the registry of this package.
         instance: B instances, on any backend.
 
     Raises:
         InvalidInstance: The instance does not fit the problem.
-        ValueError: The problem is not in the registry, or the file too large, so that it could not be read back.
+        ValueError: The problem is not in the registry, or the file is too large to be read back.
         OSError: The file cannot be written.
     """
     if PROBLEMS.get(problem.name) is not type(problem):
@@ -50,10 +50,10 @@ def save_npz(path: str | Path, problem: AnyProblem, instance: Any) -> None:
 
 
 def load_npz(path: str | Path) -> tuple[AnyProblem, Any]:
-    """Read what `save_npz` wrote.
+    """Read a file written by `save_npz`.
 
     Returns:
-        The problem, and B instances that its `validate` accepts.
+        The problem, and B instances that pass its `validate`.
 
     Raises:
         InvalidFile: The file is truncated or corrupt, or its instances do not fit its problem.
@@ -63,7 +63,7 @@ def load_npz(path: str | Path) -> tuple[AnyProblem, Any]:
     data = read_bytes(path, MAX_BYTES)
     try:
         arrays = read_members(data)
-    except Exception as error:  # zipfile and NumPy raise a dozen types on corrupt input, none of them theirs
+    except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
         raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
     try:
         header = arrays.pop(HEADER, None)
@@ -82,7 +82,7 @@ def load_npz(path: str | Path) -> tuple[AnyProblem, Any]:
 
 
 def npz_bytes(**arrays: Array) -> bytes:
-    """Return the content of a compressed .npz file with these arrays."""
+    """Return the content of a compressed .npz file with the given arrays."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
@@ -90,30 +90,30 @@ def npz_bytes(**arrays: Array) -> bytes:
 
 @contextmanager
 def open_npz(path: Path, content: str, remedy: str) -> Iterator[Mapping[str, Array]]:
-    """Open a file that this project wrote itself, with `npz_bytes`; the block unpacks its arrays.
+    """Open a file written by this project with `npz_bytes`, for a block that reads its arrays.
 
     Raises:
-        FileNotFoundError: There is no file.
+        FileNotFoundError: The file does not exist.
         MemoryError: The arrays do not fit into memory.
-        ValueError: The file cannot be read, or the block cannot unpack it; with the file's content and the remedy.
+        ValueError: The file cannot be read, or the block fails; the message has the file's content and the remedy.
     """
     try:
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
             yield arrays
     except (FileNotFoundError, MemoryError):
         raise
-    except Exception as error:  # of many types, see `load_npz`
+    except Exception as error:  # many exception types, see `load_npz`
         raise ValueError(f"{path}: no {content}, or damaged ({error}); {remedy}") from error
 
 
 def read_header(header: Array | None) -> AnyProblem:
-    """Make the problem that the JSON describes.
+    """Make the problem described by the JSON header.
 
     Raises:
-        ValueError: No header, no JSON, an unknown problem, an invalid setting.
-        TypeError: A setting that the problem does not have.
-        OverflowError: An absurd number.
-        RecursionError: Absurdly nested JSON.
+        ValueError: The header is missing or not JSON, the problem is unknown, or a setting is invalid.
+        TypeError: The problem does not have a setting.
+        OverflowError: A number is too large.
+        RecursionError: The JSON is nested too deeply.
     """
     if header is None or header.dtype.kind != "U" or header.shape != ():
         raise ValueError(f"found no text array {HEADER!r}; only files written by save_npz can be read")
@@ -127,17 +127,17 @@ def read_header(header: Array | None) -> AnyProblem:
 
 
 def read_members(data: bytes, most_bytes: int | None = None) -> dict[str, Array]:
-    """Read the arrays of an .npz file without allocating more than the file's own size.
+    """Read the arrays of an .npz file without allocating more memory than the file's size.
 
-    `np.load` would allocate whatever size a header claims, and unpack any zip bomb.
+    `np.load` would allocate any size that a header claims, and unpack a zip bomb.
 
     Args:
         data: Content of the file.
-        most_bytes: Size to which compressed members may unpack; None refuses them.
+        most_bytes: Maximum unpacked size of compressed members; None refuses compressed members.
 
     Raises:
-        ValueError: A member is compressed, holds objects, or has another size than its header says.
-        Exception: Whatever `zipfile` and `numpy.lib.format` raise on corrupt input.
+        ValueError: A member is compressed, holds objects, or has another size than its header claims.
+        Exception: Any exception that `zipfile` and `numpy.lib.format` raise on corrupt input.
     """
     arrays: dict[str, Array] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -1,10 +1,10 @@
 """Instances from a user's own arrays or CSV file, in the user's units.
 
 own = from_columns("CVRP", {"x": x, "y": y, "demand": demand, "capacity": 30})
-own.problem, own.instance        # what the model sees: coordinates in the unit square
+own.problem, own.instance        # as the model observes it: coordinates in the unit square
 own.cost(actions)                # in the user's units
 
-What a problem is made of is declared in its file: `Problem.columns`.
+Each problem declares its columns in its own file: `Problem.columns`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ from routing_gym.problems import PROBLEMS, make_problem, unknown_problem
 from routing_gym.problems.geometry import embedding
 from routing_gym.traits import DISTANCES, Column
 
-LARGEST_SCALED = 1e9  # of lengths over the extent of the map and prizes over the required one: networks read float32
-LIMIT_SLACK = 1e-6  # relative; float32 sums of lengths that reach a limit exactly may exceed it by as much
-MAX_INTEGER = 2**53  # beyond it floats, as tables hold them, skip integers
+LARGEST_SCALED = 1e9  # bound on scaled lengths and prizes; networks read float32
+LIMIT_SLACK = 1e-6  # relative; float32 sums of lengths that reach a limit exactly may exceed it by this much
+MAX_INTEGER = 2**53  # larger integers are not exact in float64
 SCALED = ("coords", "matrix", "length", "time")
 
 
 @dataclass(frozen=True, eq=False)
 class OwnInstance:
-    """One instance in its owner's units, and as the model sees it. Node 0 is the depot, where there is one.
+    """One instance in the user's units, and as the model observes it. Node 0 is the depot, if there is one.
 
     Attributes:
-        name: For tables and pictures.
-        problem: The rules.
-        instance: One row: coordinates moved and scaled into the unit square, lengths and times over the scale.
-        exact: The same before it is rounded to float32.
+        name: Name for tables and pictures.
+        problem: Problem of the instance.
+        instance: Batch of one: coordinates moved and scaled into the unit square, lengths and times divided by the
+            scale.
+        exact: The same instance before rounding to float32.
         columns: The columns that hold a value for each node, as given: float64 (A,).
-        scale: Length in the owner's units of 1 in the instance.
-        unused: Names of the columns of its file that were not read.
+        scale: Length in the user's units that is 1 in the instance.
+        unused: Names of the file's columns that were not read.
     """
 
     name: str
@@ -57,13 +58,13 @@ class OwnInstance:
     unused: tuple[str, ...] = ()
 
     def cost(self, actions: Array) -> float:
-        """Check a complete tour; return its cost in the owner's units, or its prize where the problem maximises.
+        """Check a complete tour; return its cost in the user's units, or its prize if the problem maximises.
 
         Args:
-            actions: Integers (T,), as the environment takes them.
+            actions: Actions of the environment, integers (T,).
 
         Raises:
-            InfeasibleTour: With step, value, bound and remedy.
+            InfeasibleTour: The tour breaks a rule; the message has step, value, bound and remedy.
         """
         tours = to_numpy(actions)[None]
         self.problem.objective(self.instance, tours)
@@ -75,16 +76,16 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own",
     """Make an instance from a user's own numbers.
 
     Args:
-        problem: A key of `PROBLEMS`.
+        problem: Key of `PROBLEMS`.
         columns: Values by the names in `Problem.columns`: numbers (A,) for each node, with "x" and "y" for the
-            coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the
-            depot, if the problem has one.
-        name: For tables and pictures.
+            coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the depot, if
+            the problem has one.
+        name: Name for tables and pictures.
         matrices: Whether the problem observes matrices. `distances` may then be given without coordinates, which are
             computed from them by multidimensional scaling.
 
     Raises:
-        ValueError: A column is missing, left over, or holds what it must not; with row, value and remedy.
+        ValueError: A column is missing, unknown, or holds an invalid value; the message has row, value and remedy.
     """
     declared = columns_of(problem)
     given = {key: value for key, value in columns.items() if value is not None}
@@ -109,8 +110,8 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own",
         rules.validate(instance)
     except InvalidInstance:
         check_in_units(rules, instance, scale)
-        raise  # a fault that the change of the unit rounds away
-    for column in declared:  # what is checked on the rounded instance is not to fail here
+        raise  # the rounding hides the fault in the user's unit
+    for column in declared:  # limits checked on the rounded instance must not fail here
         if column.limit and column.target in exact:
             exact[column.target] = exact[column.target] * (1 + LIMIT_SLACK)
     table = {key: values[key] for column in declared if column.tabular for key in column.keys if key in values}
@@ -119,10 +120,10 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own",
 
 @cache
 def columns_of(problem: str) -> tuple[Column, ...]:
-    """Return what an instance of a problem is made of.
+    """Return the columns of a problem's instances.
 
     Raises:
-        ValueError: There is no such problem.
+        ValueError: The problem does not exist.
     """
     if problem not in PROBLEMS:
         raise ValueError(unknown_problem(problem))
@@ -130,10 +131,10 @@ def columns_of(problem: str) -> tuple[Column, ...]:
 
 
 def check_names(problem: str, declared: Sequence[Column], given: Mapping[str, Any]) -> None:
-    """Check that all required columns are given, and no others than the problem's.
+    """Check that all required columns are given, and no unknown ones.
 
     Raises:
-        ValueError: Naming them.
+        ValueError: A column is missing or unknown; the message names it.
     """
     required = [key for column in declared if column.required for key in column.keys]
     known = [key for column in declared for key in column.keys]
@@ -144,10 +145,10 @@ def check_names(problem: str, declared: Sequence[Column], given: Mapping[str, An
 
 
 def count_nodes(problem: str, declared: Sequence[Column], values: Mapping[str, FloatArray]) -> int:
-    """Return the number of nodes, which all columns share.
+    """Return the number of nodes, which is the same in all columns.
 
     Raises:
-        ValueError: They have different lengths, or there are too few nodes.
+        ValueError: The columns have different lengths, or there are too few nodes.
     """
     per_node = (key for column in declared if column.per == "node" for key in column.keys)
     lengths = {key: len(values[key]) for key in per_node if key in values}
@@ -161,10 +162,10 @@ def count_nodes(problem: str, declared: Sequence[Column], values: Mapping[str, F
 
 
 def count_depots(problem: str, values: Mapping[str, FloatArray]) -> int:
-    """Return the number of depots, which come first.
+    """Return the number of depots, which must come first.
 
     Raises:
-        ValueError: A depot comes after a customer, or there is none, or nothing else.
+        ValueError: A depot comes after a customer, or there are no depots, or no customers.
     """
     if "depot" not in values:
         return int(PROBLEMS[problem].has_depot)
@@ -175,10 +176,10 @@ def count_depots(problem: str, values: Mapping[str, FloatArray]) -> int:
 
 
 def numbers(column: Column, key: str, value: Any) -> FloatArray:
-    """Return the values of a column as float64: (A,), (A, A) of a matrix, or () of the instance.
+    """Return the values of a column as float64: (A,), (A, A) for a matrix, or () for an instance.
 
     Raises:
-        ValueError: They are not finite numbers of that shape, or negative; coordinates may be negative.
+        ValueError: The values are not finite numbers of that shape, or are negative; coordinates may be negative.
     """
     if column.per == "instance":
         return np.asarray(positive(key, value))
@@ -199,10 +200,10 @@ def numbers(column: Column, key: str, value: Any) -> FloatArray:
 
 
 def check_values(column: Column, values: Mapping[str, FloatArray], num_nodes: int, has_depot: bool) -> None:
-    """Check a column beyond its shape: the depot's value, integers, flags and rows.
+    """Check the values of a column: the depot's value, integers, flags and rows.
 
     Raises:
-        ValueError: With the row, the value and what was expected.
+        ValueError: A value is invalid; the message has row, value and expectation.
     """
     if column.kind == "coords" or column.name not in values:
         return
@@ -224,10 +225,10 @@ def check_values(column: Column, values: Mapping[str, FloatArray], num_nodes: in
 
 
 def check_in_units(rules: AnyProblem, instance: Any, scale: float) -> None:
-    """Validate a row with its lengths and times in the owner's units, for a message in these.
+    """Validate an instance with lengths and times in the user's units, so that messages use these units.
 
     Raises:
-        InvalidInstance: As `validate`, without the number of the row.
+        InvalidInstance: The instance is invalid; the message is that of `validate`, without the number of the row.
     """
     fields = {column.target for column in rules.columns if column.kind in SCALED and column.kind != "coords"}
     held = {field: value * scale for field in fields if field and (value := getattr(instance, field)) is not None}
@@ -240,10 +241,11 @@ def check_in_units(rules: AnyProblem, instance: Any, scale: float) -> None:
 
 
 def length_scale(values: Mapping[str, FloatArray]) -> float:
-    """Return the length in the owner's units of 1 in the instance.
+    """Return the length in the user's units that is 1 in the instance.
 
-    The larger side of the box around the coordinates. With a matrix, whose unit may be another: as many times longer
-    as its entries are in the mean than the distances in that box; without coordinates, its largest entry.
+    The scale is the larger side of the box around the coordinates. With a matrix, whose unit may differ, it is
+    multiplied by the ratio of the matrix's mean to the mean distance of the coordinates. Without coordinates, it is the
+    largest entry of the matrix.
     """
     matrix = values.get("distances")
     if "x" not in values:
@@ -257,7 +259,7 @@ def length_scale(values: Mapping[str, FloatArray]) -> float:
 
 
 def scaled(column: Column, values: Mapping[str, FloatArray], scale: float) -> Array | None:
-    """Return the field of a one-row instance that a column fills, in float64 where it is not whole; None if absent."""
+    """Return the field of a batch of one that a column fills: float64, int64 or bool; None if the column is absent."""
     if column.kind == "coords":
         coords = np.stack([values["x"], values["y"]], axis=-1)
         return ((coords - coords.min(axis=0)) / unit_scale(coords))[None]
@@ -274,7 +276,7 @@ def scaled(column: Column, values: Mapping[str, FloatArray], scale: float) -> Ar
 
 
 def rounded(key: str, value: Array) -> Array:
-    """Round float64 to float32, which instances hold.
+    """Round float64 to float32, the type of instances.
 
     Raises:
         ValueError: A number is too large.
@@ -290,19 +292,19 @@ def rounded(key: str, value: Array) -> Array:
 
 
 def as_floats(key: str, values: Any) -> FloatArray:
-    """Return numbers of any shape as float64, in an array of their own.
+    """Return numbers of any shape as a new float64 array.
 
     Raises:
-        ValueError: They are something else.
+        ValueError: The values are not numbers.
     """
     try:
         found = np.asarray(values)
-        if np.ma.is_masked(values):  # what is masked is missing
+        if np.ma.is_masked(values):  # masked values are missing
             found = np.ma.filled(values.astype(np.float64), np.nan)
-        if found.dtype.kind in "iufbOUS":  # text that spells numbers, as CSV readers leave it, is taken
+        if found.dtype.kind in "iufbOUS":  # text is accepted, since CSV readers return numbers as text
             return found.astype(np.float64)
         raise TypeError(f"found {found.dtype}")
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: torch's, of a gradient
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: torch, for gradients
         raise ValueError(f"{key}: not numbers ({error})") from None
 
 
@@ -310,7 +312,7 @@ def positive(key: str, value: Any) -> float:
     """Return a positive number.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The value is not a positive number, or too large.
     """
     number = value.item() if isinstance(value, np.generic) else value
     real = isinstance(number, (int, float)) and not isinstance(number, bool)
@@ -320,12 +322,12 @@ def positive(key: str, value: Any) -> float:
 
 
 def recognise(columns: Collection[str], numbers: Collection[str] = ()) -> str:
-    """Return the first problem that takes all columns of a table and needs no others.
+    """Return the problem that takes all columns of a table, needs no others, and fits the numbers best.
 
     Args:
-        columns: Those with a value for each node.
-        numbers: Those of the whole instance, which are given beside the table. They decide between problems that take
-            the same columns; a missing one is left to `from_columns`.
+        columns: Names of the columns with a value for each node.
+        numbers: Names of the values per instance, given in addition to the table. They decide between problems that
+            take the same columns; `from_columns` reports missing ones.
 
     Raises:
         ValueError: No problem takes these columns.
@@ -347,14 +349,14 @@ def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Read the columns of a CSV file that some problem takes: x, y, demand, ready_time and so on.
 
     The first line names the columns; without names, two columns are x and y. Columns are separated by commas,
-    semicolons or tabs; with the latter two, decimal commas are read too. Empty lines are skipped.
+    semicolons or tabs; with semicolons or tabs, decimal commas are accepted too. Empty lines are skipped.
 
     Returns:
-        The columns, and the names of all others, which were not read.
+        The columns, and the names of all others, which are not read.
 
     Raises:
-        InvalidFile: With the line.
-        OSError: It cannot be opened.
+        InvalidFile: The file is invalid; the message has the line.
+        OSError: The file cannot be opened.
     """
     file = read_csv_file(path)
     if not {"x", "y"} <= file.columns.keys():

@@ -1,7 +1,7 @@
-"""The test sets of Kool et al. (2019), redrawn bit for bit.
+"""Test sets of Kool et al. (2019), reproduced bit for bit.
 
-Their `generate_data.py` seeds NumPy's legacy generator with 1234 (validation: 4321) before each set of
-10,000 and stores float64; NumPy guarantees that this generator's numbers never change.
+Their `generate_data.py` seeds NumPy's legacy generator with 1234 (validation: 4321) before each set of 10,000 and
+stores float64; NumPy guarantees that the numbers of this generator never change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from routing_gym.problems.op import PrizeKind, distance_prize
 
 Columns = dict[str, npt.NDArray[Any]]
 
-LENGTHS = {20: 2.0, 50: 3.0, 100: 4.0}  # OP: maximum length; PCTSP: the K of the penalties
+LENGTHS = {20: 2.0, 50: 3.0, 100: 4.0}  # OP: maximum length; PCTSP: factor K of the penalties
 CAPACITIES = {20: 30.0, 50: 40.0, 100: 50.0}
 TEST_SEED = 1234
 NAMES = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")
@@ -27,20 +27,20 @@ NAMES = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP")
 def paper_test_set(
     name: str, num_nodes: int, *, prize: PrizeKind = "distance", seed: int = TEST_SEED, size: int = 10_000
 ) -> Any:
-    """Redraw a test set of the paper as one batch of instances.
+    """Draw a test set of the paper again, as one batch of instances.
 
     Args:
         name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP" or "SPCTSP".
-        num_nodes: 20, 50 or 100: cities of the TSP, customers of the others.
-        prize: OP: "constant", "uniform" or "distance".
-        seed: 1234 for the test sets, 4321 for the validation sets.
+        num_nodes: Number of cities (TSP) or customers (others): 20, 50 or 100.
+        prize: Kind of OP's prizes: "constant", "uniform" or "distance".
+        seed: Random seed: 1234 for the test sets, 4321 for the validation sets.
         size: Number of instances. A smaller set is not the beginning of a larger one.
 
     Returns:
-        The problem's instances, NumPy, float32 and int64.
+        Instances of the problem, NumPy, float32 and int64.
 
     Raises:
-        ValueError: A name, size or prize that the paper does not have.
+        ValueError: The paper has no such name, size or prize.
     """
     return to_instance(name, paper_columns(name, num_nodes, prize=prize, seed=seed, size=size))
 
@@ -48,10 +48,10 @@ def paper_test_set(
 def paper_columns(
     name: str, num_nodes: int, *, prize: PrizeKind = "distance", seed: int = TEST_SEED, size: int = 10_000
 ) -> Columns:
-    """Draw what the original stores, in its order of drawing and its precision; arguments as `paper_test_set`.
+    """Draw the columns that the original code stores, in its order and precision; see `paper_test_set` for arguments.
 
     Returns:
-        What `to_instance` takes, as float64, and "demand" as int64.
+        Columns for `to_instance`, as float64, and "demand" as int64.
     """
     check_name(name)
     if num_nodes not in LENGTHS:
@@ -82,26 +82,26 @@ def paper_columns(
 
 
 def check_name(name: str) -> None:
-    """Refuse problems of others than the paper's authors.
+    """Check that the paper has test sets of a problem.
 
     Raises:
-        ValueError: With the paper's.
+        ValueError: The paper has no such test set; the message lists the paper's problems.
     """
     if name not in NAMES:
         raise ValueError(f"the paper has no test set of {name!r}; choose one of {', '.join(NAMES)}")
 
 
 def to_instance(name: str, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Make N instances from the original's columns.
+    """Make N instances from the columns of the original code.
 
     Args:
-        name: The problem.
-        columns: "coords" (N, n, 2); with a depot "depot" (N, 2); CVRP and SDVRP "demand" (N, n) and
-            "capacity" (N,), whole numbers; OP "prize" (N, n) and "max_length" (N,); PCTSP and SPCTSP
-            "penalty", "expected_prize" and "real_prize" (N, n), of which PCTSP leaves out the last.
+        name: Name of the problem.
+        columns: "coords" (N, n, 2); with a depot "depot" (N, 2); CVRP and SDVRP: "demand" (N, n) and "capacity" (N,),
+            whole numbers; OP: "prize" (N, n) and "max_length" (N,); PCTSP and SPCTSP: "penalty", "expected_prize" and
+            "real_prize" (N, n), the last of which PCTSP ignores.
     """
     check_name(name)
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which `validate` refuses
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite, and `validate` refuses them
         values = {key: column.astype(np.float32) for key, column in columns.items()}
     if name == "TSP":
         return TSPInstance(values["coords"])

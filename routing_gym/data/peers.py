@@ -1,13 +1,13 @@
 """Test sets of MVMoE and RouteFinder for the vehicle routing family.
 
-- MVMoE (Zhou et al. 2024) pickles a list of instances: depot, customers, demands, capacity, and if the variant has them
-  the route limit, service times, and earliest and latest start of service. `load_pickle` reads them.
-- RouteFinder (Berto et al. 2025) writes an .npz with `locs`, `demand_linehaul` and so on; demands are shares of the
-  capacity, and an attribute that an instance lacks is infinite.
-- An .npz with members such as `VRPTW/coords` holds several variants, named like our columns.
+- MVMoE (Zhou et al. 2024) pickles a list of instances: depot, customers, demands, capacity and, depending on the
+  variant, the route limit, service times, and earliest and latest start of service. `load_pickle` reads them.
+- RouteFinder (Berto et al. 2025) writes an .npz with `locs`, `demand_linehaul` and so on; demands are fractions of the
+  capacity, and a missing attribute of an instance is infinite.
+- An .npz with members such as `VRPTW/coords` holds several variants, named like the columns of this package.
 
-The last two may hold the best known cost of each instance. Variants whose rules differ from ours are refused: MVMoE's
-backhauls may precede deliveries, and so may RouteFinder's of class 2.
+The last two may hold the best known cost of each instance. Variants with different rules are refused: backhauls of
+MVMoE, and those of class 2 of RouteFinder, may precede deliveries.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from routing_gym.problems import CVRP, CVRPInstance, VRPInstance, make_problem
 from routing_gym.problems.geometry import with_depot
 from routing_gym.problems.vrp import CLOSING
 
-MAX_BYTES = 2**28  # of a file; 1,000 instances with 200 customers have 10 MB
+MAX_BYTES = 2**28  # maximum size of a file; 1,000 instances with 200 customers have 10 MB
 MAX_UNPACKED = 2**30
-WHOLE = 1e-3  # a demand of a file, times the capacity, is this close to a whole number
+WHOLE = 1e-3  # maximum distance of demand times capacity from a whole number
 
 LIMIT, WINDOWS = ("max_length",), ("service_time", "ready_time", "due_time")
-VARIANTS = {  # what their instances have beside CVRP's columns, in the order of MVMoE's pickles
+VARIANTS = {  # columns in addition to CVRP's, in the order of MVMoE's pickles
     "OVRP": (),
     "VRPL": LIMIT,
     "VRPTW": WINDOWS,
@@ -49,9 +49,9 @@ class PeerSet:
     """Instances of one problem from another project's file.
 
     Attributes:
-        problem: The rules.
+        problem: Problem of the instances.
         instance: B instances, NumPy.
-        best_known: float64 (B,), the best known cost of each; None if the file has none.
+        best_known: float64 (B,), best known cost of each instance; None if the file has none.
     """
 
     problem: AnyProblem
@@ -63,9 +63,9 @@ def family_instance(columns: Columns) -> VRPInstance:
     """Make instances of the vehicle routing family.
 
     Args:
-        columns: "depot" (N, 2), "coords" (N, n, 2), "demand" (N, n) and "capacity" (N,), whole numbers; and what the
-            variant has of "backhaul" (N, n), "max_length" (N,), "service_time", "ready_time" and "due_time" (N, n), and
-            "closing" (N,), the latest return, 3 if it is missing.
+        columns: "depot" (N, 2), "coords" (N, n, 2), "demand" (N, n) and "capacity" (N,), whole numbers; and those that
+            the variant has of "backhaul" (N, n), "max_length" (N,), "service_time", "ready_time" and "due_time" (N, n),
+            and "closing" (N,), the latest return, 3 by default.
     """
     fields = {key: columns[key].astype(np.float32) for key in (*LIMIT, *WINDOWS) if key in columns}
     for key in set(WINDOWS) & set(fields):
@@ -80,21 +80,21 @@ def family_instance(columns: Columns) -> VRPInstance:
 
 
 def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
-    """Read an .npz of RouteFinder, or one with several variants.
+    """Read an .npz file of RouteFinder, or one with several variants.
 
     Args:
-        path: The file.
-        name: The problem, such as "VRPTW". Required if the file holds several.
+        path: File to read.
+        name: Name of the problem, such as "VRPTW". Required if the file holds several.
 
     Raises:
-        InvalidFile: The file is damaged or of another layout, its rules differ from ours, or it does not hold `name`.
+        InvalidFile: The file is damaged or has another layout, its rules differ from ours, or it does not hold `name`.
         OSError: The file cannot be opened.
     """
     path = Path(path)
     data = read_bytes(path, MAX_BYTES)
     try:
         members = read_members(data, MAX_UNPACKED)
-    except Exception as error:  # zipfile and NumPy raise a dozen types on corrupt input, none of them theirs
+    except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
         raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
     try:
         found, columns = routefinder(members) if "locs" in members else one_variant(members, name)
@@ -116,7 +116,7 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
 
 
 def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
-    """Return one of the variants of a file with members such as "VRPTW/coords"."""
+    """Return one variant of a file with members such as "VRPTW/coords"."""
     held = sorted({key.partition("/")[0] for key in members if "/" in key})
     if not held:
         raise ValueError(f"found arrays {', '.join(sorted(members))}; expected those of RouteFinder, or VARIANT/COLUMN")
@@ -173,9 +173,9 @@ def routefinder(members: Columns) -> tuple[str, Columns]:
 
 
 def is_peer_npz(path: Path) -> bool:
-    """Return whether an .npz file has the layout of another project, that is, lacks the header of `save_npz`."""
+    """Return whether an .npz file is from another project: it lacks the header of `save_npz`."""
     try:
         with zipfile.ZipFile(path) as archive:
             return "problem.npy" not in archive.namelist()
     except (OSError, zipfile.BadZipFile):
-        return False  # `load_npz` says what is wrong
+        return False  # `load_npz` reports the error

@@ -1,7 +1,7 @@
-"""The pickled data sets of Kool et al.'s code, which POMO, MVMoE and others share, read without running them.
+"""Safe reader for the pickled data sets of Kool et al.'s code, also used by POMO, MVMoE and others.
 
-A pickle is a program. These consist of lists, tuples and numbers, so only the instructions that make
-those are let through: none that looks up a name, calls anything, or refers to an object a second time.
+A pickle is a program. These consist of lists, tuples and numbers, so only the instructions that build those are
+allowed: none that looks up a name, calls anything, or refers to an object a second time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 MAX_BYTES = 2**26  # the largest of the paper's test sets, PCTSP-100, has 50 MB
-BYTES_PER_LIST = 8  # at least, of real data: a list takes 64 bytes of memory and may take 1 in the file
+BYTES_PER_LIST = 8  # minimum in real data; a list takes 64 bytes of memory and may take 1 in the file
 ONLY = "only lists, tuples and numbers are read"
-MAX_WHOLE = 1e12  # of demands and capacities
+MAX_WHOLE = 1e12  # bound on demands and capacities
 
-COLUMNS = {  # of one instance, a tuple; TSP's is the coordinates alone
+COLUMNS = {  # columns of one instance, a tuple; for TSP, the coordinates alone
     "TSP": ("coords",),
     "CVRP": ("depot", "coords", "demand", "capacity"),
     "OP": ("depot", "coords", "prize", "max_length"),
@@ -35,13 +35,13 @@ COLUMNS |= {"SDVRP": COLUMNS["CVRP"], "SPCTSP": COLUMNS["PCTSP"]}
 COLUMNS |= {name: COLUMNS["CVRP"] + columns for name, columns in VARIANTS.items()}
 
 CONTAINERS = {"EMPTY_LIST", "LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
-MEMO_WRITES = {"PUT", "BINPUT", "LONG_BINPUT"}  # without a read, which would share lists, they do nothing
+MEMO_WRITES = {"PUT", "BINPUT", "LONG_BINPUT"}  # without effect: reads, which would share lists, are refused
 NUMBERS = {"INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"}
 ALLOWED = CONTAINERS | MEMO_WRITES | NUMBERS | {"PROTO", "FRAME", "STOP", "MARK", "APPEND", "APPENDS", "MEMOIZE"}
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Looks up no name."""
+    """Unpickler that refuses to look up names."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it asks for {module}.{name}; {ONLY}")
@@ -50,20 +50,21 @@ class PlainUnpickler(pickle.Unpickler):
 def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
     """Read a data set of the original code or of MVMoE.
 
-    It takes about 10 times the memory of the file, and 50 times at most.
+    Reading takes about 10 times the memory of the file, and 50 times at most.
 
     Args:
-        path: The file.
-        name: The problem it is for; the file does not say. CVRP and SDVRP share a layout, as do PCTSP,
-            which leaves the real prizes out, and SPCTSP. Of MVMoE's variants those whose rules are ours, see `peers`.
+        path: File to read.
+        name: Name of the problem, which the file does not contain. CVRP and SDVRP share a layout, and so do SPCTSP and
+            PCTSP, which ignores the real prizes. Only those variants of MVMoE whose rules are ours are accepted, see
+            `peers`.
 
     Returns:
         The problem, with its default settings, and the instances, NumPy, float32 and int64.
 
     Raises:
-        InvalidFile: The file is truncated or corrupt, holds anything but lists, tuples and numbers in the
-            problem's layout, or values that make no sense.
-        ValueError: Unknown problem.
+        InvalidFile: The file is truncated or corrupt, holds anything but lists, tuples and numbers in the problem's
+            layout, or has invalid values.
+        ValueError: The problem is unknown.
         OSError: The file cannot be opened.
     """
     path = Path(path)
@@ -73,7 +74,7 @@ def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
     try:
         check_instructions(data)
         content = PlainUnpickler(io.BytesIO(data)).load()
-    except Exception as error:  # corrupt pickles raise whatever their instructions stumble over
+    except Exception as error:  # corrupt pickles raise any exception, depending on their instructions
         raise InvalidFile(path, None, f"refused pickle: {type(error).__name__}: {error}") from error
     try:
         columns = read_columns(content, COLUMNS[name])
@@ -86,11 +87,11 @@ def load_pickle(path: str | Path, name: str) -> tuple[AnyProblem, Any]:
 
 
 def check_instructions(data: bytes) -> None:
-    """Read a pickle's instructions without running them.
+    """Check the instructions of a pickle without running them.
 
     Raises:
-        pickle.UnpicklingError: An instruction that is not allowed, or that takes far more memory than bytes.
-        Exception: Whatever `pickletools` raises on corrupt input.
+        pickle.UnpicklingError: An instruction is not allowed, or takes far more memory than its bytes in the file.
+        Exception: Any exception that `pickletools` raises on corrupt input.
     """
     containers, end = 0, 0
     for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
@@ -110,8 +111,8 @@ def read_columns(content: Any, names: tuple[str, ...]) -> Columns:
     """Convert the unpickled data to one float64 array per column, of consistent shapes.
 
     Raises:
-        ValueError: With what was found and what was expected.
-        OverflowError: A number that float64 cannot hold.
+        ValueError: The content has another layout; the message has the content found and the expectation.
+        OverflowError: A number is too large for float64.
     """
     if not isinstance(content, list | tuple) or not content:
         raise ValueError(f"found {describe(content)}, expected a list of instances")
@@ -125,7 +126,7 @@ def read_columns(content: Any, names: tuple[str, ...]) -> Columns:
             columns[name] = np.array([row[place] for row in rows], dtype=np.float64)
         except (ValueError, TypeError) as error:  # lists of different lengths, or a list for a number
             raise ValueError(f"{name}: expected numbers, as many in every instance ({error})") from error
-    if columns.get("depot", np.empty(0)).ndim == 3:  # MVMoE's: one point, in a list
+    if columns.get("depot", np.empty(0)).ndim == 3:  # MVMoE stores the depot as a list of one point
         columns["depot"] = columns["depot"].reshape(-1, 2)
     num_rows, num_nodes = (*columns["coords"].shape, 0)[:2]
     shapes = dict.fromkeys(names, (num_rows, num_nodes)) | {"coords": (num_rows, num_nodes, 2), "depot": (num_rows, 2)}
@@ -134,12 +135,12 @@ def read_columns(content: Any, names: tuple[str, ...]) -> Columns:
         if values.shape != shapes[name]:
             raise ValueError(f"{name}: found shape {values.shape}, expected {shapes[name]}")
     for name in {"demand", "capacity"} & set(names):
-        if not (columns[name] == np.clip(np.round(columns[name]), 0, MAX_WHOLE)).all():  # also of nan
+        if not (columns[name] == np.clip(np.round(columns[name]), 0, MAX_WHOLE)).all():  # nan fails, too
             raise ValueError(f"{name}: expected whole numbers from 0 to {MAX_WHOLE:g}")
     return columns
 
 
 def describe(value: Any) -> str:
-    """Describe an object from a pickle without unfolding it."""
+    """Describe an object from a pickle without printing its content."""
     size = f" of {len(value)}" if isinstance(value, list | tuple) else ""
     return f"a {type(value).__name__}{size}"

@@ -1,4 +1,4 @@
-"""The dynamic VRPTW: orders that arrive during the day, as Gymnasium environments, with routers and policies."""
+"""Dynamic VRPTW: requests that arrive during the day, as Gymnasium environments, with routers and policies."""
 
 from routing_gym.dynamic.days import Day, ResampledDays
 from routing_gym.dynamic.env import DynamicVRPTWEnv, DynamicVRPTWVectorEnv

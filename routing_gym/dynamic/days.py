@@ -1,7 +1,7 @@
-"""Days of requests, side by side, and their source that samples a static instance like the competition.
+"""Batches of days with requests, and the source that samples them from a static instance like the competition.
 
-EURO Meets NeurIPS 2022 Vehicle Routing Competition, `VRPEnvironment` of its quickstart (MIT licence): given the same
-static instance and seed, the requests are the same, bit for bit.
+The reference is `VRPEnvironment` in the quickstart (MIT licence) of the EURO Meets NeurIPS 2022 Vehicle Routing
+Competition. With the same static instance and seed, the requests are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ NEVER = 2**31 - 1  # arrival epoch of a slot that holds no request
 class Day:
     """B days with up to N requests each, in the order of arrival, on maps of L locations; location 0 is the depot.
 
-    Request i of a row (i from 0) has the id i + 1, as in the competition. Slots without a request come last, hold
+    Request i of a row (i from 0) has the id i + 1, like in the competition. Slots without a request come last, hold
     zeros, and have the arrival epoch `NEVER`. All times are integers in one unit.
     """
 
-    durations: IntArray  # int32 (B, L, L), driving from row to column; one matrix, broadcast, where days share it
+    durations: IntArray  # int32 (B, L, L), driving from row to column; one broadcast matrix if the days share it
     coords: npt.NDArray[np.float32] | None  # float32 (B, L, 2), in the unit square
     closing: IntArray  # int64 (B,), latest return to the depot
     capacity: IntArray  # int64 (B,), of every vehicle
     epoch_duration: IntArray  # int64 (B,)
-    margin: IntArray  # int64 (B,), from the start of an epoch to the departure of what it dispatches
+    margin: IntArray  # int64 (B,), time from the start of an epoch to the departure of its vehicles
     first_epoch: IntArray  # int64 (B,)
-    last_epoch: IntArray  # int64 (B,), in which everything still open has to leave
+    last_epoch: IntArray  # int64 (B,), epoch in which all open requests must leave
     arrival: IntArray  # int64 (B, N), epoch in which the request becomes known
-    customer: IntArray  # int64 (B, N), its location
+    customer: IntArray  # int64 (B, N), location of the request
     time_window: IntArray  # int64 (B, N, 2), earliest and latest start of service
     demand: IntArray  # int64 (B, N)
     service_time: IntArray  # int64 (B, N)
@@ -59,7 +59,7 @@ class Day:
 
 
 class DaySource(Protocol):
-    """Draws days. `num_slots`, `num_locations` and `has_coords` are the same for all of them."""
+    """Source of random days. `num_slots`, `num_locations` and `has_coords` are the same for all its days."""
 
     @property
     def num_slots(self) -> int: ...
@@ -71,25 +71,25 @@ class DaySource(Protocol):
     def has_coords(self) -> bool: ...
 
     def draw(self, generators: Sequence[np.random.Generator]) -> Day:
-        """Draw one day from each random generator."""
+        """Draw one day from each random number generator."""
 
     def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
-        """Draw other requests on the maps of the days (B,), with one random generator each."""
+        """Draw other requests on the maps of the days (B,), with one random number generator each."""
 
 
 @dataclass(frozen=True)
 class ResampledDays:
-    """Days sampled from a static instance, as in the competition.
+    """Days sampled from a static instance, like in the competition.
 
     Every epoch draws `max_requests` candidates. Customer, time window, demand and service time come from four
     customers of the static instance, drawn independently. A candidate is dropped if a vehicle that leaves at the
     epoch's departure time cannot serve it and be back in time.
 
     Attributes:
-        static: The static instance.
-        epoch_duration: Length of an epoch.
-        margin: Time from the start of an epoch to the departure of what it dispatches.
-        max_requests: Candidates in each epoch.
+        static: Static instance.
+        epoch_duration: Duration of an epoch.
+        margin: Time from the start of an epoch to the departure of its vehicles.
+        max_requests: Number of candidates in each epoch.
     """
 
     instance_type: ClassVar[type] = Day
@@ -108,7 +108,7 @@ class ResampledDays:
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """First and last epoch: those whose departure precedes the opening of a time window."""
+        """First and last epoch whose departure precedes the opening of a time window."""
         opens = self.static.time_window[1:, 0]
         first, last = (max((int(time) - self.margin) // self.epoch_duration, 0) for time in (opens.min(), opens.max()))
         return first, last
@@ -128,19 +128,19 @@ class ResampledDays:
 
     @cached_property
     def _map(self) -> tuple[IntArray, npt.NDArray[np.float32] | None]:
-        """Durations and coordinates of all days: the same arrays every time, so that lanes can share them."""
+        """Durations and coordinates of all days; always the same arrays, so that lanes can share them."""
         coords = self.static.coords
         return self.static.durations.astype(np.int32), None if coords is None else unit_square(coords)
 
     def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
-        """Draw other requests: all days have the map of the static instance."""
+        """Draw other requests; all days have the map of the static instance."""
         return self.draw(generators)
 
     def draw(self, generators: Sequence[np.random.Generator]) -> Day:
-        """Draw one day from each random generator."""
+        """Draw one day from each random number generator."""
         static, (first, last) = self.static, self.epochs
         size, num_epochs = len(generators), last - first + 1
-        # The whole day at once: the same stream as four draws an epoch, in this order.
+        # One draw for the whole day gives the same stream as four draws per epoch, in this order.
         shape = (num_epochs, 4, self.max_requests)
         drawn = np.stack([rng.integers(self.num_locations - 1, size=shape) for rng in generators]) + 1
         customer, window, demand, service = (drawn[:, :, k].reshape(size, -1) for k in range(4))
@@ -173,14 +173,14 @@ def share(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
 
 
 def unit_square(coords: FloatArray) -> npt.NDArray[np.float32]:
-    """Move and scale coordinates (..., L, 2) into the unit square, both axes alike."""
+    """Move and scale coordinates (..., L, 2) into the unit square, both axes by the same factor."""
     low = coords.min(axis=-2, keepdims=True)
     extent = (coords - low).max(axis=(-2, -1), keepdims=True)
     return np.asarray(((coords - low) / np.where(extent > 0, extent, 1.0)).astype(np.float32))
 
 
 def latest_starts(day: Day) -> IntArray:
-    """Return the latest start of service from which a vehicle is still in time, at home too: int64 (B, N)."""
+    """Return the latest start of service that keeps the time window and the return to the depot: int64 (B, N)."""
     _, back = day.depot_durations()
     return np.asarray(np.minimum(day.time_window[..., 1], day.closing[:, None] - day.service_time - back))
 
@@ -188,7 +188,7 @@ def latest_starts(day: Day) -> IntArray:
 def latest_departures(day: Day) -> IntArray:
     """Return the latest departure from the depot with which a request can be served alone: int64 (B, N).
 
-    -1 where it cannot be served at all.
+    It is -1 for requests that cannot be served at all.
     """
     there, _ = day.depot_durations()
     latest = latest_starts(day)
@@ -196,11 +196,11 @@ def latest_departures(day: Day) -> IntArray:
 
 
 def keep_feasible(day: Day, drawn: BoolArray | None = None) -> Day:
-    """Drop the candidates that cannot be served when they arrive, and move the others to the front, in order.
+    """Remove the candidates that cannot be served when they arrive, and move the others to the front, in order.
 
     Args:
         day: B days of candidates.
-        drawn: bool (B, N), which candidates there are; None: all.
+        drawn: Mask of the slots that hold a candidate, bool (B, N); None for all.
     """
     departure = day.arrival * day.epoch_duration[:, None] + day.margin[:, None]
     kept = departure <= latest_departures(day)
@@ -219,17 +219,21 @@ def keep_feasible(day: Day, drawn: BoolArray | None = None) -> Day:
 
 
 def check_horizon(epoch_duration: int, margin: int, closing: int) -> None:
-    """Refuse times that could leave the range in which sums are exact."""
+    """Check that times are within the range in which sums are exact.
+
+    Raises:
+        ValueError: A time exceeds `MAX_TIME`.
+    """
     for name, value in (("epoch_duration", epoch_duration), ("margin", margin), ("the closing time", closing)):
         if value > MAX_TIME:
             raise ValueError(f"{name} is {value}, expected at most {MAX_TIME}; choose a larger unit")
 
 
 def check_day(day: Day, source: DaySource) -> None:
-    """Check days that come from outside.
+    """Check days from the user.
 
     Raises:
-        InvalidInstance: With the field, and what was found and expected.
+        InvalidInstance: A field is invalid. The message has the field or the request, and the fault.
     """
     size, slots, places = len(day.arrival), source.num_slots, source.num_locations
     shapes: dict[str, tuple[int, ...]] = {

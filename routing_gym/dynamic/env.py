@@ -1,4 +1,4 @@
-"""The dynamic VRPTW as Gymnasium environments, single and natively batched: a day in which orders arrive."""
+"""Gymnasium environments of the dynamic VRPTW, single and vectorised: requests arrive during the day."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def make_form(
     observe_durations: bool,
     settings: dict[str, Any],
 ) -> Form:
-    """Make what an environment's arguments describe.
+    """Build the form that an environment's arguments describe.
 
     Raises:
-        TypeError: A setting that does not exist, or something that is no router.
-        ValueError: A value that is not accepted.
+        TypeError: A setting does not exist, or the router is not a router.
+        ValueError: A value is invalid.
     """
     kind = GeneratedDays if static is None else ResampledDays
     names = [field.name for field in dataclasses.fields(kind) if field.name != "static"]
@@ -76,22 +76,23 @@ def make_form(
 
 
 class DynamicVRPTWEnv(gym.Env[Observation, Any]):
-    """A day in which orders arrive, epoch by epoch: decide what leaves now and what waits.
+    """Environment of one day in which requests arrive, epoch by epoch; decide which requests leave now and which wait.
 
     `gym.make("routing/DVRPTW", static=path)` samples the days of the EURO Meets NeurIPS 2022 competition from one of
     its files; the requests of `reset(seed=s)` are those of its `VRPEnvironment` with the same file and seed, bit for
     bit. Without `static`, each day has a random map (`GeneratedDays`). A request has a customer, a time window for the
-    start of service, a demand and a service time. Vehicles leave at the epoch's start plus the margin; there are as
-    many as it takes. All numbers are integers.
+    start of service, a demand and a service time. Vehicles leave at the epoch's start plus the margin; their number is
+    not limited. All numbers are integers.
 
     ## Action space
 
-    `action="dispatch"`: `MultiBinary(N)` over the request slots of the day, in the order of arrival: 1 leaves now. In
-    `action_mask`, 0 is no open request, 1 must leave, 2 may, as `MultiBinary.sample(mask=)` reads it. A router turns
-    what leaves into routes, and the next epoch begins.
+    `action="dispatch"`: `MultiBinary(N)` over the request slots of the day, in the order of arrival; 1 means that the
+    request leaves now. In `action_mask`, 0 means no open request, 1 a request that must leave, 2 one that may leave
+    (the values of `MultiBinary.sample(mask=)`). A router builds routes of the requests that leave, and the next epoch
+    begins.
 
-    `action="route"`: `Discrete(N + 2)`: 0 drives home, 1 to N is the request to visit next, N + 1 waits for the next
-    epoch, at the depot, once nothing is left that must leave.
+    `action="route"`: `Discrete(N + 2)`: 0 returns to the depot, 1 to N visit a request, and N + 1 waits at the depot
+    for the next epoch, which is legal once no request is left that must leave.
 
     ## Observation space
 
@@ -101,46 +102,49 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
     |---|---|
     | `time_window` (N, 2), `service_time` (N,), `depot_durations` (N, 2): there and back | Box(0, max, float32) |
     | `demand` (N,) | Box(0, 1, float32), share of the capacity |
-    | `coords` (N, 2), `depot` (2,) | Box(0, 1, float32); not where the static instance has no coordinates |
-    | `departure` (1,), `epochs_left` (1,): when vehicles leave; share of the day | Box, float32 |
+    | `coords` (N, 2), `depot` (2,) | Box(0, 1, float32); absent if the static instance has no coordinates |
+    | `departure` (1,), `epochs_left` (1,): departure time of vehicles; share of the day | Box, float32 |
     | `durations` (L, L), `customer` (N,) | with `observe_durations`, or without coordinates |
     | `action_mask` | as above, int8 |
     | `current`, `time` (1,), `free_capacity` (1,), `position` (2,) | the vehicle, only with `action="route"` |
 
     ## Rewards
 
-    Minus the duration that the routes take to drive. Waiting and service cost nothing.
+    Minus the driving duration of the routes. Waiting and service cost nothing.
 
     ## Episode end
 
-    `terminated` after the last epoch, in which everything open must leave. An illegal action (a request that must leave
-    is left behind, one that is not open leaves) ends the day: the state stays, `info["illegal_action"]` is True, and
-    the return falls below that of every legal day. With `on_illegal="raise"` it raises InvalidAction.
+    `terminated` is True after the last epoch, in which all open requests must leave. An illegal action (a request that
+    must leave is left behind, or one that is not open leaves) ends the day: the state does not change,
+    `info["illegal_action"]` is True, and the return is below that of every legal day. With `on_illegal="raise"`, it
+    raises InvalidAction instead.
 
     ## Info
 
-    `new_requests`: mapping with the arrays `customer` (row of the static file), `time_window`, `demand`,
-    `service_time` of the requests that have arrived in this epoch, in the order drawn. `must_go`: bool (N,).
-    `num_deferred`: requests that the last epoch left waiting. `routes`: of the epoch of the last action, lists of
-    request ids, which count from 1. `epoch`, `cost` (driving duration so far), `illegal_action`, `action_mask`.
+    - `new_requests`: mapping with the arrays `customer` (row of the static file), `time_window`, `demand`,
+      `service_time` of the requests that have arrived in this epoch, in the order in which they were drawn.
+    - `must_go`: bool (N,), the requests that must leave.
+    - `num_deferred`: number of requests that the last epoch left waiting.
+    - `routes`: routes of the epoch of the last action, as lists of request ids, which count from 1.
+    - `epoch`, `cost` (driving duration so far), `illegal_action`, `action_mask`.
 
     ## Reset options
 
-    `options={"instance": day}`: play this one-row `Day`.
+    `options={"instance": day}`: use this one-row `Day` for this reset.
 
     Args:
         static: A VRPLIB file with explicit durations, or a `StaticInstance`.
         action: "dispatch" or "route".
         router: "nearest", "pyvrp" or a function (see `routing_gym.dynamic.routers`); only for "dispatch".
         on_illegal: "terminate" or "raise".
-        observe_durations: Show the matrix of driving durations.
+        observe_durations: Whether to observe the matrix of driving durations.
         render_mode: None, "rgb_array" (needs coordinates) or "ansi" (text).
-        **settings: Those of `ResampledDays` with `static`, else those of `GeneratedDays`.
+        **settings: Settings of `ResampledDays` with `static`, else of `GeneratedDays`.
 
     Raises:
         InvalidInstance: The static instance is inconsistent.
         FileError: The file cannot be read.
-        TypeError: An unknown keyword.
+        TypeError: A keyword is unknown.
         ValueError: An argument has an invalid value.
     """
 
@@ -167,8 +171,8 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         """Start a day; see `gymnasium.Env.reset` and "Reset options" above.
 
         Raises:
-            TypeError: The instance is no `Day`.
-            ValueError: An unknown option, or an invalid day.
+            TypeError: The instance is not a `Day`.
+            ValueError: An option is unknown, or the day is invalid.
         """
         day = check_options(options, self.form, 1, ["instance"]).get("instance")
         super().reset(seed=seed)
@@ -179,8 +183,10 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         """Dispatch requests, or go to a node.
 
         Raises:
-            InvalidAction: Of a wrong shape or type, no such request, or illegal with `on_illegal="raise"`.
-            InfeasibleTour: The router returned routes over capacity, late, or not of the requests that leave.
+            InvalidAction: The action has a wrong shape or type, names a request that does not exist, or is illegal with
+                `on_illegal="raise"`.
+            InfeasibleTour: The router returned routes that exceed the capacity, are late, or do not serve exactly the
+                requests that leave.
             ResetNeeded: Before the first reset, or after the end of the day.
         """
         if self._lanes.started and self._lanes.finished[0]:
@@ -197,7 +203,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         return observation, info | {key: cast(info[key]) for key, cast in casts.items()}
 
     def render(self) -> Any:
-        """Show the routes of the last action and what is open: uint8 (400, 400, 3), or text.
+        """Draw the routes of the last action and the open requests: uint8 (400, 400, 3), or text.
 
         Raises:
             ImportError: matplotlib is missing ("rgb_array").
@@ -210,28 +216,28 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         return self._lanes.render(self.render_mode)[0]
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are legal, as sb3-contrib asks: (2 N,), 0 and 1 of every slot; "route": (N + 2,)."""
+        """Return the mask of legal actions for sb3-contrib: (2 N,), 0 and 1 of every slot; "route": (N + 2,)."""
         self._lanes.require_start("action_masks()")
         return np.asarray(action_masks(self.form, self._lanes.mask)[0])
 
     def must_go_action(self) -> npt.NDArray[np.int8]:
-        """Return the action that dispatches the requests that must leave, and nothing else: int8 (N,).
+        """Return the action that dispatches only the requests that must leave: int8 (N,).
 
         Raises:
-            TypeError: With `action="route"`.
+            TypeError: The environment has `action="route"`.
         """
         return np.asarray(must_go_actions(self._lanes)[0])
 
     @property
     def day(self) -> Day:
-        """A copy of the whole day, requests that have not arrived included: a `Day` with one row."""
+        """A copy of the whole day, including requests that have not arrived yet: a `Day` with one row."""
         self._lanes.require_start("day")
         day: Day = self._lanes.own(self._lanes.instance)
         return day
 
     @property
     def known_day(self) -> Day:
-        """The part of the day that has arrived: all that a policy may see."""
+        """The day with only the requests that have arrived, which is all that a policy may observe."""
         return rules.known_part(self.day, self.state)
 
     @property
@@ -243,26 +249,26 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
 
 
 class DynamicVRPTWVectorEnv(LaneVectorEnv):
-    """Many days at once; the native form of `DynamicVRPTWEnv`, which see.
+    """Vectorised environment of many days: the native vector form of `DynamicVRPTWEnv`, which documents the rules.
 
-    Lane i of `reset(seed=s)` plays the same days as the single environment with `reset(seed=s + i)`. What `reset` and
-    `step` return has the layout of Gymnasium's `SyncVectorEnv`; rewards are float64.
+    Lane i of `reset(seed=s)` gets the same days as the single environment with `reset(seed=s + i)`. The return values
+    of `reset` and `step` have the layout of Gymnasium's `SyncVectorEnv`; rewards are float64.
 
     ## Reset options
 
-    - `{"instance": day}`: play these `num_envs` days, this time.
-    - `{"reset_mask": mask}`: begin a day in the lanes that bool (`num_envs`,) marks, only.
+    - `{"instance": day}`: use these `num_envs` days for this reset.
+    - `{"reset_mask": mask}`: reset only the lanes where `mask`, bool (`num_envs`,), is True.
 
     Args:
-        static: As `DynamicVRPTWEnv`'s.
+        static: See `DynamicVRPTWEnv`.
         num_envs: Number of lanes.
         action: "dispatch" or "route".
-        router: As `DynamicVRPTWEnv`'s.
+        router: See `DynamicVRPTWEnv`.
         on_illegal: "terminate" or "raise".
-        observe_durations: Show the matrix of driving durations.
+        observe_durations: Whether to observe the matrix of driving durations.
         autoreset_mode: "NextStep", "SameStep" or "Disabled", or a `gymnasium.vector.AutoresetMode`.
         render_mode: None, "rgb_array" or "ansi".
-        **settings: As `DynamicVRPTWEnv`'s.
+        **settings: See `DynamicVRPTWEnv`.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 1}  # noqa: RUF012
@@ -290,21 +296,21 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         return self.form.source.draw([self._generators[lane] for lane in lanes])
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are legal: bool (B, 2 N), or (B, N + 2) with "route"."""
+        """Return the mask of legal actions: bool (B, 2 N), or (B, N + 2) with "route"."""
         self._episodes.require_start("action_masks()")
         return action_masks(self.form, self._episodes.mask)
 
     def must_go_action(self) -> npt.NDArray[np.int8]:
-        """Return the actions that dispatch the requests that must leave, and nothing else: int8 (B, N).
+        """Return the actions that dispatch only the requests that must leave: int8 (B, N).
 
         Raises:
-            TypeError: With `action="route"`.
+            TypeError: The environment has `action="route"`.
         """
         return must_go_actions(self._episodes)
 
 
 def must_go_actions(lanes: DayLanes) -> npt.NDArray[np.int8]:
-    """Return the actions that dispatch the requests that must leave, and nothing else: int8 (B, N)."""
+    """Return the actions that dispatch only the requests that must leave: int8 (B, N)."""
     lanes.require_start("must_go_action()")
     if not isinstance(lanes.problem, DispatchForm):
         raise TypeError('must_go_action() needs action="dispatch"; with "route", visit what info["must_go"] marks')
@@ -312,7 +318,7 @@ def must_go_actions(lanes: DayLanes) -> npt.NDArray[np.int8]:
 
 
 def action_masks(form: Form, mask: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """Return which values of each action are legal, as sb3-contrib asks for them: bool (B, ...)."""
+    """Return the mask of the legal values of each action in the form that sb3-contrib expects: bool (B, ...)."""
     if isinstance(form, RouteForm):
         return np.asarray(mask, dtype=np.bool_)
     return np.asarray(np.stack([mask != 1, mask != 0], axis=-1).reshape(len(mask), -1))

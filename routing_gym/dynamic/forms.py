@@ -1,6 +1,6 @@
-"""Two ways to act on the same rules: choose what leaves in an epoch, or drive node by node and wait.
+"""Two forms of actions for the same rules: choose the requests that leave in an epoch, or drive node by node and wait.
 
-A form is to days what a `Problem` is to instances: pure functions over B days, which the environments play.
+A form corresponds to a `Problem`: it consists of pure functions over B days, which the environments call.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Mask = npt.NDArray[np.int8]
 
 
 class Form(ABC):
-    """One way to act.
+    """Base class of the forms of actions.
 
     Attributes:
-        source: What days are drawn from.
-        with_durations: Whether observations hold the matrix of durations.
+        source: Source of the days.
+        with_durations: Whether observations contain the matrix of durations.
     """
 
     instance_type: ClassVar[type] = Day
@@ -36,13 +36,13 @@ class Form(ABC):
     with_durations: bool
 
     def validate(self, day: Day) -> None:
-        """Check days that come from outside; see `check_day`."""
+        """Check days from the user; see `check_day`."""
         check_day(day, self.source)
 
     @property
     @abstractmethod
     def action_space(self) -> spaces.Space[Any]:
-        """Describe the action of one environment."""
+        """Action space of one environment."""
 
     @abstractmethod
     def initial(self, day: Day) -> DayState:
@@ -50,49 +50,49 @@ class Form(ABC):
 
     @abstractmethod
     def action_mask(self, day: Day, state: Any) -> Mask:
-        """Return what is legal, as `Space.sample(mask=)` takes it: int8 (B, A)."""
+        """Return the mask of legal actions in the form that `Space.sample(mask=)` expects: int8 (B, A)."""
 
     @abstractmethod
     def as_actions(self, values: npt.NDArray[Any]) -> str | npt.NDArray[Any]:
-        """Return actions (B, ...) in the type that `step` takes, or what is wrong with them."""
+        """Return actions (B, ...) in the type that `step` expects, or the reason why they are invalid, as text."""
 
     @abstractmethod
     def is_illegal(self, mask: Mask, actions: npt.NDArray[Any]) -> BoolArray:
-        """Mark the rows whose action the mask forbids: bool (B,)."""
+        """Return a mask of the rows whose action is illegal: bool (B,)."""
 
     @abstractmethod
     def why_illegal(self, day: Day, state: Any, row: int, action: npt.NDArray[Any]) -> str:
-        """Explain which part of one row's illegal action is illegal, and why."""
+        """Return the reason why one row's action is illegal, and which part of it."""
 
     @abstractmethod
     def step(
         self, day: Day, state: Any, actions: npt.NDArray[Any], acting: BoolArray
     ) -> tuple[Any, IntArray, IntArray, BoolArray]:
-        """Apply one action in every row that acts, bool (B,); the others stay as they are.
+        """Apply one action in every row that `acting`, bool (B,), marks; the other rows do not change.
 
         Returns:
-            The new states; the duration driven, int64 (B,); ids of requests visited, 0 for the depot, int64 (B, T);
-            the rows that began a new epoch, bool (B,).
+            The new states; the driving duration, int64 (B,); the ids of visited requests, 0 for the depot, int64
+            (B, T); and a mask of the rows that began a new epoch, bool (B,).
         """
 
     def observation_space(self) -> spaces.Dict:
-        """Describe what one environment shows."""
+        """Return the observation space of one environment."""
         return spaces.Dict(observations.space(self.source, self.with_durations) | self.own_spaces())
 
     @abstractmethod
     def own_spaces(self) -> dict[str, spaces.Space[Any]]:
-        """Describe the observations of this form alone."""
+        """Return the spaces of the observations that only this form has."""
 
     def observe(self, day: Day, state: Any) -> dict[str, npt.NDArray[Any]]:
-        """Return the observations that change, but for the mask."""
+        """Return the dynamic observations without the mask."""
         return observations.clock(day, state)
 
 
 @dataclass(frozen=True)
 class DispatchForm(Form):
-    """Each action decides for every request slot whether it leaves now; `router` makes the routes.
+    """Form in which each action decides for every request slot whether it leaves now; `router` builds the routes.
 
-    In the mask, 0 is a slot without an open request, 1 a request that must leave, 2 one that may.
+    In the mask, 0 is a slot without an open request, 1 a request that must leave, 2 one that may leave.
     """
 
     source: DaySource
@@ -148,20 +148,21 @@ class DispatchForm(Form):
 
 @dataclass(frozen=True)
 class RouteState(DayState):
-    """Where B days stand, with one vehicle on its way in each; `dispatched` marks what it and earlier ones visit."""
+    """States of B days with one active vehicle each; `dispatched` marks the requests visited so far."""
 
-    latest_start: IntArray  # int64 (B, N), from which a vehicle is in time at home too; never changes
+    latest_start: IntArray  # int64 (B, N), latest start of service with a return in time; never changes
     current: IntArray  # int64 (B,), id of the request where the vehicle is; 0 for the depot
-    time: IntArray  # int64 (B,), when it can leave from there
-    load: IntArray  # int64 (B,), delivered on the route so far
+    time: IntArray  # int64 (B,), earliest departure from there
+    load: IntArray  # int64 (B,), demand delivered on the route so far
 
 
 @dataclass(frozen=True)
 class RouteForm(Form):
-    """Each action names the request to visit next; 0 drives home, N + 1 waits for the next epoch.
+    """Form in which each action is the request to visit next; 0 returns to the depot, N + 1 waits for the next epoch.
 
-    A request is legal where the vehicle reaches it in time, with the way home, and has the capacity left. One waits at
-    the depot, once no request is left that must leave. Another vehicle leaves the depot at the same departure time.
+    A request is legal if the vehicle can reach it and return in time and has enough capacity left. Waiting is legal at
+    the depot once no request is left that must leave. Each route of an epoch leaves the depot at the same departure
+    time, with another vehicle.
     """
 
     source: DaySource
@@ -189,7 +190,7 @@ class RouteForm(Form):
         )
 
     def location(self, day: Day, requests: IntArray) -> IntArray:
-        """Return the locations of requests by id (B,), the depot for 0."""
+        """Return the locations of requests, given their ids (B,); 0 is the depot."""
         customer = day.customer[np.arange(len(requests)), np.maximum(requests - 1, 0)]
         return np.where(requests > 0, customer, 0)
 
@@ -237,7 +238,7 @@ class RouteForm(Form):
     ) -> tuple[RouteState, IntArray, IntArray, BoolArray]:
         rows, last = np.arange(len(actions)), self.source.num_slots + 1
         waits = acting & (actions == last)
-        target = np.where(acting & ~waits, actions, state.current)  # those that wait are at the depot
+        target = np.where(acting & ~waits, actions, state.current)  # vehicles that wait are at the depot
         visits = acting & (target > 0)
         slot = np.maximum(target - 1, 0)
         leg = day.durations[rows, self.location(day, state.current), self.location(day, target)] * acting

@@ -1,4 +1,4 @@
-"""Days of our own: a map drawn for each day, and orders that arrive at a rate that varies over the day."""
+"""Generated days: a random map for each day, and requests that arrive at a rate that varies over the day."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ Layout = Literal["uniform", "clustered"]
 
 NUM_CLUSTERS = 5
 SPREAD = 0.06  # standard deviation of the distance of customers from the centre of their cluster, on each axis
-DAY_SHAPE = 0.5  # the arrival rate is this much higher at noon than on average, and as much lower at both ends
+DAY_SHAPE = 0.5  # relative increase of the arrival rate at noon, and decrease at both ends of the day
 MOST_DEMAND = 9
 CACHED = 2**15  # float64 numbers that are computed at a time
-LONGEST_SERVICE = 4.0  # times the median; cuts the tail of the lognormal distribution
+LONGEST_SERVICE = 4.0  # multiple of the median at which the lognormal distribution is cut
 
 
 @dataclass(frozen=True)
 class GeneratedDays:
     """Days on random maps.
 
-    The depot and `num_locations - 1` customers lie in a square that takes `crossing` seconds to cross along a side. Of
-    `max_requests` slots in an epoch each brings a request with a probability that follows the time of day: a mean of
-    `requests` an epoch, few in the morning and evening, many at noon. The customer is uniform; the time window opens at
-    a random time after the vehicle could be there, soon more often than late; service takes a lognormal time.
+    The depot and `num_locations - 1` customers lie in a square that takes `crossing` seconds to cross along a side.
+    Each of the `max_requests` slots of an epoch holds a request with a probability that depends on the time of day: the
+    mean is `requests` per epoch, with few requests in the morning and evening and many at noon. The customer is
+    uniform. The time window opens at a random time after the earliest possible arrival, more often early than late. The
+    service time is lognormal.
 
-    Durations are rounded up and asymmetric: each location has a height, and the way from i to j takes `asymmetry` times
+    Durations are rounded up and asymmetric: each location has a height, and driving from i to j takes `asymmetry` times
     `crossing` times max(0, height of j - height of i) longer than in the plane. The triangle inequality holds.
 
     Attributes:
-        num_customers: Locations other than the depot.
-        num_epochs: Epochs of a day.
+        num_customers: Number of locations other than the depot.
+        num_epochs: Number of epochs of a day.
         requests: Mean number of requests in an epoch.
-        max_requests: Most requests in an epoch; by default twice the mean.
+        max_requests: Largest number of requests in an epoch; by default twice the mean.
         layout: "uniform" or "clustered".
         window: Width of the time windows, in epochs.
         crossing: Seconds to cross the square.
-        asymmetry: Share of `crossing` that the whole climb takes.
+        asymmetry: Share of `crossing` that climbing the full height takes.
         service: Median service time in seconds.
-        service_sigma: Standard deviation of its logarithm.
+        service_sigma: Standard deviation of the logarithm of the service time.
         capacity: Capacity of the vehicles; demands are 1 to 9.
-        epoch_duration: Length of an epoch in seconds.
-        margin: Seconds from the start of an epoch to the departure of what it dispatches.
+        epoch_duration: Duration of an epoch in seconds.
+        margin: Seconds from the start of an epoch to the departure of its vehicles.
 
     Raises:
-        ValueError: With the setting, its value and its bounds.
+        ValueError: A setting is invalid. The message has the setting, its value and its bounds.
     """
 
     num_customers: int = 50
@@ -101,19 +102,19 @@ class GeneratedDays:
 
     @property
     def closing(self) -> int:
-        """When the depot closes: whatever leaves in the last epoch can be served and be back."""
-        driving = (2.0 * math.sqrt(2.0) + self.asymmetry) * self.crossing  # there and back, climbing once
+        """Closing time of the depot, so late that all vehicles of the last epoch can return in time."""
+        driving = (2.0 * math.sqrt(2.0) + self.asymmetry) * self.crossing  # a round trip that climbs once
         longest = math.ceil(driving + LONGEST_SERVICE * self.service) + 2  # durations are rounded up
         return self.num_epochs * self.epoch_duration + self.margin + longest
 
     def rates(self) -> FloatArray:
-        """Return the probability of each slot to bring a request, by epoch: float64 (E,)."""
+        """Return the probability that a slot holds a request, by epoch: float64 (E,)."""
         time = (np.arange(self.num_epochs) + 0.5) / self.num_epochs
         shape = 1.0 - DAY_SHAPE * np.cos(2 * np.pi * time)  # its mean is 1 with at least two epochs
         return np.asarray(self.requests / float(self.max_requests or 1) * shape / shape.mean())
 
     def draw(self, generators: Sequence[np.random.Generator]) -> Day:
-        """Draw one day from each random generator: one block of uniforms for its map, one for its requests."""
+        """Draw one day from each random number generator: one block of uniforms for the map, one for the requests."""
         size, places = len(generators), self.num_locations
         coords, durations = self._maps(draw_uniforms(generators, 4 * places + 2 * NUM_CLUSTERS))
         settings = {
@@ -138,7 +139,7 @@ class GeneratedDays:
         return self.redraw(empty, generators)
 
     def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
-        """Draw other requests on the maps of the days (B,), with one random generator each."""
+        """Draw other requests on the maps of the days (B,), with one random number generator each."""
         size, slots = len(generators), self.num_slots
         uniforms = draw_uniforms(generators, 6 * slots).reshape(size, 6, slots)
         arrives, place, first, second, opening, amount = uniforms.transpose(1, 0, 2)
@@ -173,15 +174,15 @@ class GeneratedDays:
             coords[:, 1:] = np.clip(centres + offset, 0.0, 1.0)[:, 1:]
         durations = np.empty((size, places, places), dtype=np.int32)
         block = max(1, CACHED // places**2)
-        for start in range(0, size, block):  # in blocks that stay in the processor's cache
+        for start in range(0, size, block):  # blocks that fit into the processor's cache
             rows = slice(start, start + block)
             durations[rows] = self._durations(coords[rows], height[rows])
         return coords, durations
 
     def _durations(self, coords: FloatArray, height: FloatArray) -> FloatArray:
-        """Return the durations between locations (b, L, 2) with heights (b, L): whole numbers (b, L, L)."""
+        """Return the durations between locations (b, L, 2) with heights (b, L): integers (b, L, L)."""
         x, y, z = (values * self.crossing for values in (coords[..., 0], coords[..., 1], self.asymmetry * height))
-        durations = np.square(x[:, :, None] - x[:, None])  # in place from here on: this decides the speed of a reset
+        durations = np.square(x[:, :, None] - x[:, None])  # in place from here on: it dominates the time of a reset
         durations += np.square(y[:, :, None] - y[:, None])
         np.sqrt(durations, out=durations)
         climb = z[:, None] - z[:, :, None]
@@ -190,7 +191,7 @@ class GeneratedDays:
 
 
 def draw_uniforms(generators: Sequence[np.random.Generator], count: int) -> FloatArray:
-    """Draw uniform numbers from each random generator: float64 (B, count)."""
+    """Draw uniform numbers from each random number generator: float64 (B, count)."""
     uniforms = np.empty((len(generators), count))
     for row, rng in zip(uniforms, generators, strict=True):
         rng.random(out=row)

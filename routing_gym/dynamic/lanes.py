@@ -1,4 +1,4 @@
-"""Days side by side, each in a lane of its own: what the single and the vector environment share."""
+"""Parallel days, one per lane: the common part of the single and the vectorised environment."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from routing_gym.render.figure import new_figure, pixels
 
 
 class NewRequests(Mapping[str, IntArray]):
-    """The R requests that have arrived in an epoch, in the order drawn.
+    """The R requests that have arrived in an epoch, in the order in which they were drawn.
 
-    Arrays `customer`, `demand`, `service_time` (R,) and `time_window` (R, 2), int64. No dict, whose arrays
-    `SyncVectorEnv` would stack; and a view of those of all lanes, cut when asked for.
+    The arrays are `customer`, `demand`, `service_time` (R,) and `time_window` (R, 2), int64. This is not a dict,
+    because `SyncVectorEnv` would stack its arrays. The arrays are views of those of all lanes, sliced on access.
     """
 
     def __init__(self, arrays: dict[str, IntArray], begin: int, end: int) -> None:
@@ -50,7 +50,7 @@ class NewRequests(Mapping[str, IntArray]):
 
 
 class Routes(Sequence[list[int]]):
-    """Routes as lists of request ids, from a tour with 0 for the depot; cut when asked for."""
+    """Routes as lists of request ids, from a tour with 0 for the depot; split on first access."""
 
     def __init__(self, tour: Sequence[int] | IntArray = ()) -> None:
         self._tour = tour
@@ -75,15 +75,15 @@ class Routes(Sequence[list[int]]):
 
 
 class DayLanes(LaneArrays):
-    """B lanes, each in a day of its own.
+    """B lanes, each with its own day.
 
     Attributes:
-        problem: The form of the actions.
+        problem: Form of the actions.
         instance: B days.
         state: B states.
-        mask: int8 (B, A), what is legal; call `refresh_mask` after `start`, `restart` and `step`.
+        mask: int8 (B, A), the legal actions; call `refresh_mask` after `start`, `restart` and `step`.
         cost: float64 (B,), driving duration of the day so far.
-        bound: float64 (B,), no legal day costs more.
+        bound: float64 (B,), upper bound on the cost of every legal day.
         finished: bool (B,), whether the day is over.
         illegal: bool (B,), whether an illegal action has ended it.
         routes: Each lane's routes of the epoch of its last action, by ids of requests.
@@ -99,7 +99,7 @@ class DayLanes(LaneArrays):
         self.raises = on_illegal == "raise"
 
     def own(self, batch: Any) -> Any:
-        """Copy days or states, but for a matrix of durations that all days share."""
+        """Return a copy of days or states, without copying a matrix of durations that all days share."""
         return map_arrays(lambda x: x if x.strides[0] == 0 and x.ndim == 3 else x.copy(), batch)
 
     def start(self, instance: Day) -> None:
@@ -113,11 +113,11 @@ class DayLanes(LaneArrays):
         self.finished, self.illegal = np.zeros((2, size), dtype=np.bool_)
         self.num_deferred = np.zeros(size, dtype=np.int64)
         self.routes = [Routes()] * size
-        self.visits: list[tuple[int, ...]] = [()] * size  # of an epoch that goes on, 0 for the depot
+        self.visits: list[tuple[int, ...]] = [()] * size  # visits of an unfinished epoch, 0 for the depot
         self.started = True
 
     def restart(self, lanes: Lanes, instance: Day) -> None:
-        """Start a day in some lanes, from one day for each of them; the other lanes go on."""
+        """Start a day in some lanes, with one day for each of them; the other lanes continue."""
         if len(lanes) == self.batch_size:
             return self.start(instance)
         shared = self.instance.durations.strides[0] == 0
@@ -144,14 +144,14 @@ class DayLanes(LaneArrays):
         return None
 
     def refresh_mask(self) -> None:
-        """Compute the mask; apart from the steps, so that it is computed once where lanes start again."""
+        """Compute the mask. Separate from `step`, so that it is computed only once when lanes are reset."""
         self.mask = self.problem.action_mask(self.instance, self.state)
 
     def step(self, actions: Any, idle: Lanes) -> npt.NDArray[np.float64]:
-        """Act in every lane that is not idle; return the rewards, float64 (B,).
+        """Apply one action in every lane that is not idle; return the rewards, float64 (B,).
 
         Raises:
-            InvalidAction: Of a wrong shape or type, or illegal where that is to raise.
+            InvalidAction: An action has a wrong shape or type, or is illegal with `on_illegal="raise"`.
             InfeasibleTour: The router returned routes that break a rule.
             ResetNeeded: Before the first reset.
         """
@@ -180,13 +180,13 @@ class DayLanes(LaneArrays):
         return np.asarray(reward, dtype=np.float64)
 
     def illegal_returns(self) -> npt.NDArray[np.float64]:
-        """Returns of days that an illegal action ends now: see `Episodes.illegal_returns`."""
+        """Compute the returns of days that an illegal action ends now: see `Episodes.illegal_returns`."""
         exists = self.instance.arrival < NEVER
         left = (exists & ~self.state.dispatched).sum(axis=1) / np.maximum(exists.sum(axis=1), 1)
         return np.asarray(-(1.0 + self.bound) * (1.0 + left))
 
     def as_actions(self, actions: Any) -> npt.NDArray[Any]:
-        """Check type, shape and range of the actions of all lanes."""
+        """Check type, shape and range of the actions of all lanes, and convert them for `Form.step`."""
         values = np.asarray(actions)
         shape = (*self.shape, *(self.problem.action_space.shape or ()))
         if values.shape != shape:
@@ -197,7 +197,7 @@ class DayLanes(LaneArrays):
         return taken
 
     def keep_routes(self, tours: IntArray, acting: npt.NDArray[np.bool_], advanced: npt.NDArray[np.bool_]) -> None:
-        """Note the routes of the epoch, from the visits (B, T) of this step."""
+        """Update the routes of the epoch with the visits (B, T) of this step."""
         self.routes = self.routes.copy()
         for lane in np.flatnonzero(acting).tolist():
             if advanced[lane] and not self.visits[lane]:
@@ -208,7 +208,7 @@ class DayLanes(LaneArrays):
             self.visits[lane] = () if advanced[lane] else visits
 
     def observe(self, copy: bool) -> dict[str, npt.NDArray[Any]]:
-        """Return the observations of all lanes, in arrays of their own."""
+        """Return the observations of all lanes, in new arrays."""
         return {
             **observations.hide(self.shown, rules.open_requests(self.instance, self.state)),
             **self.problem.observe(self.instance, self.state),
@@ -216,7 +216,7 @@ class DayLanes(LaneArrays):
         }
 
     def info(self, copy: bool) -> dict[str, npt.NDArray[Any]]:
-        """Return the info of all lanes, in arrays of their own."""
+        """Return the info of all lanes, in new arrays."""
         return {
             "action_mask": self.mask.copy(),
             "illegal_action": self.illegal.copy(),
@@ -229,13 +229,13 @@ class DayLanes(LaneArrays):
         }
 
     def observe_final(self, lanes: Lanes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
-        """Return the observations and infos of some lanes, before they start again."""
+        """Return the observations and infos of some lanes, before they are reset."""
         self.refresh_mask()
         observation, info = self.observe(copy=True), self.info(copy=True)
         return {key: value[lanes] for key, value in observation.items()}, {k: v[lanes] for k, v in info.items()}
 
     def render(self, render_mode: str) -> tuple[Any, ...]:
-        """Show each lane: the routes of its last action in colour, and what is open."""
+        """Draw each lane: the routes of its last action in colour, and the open requests."""
         self.require_start("render()")
         show = {"rgb_array": self.draw, "ansi": self.text}[render_mode]
         return tuple(show(lane) for lane in range(self.batch_size))
@@ -270,13 +270,13 @@ def same_map(first: Day, second: Day) -> bool:
 
 
 def cost_bound(day: Day) -> npt.NDArray[np.float64]:
-    """Bound the driving duration of any legal day, float64 (B,): a route for each request, as long as the day."""
+    """Return an upper bound on the driving duration of any legal day, float64 (B,): one day-long route per request."""
     return np.asarray(1.0 * day.closing * (day.arrival < NEVER).sum(axis=1))
 
 
 def as_objects(values: list[Any]) -> npt.NDArray[np.object_]:
     """Return a list as an array of objects (B,)."""
     array = np.empty(len(values), dtype=object)
-    for row, value in enumerate(values):  # at once, NumPy would look for further axes in them
+    for row, value in enumerate(values):  # in one assignment, NumPy would treat sequences as further axes
         array[row] = value
     return array

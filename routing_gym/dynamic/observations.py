@@ -1,4 +1,4 @@
-"""What a dynamic environment shows: padded requests with features, the clock, and durations where asked for.
+"""Observations of the dynamic environments: padded requests with features, the clock, and optional durations.
 
 Times are shares of the depot's closing time, demands shares of the capacity. Slots without an open request are 0.
 """
@@ -19,7 +19,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def space(source: DaySource, with_durations: bool) -> dict[str, spaces.Space[Any]]:
-    """Describe the observations that both forms share."""
+    """Return the spaces of the observations that both forms share."""
     slots, places = source.num_slots, source.num_locations
 
     def positive(*shape: int) -> spaces.Box:
@@ -47,7 +47,7 @@ def space(source: DaySource, with_durations: bool) -> dict[str, spaces.Space[Any
 
 
 def features(day: Day, with_durations: bool) -> Arrays:
-    """Return what does not change during a day, of all its requests: those of `REQUESTS` are hidden where not open."""
+    """Return the static features of all requests of a day; `hide` sets those in `REQUESTS` to 0 if not open."""
     closing, capacity = day.closing[:, None], day.capacity[:, None]
     there, back = day.depot_durations()
     shown: Arrays = {
@@ -68,7 +68,7 @@ REQUESTS = ("time_window", "service_time", "demand", "depot_durations", "coords"
 
 
 def hide(shown: Arrays, is_open: BoolArray) -> Arrays:
-    """Return features with zeros in the slots that are not open, bool (B, N); the others are copied."""
+    """Return a copy of features with zeros in the slots that are not open; `is_open` is bool (B, N)."""
     places, hidden = np.flatnonzero(is_open), {}
     for key, values in shown.items():
         if key in REQUESTS:
@@ -81,14 +81,14 @@ def hide(shown: Arrays, is_open: BoolArray) -> Arrays:
 
 
 def observe(day: Day, state: rules.DayState) -> Arrays:
-    """Return the observations of B days that every dispatching environment shows, with the mask; for policies."""
+    """Return the observations that all dispatching environments share, including the mask, of B days, for policies."""
     is_open = rules.open_requests(day, state)
     mask = 2 * is_open.view(np.int8) - rules.must_go(day, state).view(np.int8)
     return hide(features(day, with_durations=False), is_open) | clock(day, state) | {"action_mask": mask}
 
 
 def clock(day: Day, state: rules.DayState) -> Arrays:
-    """Return when the vehicles of this epoch leave, and the share of epochs left, this one included."""
+    """Return the departure time of this epoch's vehicles, and the share of epochs left, including this one."""
     num_epochs = day.last_epoch - day.first_epoch + 1
     left = (day.last_epoch + 1 - state.epoch) / num_epochs
     return {

@@ -1,6 +1,6 @@
-"""The day in hindsight: what it would have cost to know all requests in advance.
+"""Hindsight solutions: the cost of a day if all requests were known in advance.
 
-As the hindsight problem of the EURO Meets NeurIPS 2022 competition: a VRPTW of all requests of the day with release
+The hindsight problem of the EURO Meets NeurIPS 2022 competition is a VRPTW of all requests of the day with release
 times. A vehicle leaves once all requests of its route are released, so the routes can be driven epoch by epoch, each in
 the epoch in which its last request arrives. The cost of optimal routes is a lower bound on that of every policy.
 """
@@ -23,17 +23,17 @@ from routing_gym.solvers.runtime.work import Executor, Inline, Lost, Task, Work
 
 
 def release_times(day: Day) -> IntArray:
-    """Return when a vehicle with a request can leave at the earliest: int64 (B, N); 0 in slots without a request."""
+    """Return the earliest departure of a vehicle with each request: int64 (B, N); 0 in slots without a request."""
     exists = day.arrival < NEVER
     return np.where(exists, np.where(exists, day.arrival, 0) * day.epoch_duration[:, None] + day.margin[:, None], 0)
 
 
 def hindsight_problem(day: Day, row: int = 0) -> dict[str, Any]:
-    """Return one row's hindsight problem under the names that the competition gives it; row 0 is the depot.
+    """Return one row's hindsight problem under the names of the competition; row 0 of its arrays is the depot.
 
     Returns:
         `is_depot`, `customer_idx`, `request_idx`, `demands`, `service_times`, `release_times` (R + 1,), `time_windows`
-        (R + 1, 2), `duration_matrix` (R + 1, R + 1), `capacity`, and `coords` where the day has coordinates.
+        (R + 1, 2), `duration_matrix` (R + 1, R + 1), `capacity`, and `coords` if the day has coordinates.
     """
     slots = np.flatnonzero(day.arrival[row] < NEVER)
 
@@ -63,7 +63,7 @@ def solve_hindsight(day: Day, row: int, limits: Limits) -> Tour:
 
 
 class HindsightWork(Work):
-    """Solves single days in hindsight."""
+    """Work that solves single days in hindsight."""
 
     name, packages = "hindsight", ("pyvrp",)
 
@@ -80,12 +80,12 @@ def solve_in_hindsight(
     """Solve batches of days in hindsight; yield them in order, with the routes of each row.
 
     Args:
-        batches: Days, drawn as workers become free: these work ahead while the caller uses a batch.
-        limits: Of each day.
-        executor: Who solves the days; None: this process.
+        batches: Days, consumed as workers become free; the workers continue while the caller uses a batch.
+        limits: Limits of the search for each day.
+        executor: Executor that solves the days; None for this process.
 
     Raises:
-        ValueError: There is no such cluster.
+        ValueError: The executor's cluster does not exist.
         RuntimeError: A worker died, or no feasible routes were found within the limits.
     """
     executor, work = executor or Inline(), HindsightWork(limits)
@@ -97,7 +97,7 @@ def in_order(
     batches: Iterable[Day], work: HindsightWork, executor: Executor
 ) -> Generator[tuple[Day, list[Tour]], None, None]:
     """Solve batches, each day as a task, and yield them in their order; see `solve_in_hindsight`."""
-    places: dict[int, tuple[dict[int, Tour], int]] = {}  # by keys of tasks: the batch's tours, and the row
+    places: dict[int, tuple[dict[int, Tour], int]] = {}  # for each key of a task: the batch's tours, and the row
     waiting: deque[tuple[Day, dict[int, Tour]]] = deque()
 
     def tasks() -> Iterator[Task]:
@@ -122,7 +122,7 @@ def in_order(
 def dispatch_epochs(day: Day, row: int, tour: Tour) -> IntArray:
     """Return the epoch in which each request leaves: that in which the last request of its route arrives, int64 (N,).
 
-    `NEVER` in slots that the tour does not visit.
+    It is `NEVER` in slots that the tour does not visit.
     """
     epochs = np.full(day.num_slots, NEVER, dtype=np.int64)
     for is_route, ids in groupby(tour, bool):

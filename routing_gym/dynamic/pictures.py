@@ -1,7 +1,7 @@
-"""Pictures of a day: a map for each epoch, with the routes that leave in colour, and in grey what waits.
+"""Pictures of a day: a map for each epoch, with the routes that leave in colour and waiting requests in grey.
 
-Depot: a square. Requests that leave: filled circles in the colour of their route; those that must leave have a dark
-ring. Requests that wait: hollow grey circles. Pictures need matplotlib.
+The depot is a square. Requests that leave are filled circles in the colour of their route; those that must leave have a
+dark ring. Requests that wait are hollow grey circles. Pictures need matplotlib.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EPOCHS_IN_A_LINE = 3
-MILLISECONDS = 1500  # for which a picture of an animation is shown
-INCHES_PER_EPOCH, INCHES_OF_TITLE, SIDE = 2.6, 0.3, 4.0  # SIDE: of a picture of one epoch
+MILLISECONDS = 1500  # duration of a frame of an animation
+INCHES_PER_EPOCH, INCHES_OF_TITLE, SIDE = 2.6, 0.3, 4.0  # SIDE: width of a picture of one epoch in inches
 
 
 def draw_map(
@@ -45,13 +45,13 @@ def draw_map(
     """Draw one row's map.
 
     Args:
-        axes: Where to draw.
+        axes: Axes to draw on.
         day: B days.
-        row: Which of them.
-        routes: Ids of requests.
+        row: Index of the day in the batch.
+        routes: Routes as ids of requests.
         waits: bool (N,), requests that are drawn in grey.
         urgent: bool (N,), requests with a dark ring.
-        title: Above the map.
+        title: Title above the map.
 
     Raises:
         ValueError: The day has no coordinates.
@@ -97,13 +97,13 @@ def draw_day(day: Day, row: int, epochs: Sequence[Epoch]) -> Figure:
 
 
 def save_animation(path: str | os.PathLike[str], day: Day, row: int, epochs: Sequence[Epoch]) -> None:
-    """Write a GIF of one row's day: in each epoch first what is open, then what leaves.
+    """Write a GIF of one row's day; each epoch shows first the open requests, then the routes that leave.
 
     Args:
-        path: Where to.
+        path: File to write.
         day: B days.
-        row: Which of them.
-        epochs: What `policies.epochs` yielded.
+        row: Index of the day in the batch.
+        epochs: Epochs from `policies.epochs`.
 
     Raises:
         ImportError: matplotlib is missing.

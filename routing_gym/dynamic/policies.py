@@ -1,7 +1,7 @@
-"""Policies that learn nothing: which of the open requests leave in this epoch.
+"""Policies without learning, which choose the open requests that leave in this epoch.
 
-Each is a function of days, states and a random generator, and returns bool (B, N), with all requests that must leave.
-The days hold what has arrived, no more (`rules.known_part`).
+Each is a function of days, states and a random number generator. It returns bool (B, N), including all requests that
+must leave. The days contain only the requests that have arrived (`rules.known_part`).
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ def greedy(day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
 
 
 def lazy(day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
-    """Dispatch what must leave."""
+    """Dispatch the requests that must leave."""
     return rules.must_go(day, state)
 
 
 def random(day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
-    """Dispatch what must leave, and each other open request with probability 1/2."""
+    """Dispatch the requests that must leave, and each other open request with probability 1/2."""
     drawn = rng.random(day.arrival.shape) < 0.5
     return rules.must_go(day, state) | (rules.open_requests(day, state) & drawn)
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Rolling threshold: dispatch what must leave within the next epochs.
+    """Rolling threshold: dispatch the requests that must leave within the next epochs.
 
     Attributes:
-        epochs: How many; 0 is `lazy`.
+        epochs: Number of epochs to look ahead; 0 is `lazy`.
     """
 
     epochs: float = 1.0
@@ -60,24 +60,25 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ScenarioSampling:
-    """Iterative conditional dispatch: dispatch what most of the sampled futures would.
+    """Iterative conditional dispatch: dispatch the requests that leave in most sampled scenarios.
 
-    Each scenario is the open requests and a sample of those to come, solved with release times by PyVRP. A request
-    whose route holds no request to come would leave now. In each iteration, requests that leave in at least `dispatch`
-    of the scenarios are settled: they are not routed with requests to come any more. Those that leave in at most
-    `postpone` wait: they are released with the next epoch. What is still open in the end waits.
+    Each scenario consists of the open requests and a sample of future ones, solved with release times by PyVRP. A
+    request whose route contains no future request would leave now. In each iteration, requests that leave in at least
+    the share `dispatch` of the scenarios are fixed to leave: they are not routed with future requests any more. Those
+    that leave in at most the share `postpone` wait: they are released with the next epoch. Requests that are still
+    undecided in the end wait.
 
     Lan, van Doorn, Wouda, Rijal and Bhulai (2024), "An iterative sample scenario approach for the dynamic dispatch
-    waves problem". Deviation: PyVRP forbids settled requests next to ones to come, not anywhere on their routes.
+    waves problem". Deviation: PyVRP forbids fixed requests next to future ones, not anywhere on their routes.
 
     Attributes:
-        source: What futures are sampled from.
-        limits: Of PyVRP, in each scenario.
-        scenarios: Scenarios in an iteration.
-        iterations: Iterations in an epoch.
-        epochs_ahead: How many epochs of requests to come a scenario holds.
-        dispatch: Share of scenarios from which a request is settled to leave.
-        postpone: Share of scenarios up to which a request is settled to wait.
+        source: Source of the sampled future requests.
+        limits: Limits of PyVRP in each scenario.
+        scenarios: Number of scenarios in an iteration.
+        iterations: Number of iterations in an epoch.
+        epochs_ahead: Number of epochs of future requests in a scenario.
+        dispatch: Least share of scenarios with which a request is fixed to leave.
+        postpone: Largest share of scenarios with which a request is fixed to wait.
     """
 
     source: DaySource
@@ -110,7 +111,7 @@ class ScenarioSampling:
         return chosen
 
     def _choose(self, day: Day, state: DayState, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Choose for one day: bool (N,)."""
+        """Choose the requests of one day that leave: bool (N,)."""
         is_open, settled = rules.open_requests(day, state)[0], rules.must_go(day, state)[0]
         waits = np.zeros_like(settled)
         for _ in range(self.iterations):
@@ -133,7 +134,7 @@ class ScenarioSampling:
         waits: npt.NDArray[np.bool_],
         rng: np.random.Generator,
     ) -> npt.NDArray[np.bool_]:
-        """Solve one scenario; mark the open requests that leave now, bool (N,)."""
+        """Solve one scenario; return a mask of the open requests that leave now, bool (N,)."""
         epoch, now = int(state.epoch[0]), int(rules.departure(day, state)[0])
         drawn = self.source.redraw(day, [rng])
         coming = np.flatnonzero((drawn.arrival[0] > epoch) & (drawn.arrival[0] <= epoch + self.epochs_ahead))
@@ -173,16 +174,16 @@ def join(day: Day, slots: IntArray, other: Day, more: IntArray) -> Day:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch of B days that are played."""
+    """One epoch of B days."""
 
-    state: DayState  # before anything left
-    chosen: BoolArray  # bool (B, N), what left
+    state: DayState  # state before the dispatch
+    chosen: BoolArray  # bool (B, N), dispatched requests
     tours: IntArray  # int64 (B, T), ids of requests, 0 for the depot
     cost: IntArray  # int64 (B,), driving duration
 
 
 def epochs(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> Iterator[Epoch]:
-    """Play whole days with a policy, epoch by epoch.
+    """Run whole days with a policy, epoch by epoch.
 
     Raises:
         ValueError: The policy left a request behind that must leave, or chose one that is not open.
@@ -204,5 +205,5 @@ def epochs(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -
 
 
 def play(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> IntArray:
-    """Play whole days as `epochs` does; return the driving duration of each, int64 (B,)."""
+    """Run whole days, see `epochs`, and return the driving duration of each, int64 (B,)."""
     return np.asarray(sum(epoch.cost for epoch in epochs(day, policy, router, rng)))

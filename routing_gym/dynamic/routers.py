@@ -1,7 +1,7 @@
-"""Epoch routers: turn the requests that leave in an epoch into routes.
+"""Epoch routers, which build the routes of the requests that leave in an epoch.
 
-A router is a function of the days, the requests that leave, bool (B, N), and when the vehicles leave, int64 (B,). It
-returns tours, int64 (B, T): ids of requests, 0 for the depot. The environment checks what it returns.
+A router is a function of the days, the requests that leave, bool (B, N), and the departure time of the vehicles, int64
+(B,). It returns tours, int64 (B, T): ids of requests, 0 for the depot. The environment checks the tours.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from routing_gym.dynamic.days import BoolArray, Day, IntArray
 Router = Callable[[Day, BoolArray, IntArray], IntArray]
 Int32Array = npt.NDArray[np.int32]
 
-CHUNK = 2**15  # candidates that are compared at a time: a dozen arrays of them stay in the processor's cache
-WAITING = 4  # so many seconds of waiting count as one of driving; without, routes are 7 % longer on ORTEC's instances
+CHUNK = 2**15  # candidates that are compared at a time: a dozen arrays of them fit into the processor's cache
+WAITING = 4  # seconds of waiting that count as one of driving; without, routes are 7 % longer on ORTEC's instances
 FAR = np.int32(2**30)  # longer than any duration, larger than any demand, later than any time
 
 
 def nearest(day: Day, chosen: BoolArray, leaving: IntArray) -> IntArray:
-    """Drive to the nearest request that can still be served in time and fits; go home if there is none.
+    """Drive to the nearest request that can be served in time and fits; return to the depot if there is none.
 
-    Near is what takes little driving and waiting, where waiting counts a quarter.
-    All rows advance together, one visit at a time.
+    The nearest request has the least driving time plus a quarter of the waiting time. All rows advance together, one
+    visit at a time.
     """
     counts = chosen.sum(axis=1)
     order = np.argsort(counts, kind="stable")
     most = int(counts.max(initial=0))
     tours = np.zeros((len(chosen), 2 * most), dtype=np.int64)
     start = 0
-    while start < len(order):  # rows with about as many requests go together
+    while start < len(order):  # rows with similar numbers of requests are routed together
         end = start + 1
         while end < len(order) and (end + 1 - start) * int(counts[order[end]]) <= CHUNK:
             end += 1
@@ -47,7 +47,7 @@ def nearest(day: Day, chosen: BoolArray, leaving: IntArray) -> IntArray:
 
 
 def nearest_rows(day: Day, rows: npt.NDArray[np.intp], chosen: BoolArray, leaving: IntArray) -> IntArray:
-    """Route some rows of the days; see `nearest`. In place and in int32: this loop decides the speed of training."""
+    """Route some rows of the days; see `nearest`. In place and in int32, because this loop limits training speed."""
     lanes, size = np.arange(len(rows)), day.durations.shape[1]
     stop = Stops.of(day, rows, chosen)
     if day.durations.strides[0] == 0:  # one map for all
@@ -60,7 +60,7 @@ def nearest_rows(day: Day, rows: npt.NDArray[np.intp], chosen: BoolArray, leavin
     while (most := int(remaining.max())) > 0:
         if 2 * most <= stop.slot.shape[1]:
             stop = stop.without_served(most)
-        leg = np.take(durations, origin[:, None] + stop.location, mode="clip")  # clip: without a check of each index
+        leg = np.take(durations, origin[:, None] + stop.location, mode="clip")  # clip: skips the check of each index
         arrival = leg + clock[:, None]
         start = np.maximum(arrival, stop.earliest)
         leg += np.subtract(start, arrival, out=arrival) // WAITING
@@ -80,13 +80,13 @@ def nearest_rows(day: Day, rows: npt.NDArray[np.intp], chosen: BoolArray, leavin
 
 @dataclass(frozen=True)
 class Stops:
-    """The requests that `nearest` has to visit in b rows, without gaps: arrays (b, K). Served ones demand `FAR`."""
+    """Requests that `nearest` has to visit in b rows, without gaps: arrays (b, K). Served ones have demand `FAR`."""
 
     slot: IntArray
     location: IntArray
     demand: Int32Array
     earliest: Int32Array
-    latest: Int32Array  # start of service from which the vehicle is in time at home too
+    latest: Int32Array  # latest start of service with a return in time
     service: Int32Array
 
     @classmethod
@@ -97,7 +97,7 @@ class Stops:
         place = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
         slots = np.zeros((len(rows), int(counts.max())), dtype=np.int64)
         slots[row, place] = slot
-        demand = np.full(slots.shape, FAR, dtype=np.int32)  # where a row has fewer requests
+        demand = np.full(slots.shape, FAR, dtype=np.int32)  # padding of rows with fewer requests
         demand[row, place] = day.demand[rows[row], slot]
         index = (rows[:, None], slots)
         location, service = day.customer[index], day.service_time[index]
@@ -107,6 +107,6 @@ class Stops:
         return cls(slots, location, demand, *times)
 
     def without_served(self, most: int) -> Stops:
-        """Return those not served yet, at most `most` in a row."""
+        """Return the requests that are not served yet, at most `most` per row."""
         order = np.argsort(self.demand == FAR, axis=1, kind="stable")[:, :most]
         return Stops(*(np.take_along_axis(values, order, axis=1) for values in vars(self).values()))

@@ -1,6 +1,6 @@
-"""The rules of the dynamic VRPTW, as pure functions over B days: what is open, what must leave, what routes cost.
+"""Rules of the dynamic VRPTW as pure functions over B days: open requests, requests that must leave, route costs.
 
-Deciding in epoch e, all vehicles leave at e * epoch_duration + margin. There are as many vehicles as it takes.
+The vehicles of epoch e leave at e * epoch_duration + margin. Their number is not limited.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from routing_gym.problem import InfeasibleTour
 
 @dataclass(frozen=True)
 class DayState:
-    """Where B days stand. The last field never changes: it is kept so that what must leave costs one comparison."""
+    """States of B days. `latest_departure` never changes; it is stored so that `must_go` needs one comparison."""
 
     epoch: IntArray  # int64 (B,); last_epoch + 1 at the end of the day
     dispatched: BoolArray  # bool (B, N)
-    latest_departure: IntArray  # int64 (B, N), with which a request can be served alone
+    latest_departure: IntArray  # int64 (B, N), latest departure with which a request can be served alone
 
 
 StateT = TypeVar("StateT", bound=DayState)
@@ -32,41 +32,41 @@ def initial(day: Day) -> DayState:
 
 
 def done(day: Day, state: DayState) -> BoolArray:
-    """Mark the days that are over: bool (B,)."""
+    """Return a mask of the days that are over: bool (B,)."""
     return np.asarray(state.epoch > day.last_epoch)
 
 
 def departure(day: Day, state: DayState) -> IntArray:
-    """Return when vehicles leave that this epoch dispatches: int64 (B,)."""
+    """Return the departure time of this epoch's vehicles: int64 (B,)."""
     return state.epoch * day.epoch_duration + day.margin
 
 
 def known_requests(day: Day, state: DayState) -> BoolArray:
-    """Mark the requests that have arrived: bool (B, N)."""
+    """Return a mask of the requests that have arrived: bool (B, N)."""
     return np.asarray(day.arrival <= np.minimum(state.epoch, day.last_epoch)[:, None])
 
 
 def open_requests(day: Day, state: DayState) -> BoolArray:
-    """Mark the requests that have arrived and not left: bool (B, N). None once the day is over."""
+    """Return a mask of the requests that have arrived and not left: bool (B, N). None are open once the day is over."""
     return known_requests(day, state) & ~state.dispatched
 
 
 def must_go(day: Day, state: DayState) -> BoolArray:
-    """Mark the open requests that cannot wait: bool (B, N).
+    """Return a mask of the open requests that cannot wait: bool (B, N).
 
-    Those that no vehicle could serve in time if it left an epoch later, and in the last epoch all.
+    These are the requests that no vehicle could serve in time if it left one epoch later; in the last epoch, all.
     """
     too_late = (departure(day, state) + day.epoch_duration)[:, None] > state.latest_departure
     return open_requests(day, state) & (too_late | (state.epoch >= day.last_epoch)[:, None])
 
 
 def dispatch(state: StateT, chosen: BoolArray) -> StateT:
-    """Let requests leave, bool (B, N), and go on to the next epoch."""
+    """Dispatch the requests that `chosen`, bool (B, N), marks, and advance to the next epoch."""
     return replace(state, epoch=state.epoch + 1, dispatched=state.dispatched | chosen)
 
 
 def known_part(day: Day, state: DayState) -> Day:
-    """Return the days without the requests that have not arrived yet: all that a policy may see."""
+    """Return the days with only the requests that have arrived, which is all that a policy may observe."""
     known = known_requests(day, state)
     hidden = {name: np.where(known, getattr(day, name), 0) for name in ("customer", "demand", "service_time")}
     window = np.where(known[..., None], day.time_window, 0)
@@ -74,23 +74,24 @@ def known_part(day: Day, state: DayState) -> Day:
 
 
 def route_cost(day: Day, chosen: BoolArray, tours: IntArray, leaving: IntArray) -> IntArray:
-    """Check routes and return the duration that they take to drive.
+    """Check routes and return their driving duration.
 
     Args:
         day: B days.
-        chosen: bool (B, N), the requests to be served, each exactly once.
+        chosen: bool (B, N), the requests to serve, each exactly once.
         tours: int64 (B, T), ids of requests in the order of the visits; 0 for the depot, which ends a route. A tour
             starts and ends at the depot, with or without zeros there.
-        leaving: int64 (B,), when the vehicles leave.
+        leaving: int64 (B,), departure time of the vehicles.
 
     Returns:
-        int64 (B,).
+        Driving durations: int64 (B,).
 
     Raises:
-        InfeasibleTour: With the row and the step.
+        InfeasibleTour: A route breaks a rule. The message has the row and the step.
+        ValueError: The tours have a wrong shape or type.
     """
     try:
-        tours = np.asarray(tours)  # of a router of the user's own
+        tours = np.asarray(tours)  # may come from the user's own router
     except ValueError:  # lists of different lengths
         tours = np.empty(0, dtype=np.object_)
     if tours.ndim != 2 or len(tours) != len(chosen) or not np.issubdtype(tours.dtype, np.integer):
@@ -118,7 +119,7 @@ def check_visits(chosen: BoolArray, tours: IntArray) -> None:
     counts = np.zeros((len(tours), chosen.shape[1] + 1), dtype=np.int64)
     np.add.at(counts, (np.arange(len(tours))[:, None], tours), 1)
     rows = np.arange(len(tours))[:, None]
-    others = np.pad(~chosen, ((0, 0), (1, 0)))  # the depot is never refused
+    others = np.pad(~chosen, ((0, 0), (1, 0)))  # the depot is always allowed
     refuse(others[rows, tours], tours, "it was not to leave in this epoch")
     refuse((counts[rows, tours] > 1) & (tours > 0), tours, "it is visited more than once")
     missing = chosen & (counts[:, 1:] == 0)
@@ -130,12 +131,12 @@ def check_visits(chosen: BoolArray, tours: IntArray) -> None:
 def check_loads(day: Day, tours: IntArray, demand: IntArray) -> None:
     """Check that no route of tours (B, T), with the demands (B, T) of its visits, exceeds the capacity."""
     total = np.cumsum(demand, axis=1)
-    before = np.maximum.accumulate(np.where(tours == 0, total, 0), axis=1)  # delivered by earlier routes
+    before = np.maximum.accumulate(np.where(tours == 0, total, 0), axis=1)  # delivered on earlier routes
     refuse(total - before > day.capacity[:, None], tours, "the route exceeds the capacity")
 
 
 def check_times(day: Day, tours: IntArray, legs: IntArray, leaving: IntArray, visited: Any) -> None:
-    """Check that every visit of tours (B, T) is in time, and that vehicles are back before the depot closes."""
+    """Check that every visit of tours (B, T) is in time, and that vehicles return before the depot closes."""
     earliest, latest = visited(day.time_window[..., 0]), visited(day.time_window[..., 1])
     latest = np.where(tours == 0, day.closing[:, None], latest)
     service = visited(day.service_time)
@@ -143,12 +144,12 @@ def check_times(day: Day, tours: IntArray, legs: IntArray, leaving: IntArray, vi
     for step in range(tours.shape[1]):
         started[:, step] = start = np.maximum(clock + legs[:, step], earliest[:, step])
         clock = np.where(tours[:, step] == 0, leaving, start + service[:, step])
-    moved = (tours > 0) | (np.pad(tours, ((0, 0), (1, 0)))[:, :-1] > 0)  # a vehicle that stays at home is never late
+    moved = (tours > 0) | (np.pad(tours, ((0, 0), (1, 0)))[:, :-1] > 0)  # vehicles that stay there are never late
     refuse((started > latest) & moved, tours, "the vehicle is late")
 
 
 def refuse(bad: BoolArray, tours: IntArray, reason: str) -> None:
-    """Raise InfeasibleTour for the first step of a tour that is marked."""
+    """Raise InfeasibleTour for the first step of a tour that `bad` marks."""
     if bad.any():
         row, step = map(int, np.argwhere(bad)[0])
         node = int(tours[row, step])

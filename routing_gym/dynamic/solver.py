@@ -1,7 +1,7 @@
-"""Routes by PyVRP (Wouda, Lan and Kool, 2024; MIT licence): of all requests, of those worth a prize, in hindsight.
+"""Routes by PyVRP (Wouda, Lan and Kool, 2024; MIT licence), for all requests, with prizes, or in hindsight.
 
-One formulation serves all: a VRPTW on durations whose requests may have a release time, before which no vehicle with
-them leaves, and may be optional, for a prize.
+All cases have one formulation: a VRPTW on durations. Requests may have a release time, before which no vehicle with
+them leaves, and may be optional, with a prize.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Limits:
     """Limits of PyVRP's search; the first one that is reached ends it.
 
     Attributes:
-        seconds: Time limit; None: no limit.
-        iterations: Most iterations, for results that do not depend on the machine; None: no limit.
+        seconds: Time limit in seconds; None for no limit.
+        iterations: Largest number of iterations, for results that do not depend on the machine; None for no limit.
         seed: Random seed.
     """
 
@@ -69,17 +69,17 @@ def solve(
 
     Args:
         day: B days.
-        row: Which of them.
+        row: Index of the day in the batch.
         slots: int64 (K,), the request slots to route.
-        leaving: Earliest time at which vehicles leave.
-        limits: When to stop.
-        release: int64 (K,), when a vehicle with the request may leave; None: at once.
-        prize: int64 (K,), driving time that serving an optional request is worth; None: all are required.
-        required: bool (K,), which requests are required; only with `prize`.
+        leaving: Earliest departure of vehicles.
+        limits: Limits of the search.
+        release: int64 (K,), earliest departure of a vehicle with the request; None for no release times.
+        prize: int64 (K,), driving time that serving an optional request is worth; None if all are required.
+        required: bool (K,), the required requests; only with `prize`.
         forbidden: bool (K, K), pairs of requests that may not follow each other.
 
     Returns:
-        Ids of the requests served, with 0 between routes.
+        Ids of the served requests, with a 0 after each route.
 
     Raises:
         ImportError: PyVRP is missing.
@@ -116,14 +116,14 @@ def solve(
         tw_late=int(day.closing[row]),
     )
     data = pyvrp.ProblemData(
-        locations=[pyvrp.Location(0.0, 0.0) for _ in nodes],  # only durations count
+        locations=[pyvrp.Location(0.0, 0.0) for _ in nodes],  # only durations matter
         clients=clients,
         depots=[pyvrp.Depot(0)],
         vehicle_types=[vehicles],
         distance_matrices=[distances],
         duration_matrices=[durations],
     )
-    alone = [[place] for place, client in enumerate(clients) if client.required]  # feasible, so that a result always is
+    alone = [[place] for place, client in enumerate(clients) if client.required]  # a feasible start makes the result so
     start = pyvrp.Solution(data, alone)
     result = pyvrp.solve(
         data, limits.stop(), seed=limits.seed, collect_stats=False, display=False, initial_solution=start
@@ -139,10 +139,10 @@ def solve(
 
 @dataclass(frozen=True)
 class PyVRPRouter:
-    """Epoch router by PyVRP, which spends all of its limits on every epoch in which more than one request leaves.
+    """Epoch router by PyVRP, which uses up its limits in every epoch in which more than one request leaves.
 
     Attributes:
-        limits: When to stop in each epoch.
+        limits: Limits of the search in each epoch.
     """
 
     limits: Limits = Limits()
@@ -171,16 +171,16 @@ def pad(tours: list[Tour]) -> IntArray:
 def prize_collecting(
     day: Day, row: int, is_open: BoolArray, required: BoolArray, leaving: int, prize: IntArray, limits: Limits
 ) -> Tour:
-    """Solve the prize-collecting VRPTW of an epoch: which optional requests are worth their prize, and the routes.
+    """Solve the prize-collecting VRPTW of an epoch: choose optional requests by their prizes, and route them.
 
     Args:
         day: B days.
-        row: Which of them.
+        row: Index of the day in the batch.
         is_open: bool (N,), the requests to choose from.
-        required: bool (N,), those that must leave.
-        leaving: When vehicles leave.
-        prize: int64 (N,), driving time that it is worth to serve a request now.
-        limits: When to stop.
+        required: bool (N,), the requests that must leave.
+        leaving: Departure time of the vehicles.
+        prize: int64 (N,), driving time that serving a request now is worth.
+        limits: Limits of the search.
     """
-    slots = np.flatnonzero(is_open & (required | (prize > 0)))  # at a negative prize none is worth the way
+    slots = np.flatnonzero(is_open & (required | (prize > 0)))  # serving a request without a positive prize never pays
     return solve(day, row, slots, leaving, limits, prize=prize[slots], required=required[slots])

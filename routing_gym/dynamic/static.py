@@ -1,7 +1,7 @@
-"""Static instances that days of requests are sampled from, and their files.
+"""Static instances, from which days of requests are sampled, and their files.
 
-VRPLIB files of TYPE VRPTW with an EXPLICIT duration matrix, like those of the EURO Meets NeurIPS 2022 Vehicle Routing
-Competition. Everything is an integer, times are in one unit (seconds in the competition).
+The files are VRPLIB files of TYPE VRPTW with an EXPLICIT duration matrix, like those of the EURO Meets NeurIPS 2022
+Vehicle Routing Competition. All numbers are integers, and times have one unit (seconds in the competition).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from routing_gym.problem import InvalidInstance
 
 IntArray = npt.NDArray[np.int64]
 
-MAX_TIME = 10**8  # sums of a route's times stay far within int32, in which the fast router computes
+MAX_TIME = 10**8  # sums of a route's times stay far within int32, the type of the fast router
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class StaticInstance:
         demand: int64 (n + 1,), 0 at the depot.
         service_time: int64 (n + 1,), 0 at the depot.
         capacity: Capacity of every vehicle, in the unit of the demands.
-        coords: float64 (n + 1, 2), or None where only durations are known.
+        coords: float64 (n + 1, 2), or None if only durations are known.
         name: Name for messages and pictures.
 
     Raises:
-        InvalidInstance: A wrong shape, type or value, or a customer that no vehicle can serve in time.
+        InvalidInstance: An array has a wrong shape, type or value, or no vehicle can serve a customer in time.
     """
 
     durations: IntArray
@@ -110,7 +110,7 @@ def read_static(path: str | Path) -> StaticInstance:
 
     Raises:
         InvalidFile: The file is truncated, corrupt or contradictory, has no time windows, or a customer is unreachable.
-        UnsupportedFile: The file uses something that is not supported.
+        UnsupportedFile: The file uses an unsupported feature.
         OSError: The file cannot be opened.
     """
     file = read_instance(path)

@@ -1,4 +1,4 @@
-"""A wrapper for algorithms that know no masks."""
+"""Wrapper for algorithms without action masks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from routing_gym.dynamic.forms import DispatchForm
 
 
 class ApplyMask(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Applies the action mask to each action: what must leave leaves, and what is not open does not.
+    """Wrapper that applies the action mask: requests that must leave do so, and those that are not open do not.
 
-    An algorithm then learns what to do with the other requests, instead of the rules first. The action it is trained on
-    is its own, not the one that is played.
+    An algorithm then learns only the decisions on the other requests, not the rules. It is trained on its own
+    action, not on the corrected one.
 
     Args:
         env: `routing/DVRPTW` with `action="dispatch"`.
 
     Raises:
-        TypeError: Another environment.
+        TypeError: The environment is another one.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The Gymnasium environments: `RoutingEnv` plays one instance at a time, `RoutingVectorEnv` many."""
+"""Gymnasium environments: `RoutingEnv` for one instance at a time, `RoutingVectorEnv` for many."""
 
 from routing_gym.envs.single import RoutingEnv
 from routing_gym.envs.vector import RoutingVectorEnv

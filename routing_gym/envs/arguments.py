@@ -1,4 +1,4 @@
-"""What the constructors and `reset` of the environments take, checked; and the instances that they draw."""
+"""Checks of the environments' arguments and `reset` options, and the drawing of their instances."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import match_fields
 
-Generator = Callable[[np.random.Generator, int], Any]  # as `Problem.generate`
+Generator = Callable[[np.random.Generator, int], Any]  # like `Problem.generate`
 
 
 def resolve_problem(
     env_class: type, problem: str | AnyProblem, num_nodes: int | None, settings: dict[str, Any]
 ) -> AnyProblem:
-    """Make the problem that an environment's arguments describe.
+    """Build the problem that an environment's arguments describe.
 
     Raises:
-        TypeError: An unknown keyword, neither a name nor a `Problem`, `num_nodes` missing, or given although
-            `problem` is a `Problem`.
-        ValueError: Unknown name or invalid value.
+        TypeError: A keyword is unknown, `problem` is neither a name nor a `Problem`, or `num_nodes` is missing, or
+            given although `problem` is a `Problem`.
+        ValueError: A name is unknown or a value is invalid.
     """
     if isinstance(problem, Problem):
         given = [*(["num_nodes"] if num_nodes is not None else []), *settings]
@@ -47,14 +47,14 @@ def resolve_problem(
         if not unknown:
             raise
         own = [name for name in inspect.signature(env_class).parameters if name != "settings"]
-        raise TypeError(  # in Python's words first: TorchRL's GymEnv tries `frameskip`, and reads them
+        raise TypeError(  # begins like Python's own message: TorchRL's GymEnv tries `frameskip` and parses it
             f"{env_class.__name__} got an unexpected keyword argument {unknown[0]!r}: {error}. "
             f"Other keywords of {env_class.__name__}: {', '.join(own)}"
         ) from error
 
 
 def check_generator(generator: Generator | None) -> Generator | None:
-    """Refuse what draws no instances.
+    """Check that the generator of instances can be called.
 
     Raises:
         TypeError: It cannot be called.
@@ -68,10 +68,10 @@ def check_generator(generator: Generator | None) -> Generator | None:
 
 
 def check_render_mode(env_class: Any, render_mode: str | None) -> str | None:
-    """Refuse a render mode that an environment class does not declare.
+    """Check that an environment class declares a render mode.
 
     Raises:
-        ValueError: With those that it does.
+        ValueError: It does not. The message names the declared ones.
     """
     modes = env_class.metadata["render_modes"]
     if render_mode is not None and render_mode not in modes:
@@ -80,12 +80,12 @@ def check_render_mode(env_class: Any, render_mode: str | None) -> str | None:
 
 
 def check_options(options: dict[str, Any] | None, problem: Any, num_envs: int, known: Sequence[str]) -> dict[str, Any]:
-    """Check the options of `reset`, and return them with instance and mask as NumPy. Changes nothing.
+    """Check the options of `reset`, and return a copy with instance and mask as NumPy arrays.
 
     Raises:
-        TypeError: Not the problem's instance class, or a mask that is not bool.
+        TypeError: The instance is not of the problem's instance class, or the mask is not bool.
         InvalidInstance: See `Problem.validate`.
-        ValueError: An unknown option, a wrong number of rows, or a mask that marks nothing.
+        ValueError: An option is unknown, the number of rows is wrong, or the mask marks no lane.
     """
     checked = dict(options or {})
     unknown = sorted(map(str, set(checked) - set(known)))
@@ -105,18 +105,18 @@ def check_options(options: dict[str, Any] | None, problem: Any, num_envs: int, k
 
 
 def check_instance(problem: Any, instance: Any, num_rows: int, source: str) -> Any:
-    """Check instances that come from outside and bring them to NumPy, with the dtypes of the contract.
+    """Check instances from the user and convert them to NumPy, with the dtypes of the contract.
 
     Args:
-        problem: What they are instances of; a game too.
-        instance: Of any backend.
-        num_rows: How many there must be.
-        source: Where they come from, for the error message.
+        problem: Problem or game of the instances.
+        instance: Instances on any backend.
+        num_rows: Expected number of instances.
+        source: Origin of the instances, for the error message.
 
     Raises:
-        TypeError: Not the problem's instance class.
+        TypeError: The instances are not of the problem's instance class.
         InvalidInstance: See `Problem.validate`.
-        ValueError: Another number of rows.
+        ValueError: The number of instances is not `num_rows`.
     """
     if type(instance) is not problem.instance_type:
         expected, found = problem.instance_type.__name__, type(instance).__name__
@@ -138,12 +138,12 @@ def draw_instances(problem: Any, generators: Sequence[np.random.Generator], gene
     """Draw one instance from each random generator, as NumPy arrays.
 
     Args:
-        problem: What to draw instances of; a game too.
-        generators: One per lane.
-        generator: Replaces `Problem.generate`; called with one random generator and 1.
+        problem: Problem or game of the instances.
+        generators: Random number generators, one per lane.
+        generator: Function that replaces `Problem.generate`; called with one random number generator and 1.
 
     Raises:
-        TypeError: `generator` returned something else than the problem's instance class.
+        TypeError: `generator` returned an object that is not of the problem's instance class.
         InvalidInstance: See `Problem.validate`.
         ValueError: `generator` returned several rows.
     """

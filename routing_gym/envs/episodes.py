@@ -1,4 +1,4 @@
-"""Episodes of one problem, side by side: what the single and the vector environment share."""
+"""Parallel episodes of one problem: the common part of the single and the vectorised environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OnIllegal = Literal["terminate", "raise"]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy of all that an environment's future depends on; made by `get_state`, restored by `set_state`."""
+    """Copy of everything that an environment's future depends on; made by `get_state`, restored by `set_state`."""
 
     problem: AnyProblem
     instance: Any  # B instances
@@ -34,23 +34,23 @@ class Snapshot:
     finished: Array  # bool (B,)
     illegal: Array  # bool (B,), ended by an illegal action
     history: Array  # int64 (T, B), the latest actions of all lanes
-    num_actions: npt.NDArray[np.int64]  # (B,), how many of them belong to a lane's episode
+    num_actions: npt.NDArray[np.int64]  # (B,), number of them that belong to a lane's episode
     generators: tuple[dict[str, Any], ...]  # states of the B random generators
 
 
 class Episodes(LaneArrays):
-    """B lanes, each of them in an episode of its own.
+    """B lanes, each with its own episode.
 
-    Owns its arrays: what comes in is copied, and `instance` and `static` are overwritten row by row as
-    lanes start anew. The others are replaced, never written to.
+    The object owns its arrays. Inputs are copied. `instance` and `static` are overwritten row by row when lanes are
+    reset. The other arrays are replaced, never written to.
 
     Attributes:
         instance: B instances.
-        static: Their observations that do not change.
+        static: Static observations of the instances.
         state: B states.
         mask: bool (B, A), the legal actions; call `refresh_mask` after `start`, `restart` and `step`.
-        cost: float64 (B,), of the episode so far.
-        bound: float64 (B,), no legal tour costs more.
+        cost: float64 (B,), cost of the episode so far.
+        bound: float64 (B,), upper bound on the cost of every legal tour.
         finished: bool (B,), whether the episode has ended.
         illegal: bool (B,), whether an illegal action has ended it.
     """
@@ -96,20 +96,20 @@ class Episodes(LaneArrays):
         self.started = True
 
     def restart(self, lanes: Lanes, instance: Any) -> None:
-        """Start an episode in some lanes, on one instance for each of them; the other lanes go on.
+        """Start an episode in some lanes, on one instance for each of them; the other lanes continue.
 
-        What stays the same during an episode (instance, static observations, bound) is our own and large: it is
-        overwritten in place, row by row. What a step replaces (state, cost, flags) is copied first: the fields
-        of a state may be one array, or the instance's, and `observe` and `info` may have handed them out.
+        Arrays that stay the same during an episode (instance, static observations, bound) are owned and large: they
+        are overwritten in place, row by row. Arrays that a step replaces (state, cost, flags) are copied first: several
+        fields of a state may share an array, also with the instance, and `observe` and `info` may have returned them.
         """
         if len(lanes) == self.batch_size:
             return self.start(instance)
         index = self.move(lanes)
         fresh = self.own(instance)
-        # Of the instance as given: where others bring distances, it will get its own, which bound less tightly.
+        # Bound the instance as given: `match_fields` may add distances to it, with which the bound is less tight.
         write(self.bound, index, self.as_float64(self.problem.cost_bound(fresh)))
-        # A batch has an optional field for all rows or for none: where only one side has it, the other gets what None
-        # stands for, such as Euclidean distances.
+        # A batch has an optional field for all rows or for none. If only one side has it, the other gets the values
+        # that None stands for, such as Euclidean distances.
         self.instance, fresh = match_fields((self.instance, fresh))
         map_arrays(lambda old, new: write(old, index, new), self.instance, fresh)
         for key, value in self.problem.observe_static(fresh).items():
@@ -120,32 +120,31 @@ class Episodes(LaneArrays):
         for name in ("cost", "finished", "illegal"):
             setattr(self, name, write(self.copy(getattr(self, name)), index, 0))
         self.first_step[lanes] = self.num_steps
-        # Forget the actions from before the oldest episode that still runs.
+        # Remove the actions from before the oldest episode that still runs.
         while len(self.history) > self.num_steps - self.first_step.min():
             self.history.popleft()
         return None
 
     def refresh_mask(self) -> None:
-        """Compute the mask; apart from the steps, so that it is computed once where lanes start anew."""
+        """Compute the mask. Separate from `step`, so that it is computed only once when lanes are reset."""
         self.mask = self.problem.action_mask(self.instance, self.state)
 
     def step(self, actions: Any, idle: Lanes) -> Array:
         """Apply one action in every lane.
 
         In order: check the actions; replace illegal ones (by the mask) with legal ones, so that one batched
-        `Problem.step` serves all lanes; undo what that did to the lanes that chose them, which end here; then
-        add up the costs and make the rewards. `mask` is still the one from before the step, until `refresh_mask`.
+        `Problem.step` serves all lanes; restore the old state of the lanes that chose them, whose episodes end; then
+        add up the costs and compute the rewards. Until `refresh_mask`, `mask` is the one from before the step.
 
         Args:
             actions: Integers of shape `shape`.
-            idle: Lanes that start anew after this step; their actions are ignored, and what becomes of
-                them here means nothing.
+            idle: Lanes that are reset after this step. Their actions are ignored, and their results are meaningless.
 
         Returns:
             Rewards: float64 (B,).
 
         Raises:
-            InvalidAction: Wrong type, shape or range; or illegal, where that is to raise.
+            InvalidAction: An action has a wrong type, shape or range, or is illegal with `on_illegal="raise"`.
             ResetNeeded: Before the first reset.
         """
         self.require_start("step()")
@@ -159,7 +158,7 @@ class Episodes(LaneArrays):
             self.put_legal(taken, illegal_lanes)
         state, cost = self.problem.step(self.instance, self.state, taken)
         cost = self.as_float64(cost)
-        if any_illegal:  # these lanes have not moved: their old state, and nothing to pay
+        if any_illegal:  # these lanes keep their old state, and the step costs nothing
             state = map_arrays(lambda old, new: self.where(illegal, old, new), self.state, state)
             cost = self.where(illegal, 0.0 * cost, cost)
         self.state, self.illegal = state, illegal
@@ -179,11 +178,11 @@ class Episodes(LaneArrays):
         return reward
 
     def illegal_returns(self, index: Array) -> Array:
-        """Returns of episodes that an illegal action ends now, in the lanes `index`: float64.
+        """Compute the returns of episodes that an illegal action ends now, in the lanes `index`: float64.
 
-        From -2 (1 + bound) at the start to -(1 + bound) with everything done: always below that of a legal
-        tour, and the higher the more was achieved. Without that, an algorithm that knows no masks would have
-        nothing to learn from until it happens to finish a tour.
+        They range from -2 (1 + bound) at the start to -(1 + bound) with everything done. They are below the return of
+        every legal tour, and increase with the progress. Otherwise an algorithm without masks could not learn
+        before it finishes a tour by chance.
         """
         left = 1.0 - self.problem.progress(select(self.instance, index), select(self.state, index))
         return -(1.0 + self.bound[index]) * (1.0 + left)
@@ -192,7 +191,7 @@ class Episodes(LaneArrays):
         """Check type, shape and range; return an int64 copy with a legal action in the idle lanes."""
         try:
             values = self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
-        except (ValueError, TypeError) as error:  # TypeError: how torch refuses arrays of objects
+        except (ValueError, TypeError) as error:  # TypeError: raised by torch for arrays of objects
             raise InvalidAction(f"actions: {error}") from error
         if tuple(values.shape) != self.shape:
             expected = f"shape ({self.shape[0]},), one per lane" if self.shape else "a single integer, shape ()"
@@ -215,13 +214,13 @@ class Episodes(LaneArrays):
         actions[index] = self.xp.argmax(self.xp.astype(self.mask[index], self.xp.int8), axis=1)
 
     def illegal_action(self, lane: int, actions: Array) -> InvalidAction:
-        """Describe which lane chose which node, and why it is illegal."""
+        """Return an error that names the lane, the node it chose and the reason why the node is illegal."""
         node = int(actions[lane])
         reason = self.problem.why_illegal(self.instance, self.state, lane, node)
         return InvalidAction(f"{self.place(lane)}node {node} is illegal: {reason}; choose one where action_mask is 1")
 
     def observe(self, copy: bool) -> dict[str, Array]:
-        """Return the observations of all lanes; without `copy`, they may share memory with what is kept."""
+        """Return the observations of all lanes; without `copy`, they may share memory with this object."""
         observation = {**self.static, **self.problem.observe_dynamic(self.instance, self.state)}
         if copy:
             observation = {key: self.copy(value) for key, value in observation.items()}
@@ -229,7 +228,7 @@ class Episodes(LaneArrays):
         return observation
 
     def observe_final(self, lanes: Lanes) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return copies of the observations and infos of some lanes, before they start anew."""
+        """Return copies of the observations and infos of some lanes, before they are reset."""
         index = self.move(lanes)
         instance, state = select(self.instance, index), select(self.state, index)
         mask = self.xp.astype(self.problem.action_mask(instance, state), self.xp.int8)
@@ -240,7 +239,7 @@ class Episodes(LaneArrays):
         return observation, info
 
     def info(self, copy: bool) -> dict[str, Array]:
-        """Return the info of all lanes; without `copy`, it may share memory with what is kept."""
+        """Return the info of all lanes; without `copy`, it may share memory with this object."""
         illegal, cost = (self.copy(self.illegal), self.copy(self.cost)) if copy else (self.illegal, self.cost)
         return {"action_mask": self.mask_as_int8(copy), "illegal_action": illegal, "cost": cost}
 
@@ -249,7 +248,7 @@ class Episodes(LaneArrays):
         return self.copy(mask) if copy else mask
 
     def tours(self) -> list[npt.NDArray[np.int64]]:
-        """Actions of each lane's episode so far, without an illegal one at its end."""
+        """Return the actions of each lane's episode so far, without an illegal one at its end."""
         actions = to_numpy(self.history_array())
         starts = len(actions) - (self.num_steps - self.first_step)
         ends = len(actions) - to_numpy(self.illegal)
@@ -270,7 +269,7 @@ class Episodes(LaneArrays):
         )
 
     def history_array(self) -> Array:
-        """The latest actions of all lanes: int64 (T, B)."""
+        """Return the latest actions of all lanes: int64 (T, B)."""
         if self.history:
             return self.xp.stack(tuple(self.history))
         return self.move(np.zeros((0, self.batch_size), dtype=np.int64))
@@ -279,7 +278,7 @@ class Episodes(LaneArrays):
         return self.xp.astype(x, self.xp.float64)
 
     def save(self, generators: Sequence[np.random.Generator]) -> Snapshot:
-        """Copy everything.
+        """Return a snapshot: a copy of everything.
 
         Raises:
             ResetNeeded: Before the first reset.
@@ -299,11 +298,11 @@ class Episodes(LaneArrays):
         )
 
     def load(self, snapshot: Snapshot, generators: Sequence[np.random.Generator]) -> None:
-        """Copy everything back.
+        """Restore a copy of a snapshot.
 
         Raises:
-            TypeError: Not a `Snapshot`.
-            ValueError: Of another problem or number of lanes.
+            TypeError: The argument is not a `Snapshot`.
+            ValueError: The snapshot belongs to another problem or number of lanes.
         """
         if not isinstance(snapshot, Snapshot):
             raise TypeError(f"set_state needs what get_state returned, got {type(snapshot).__name__}")

@@ -1,4 +1,4 @@
-"""The arrays of many lanes on one backend."""
+"""Arrays of many lanes on one backend."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gymnasium.error import ResetNeeded
 
 from routing_gym.arrays import Array, converter, map_arrays
 
-Lanes = npt.NDArray[np.intp]  # their numbers
+Lanes = npt.NDArray[np.intp]  # indices of lanes
 
 
 class LaneArrays:
-    """The arrays of B lanes on their backend.
+    """Arrays of B lanes on their backend.
 
     Attributes:
         shape: (B,), or () for a single environment.
-        move: Brings an array to the backend and device.
+        move: Function that converts an array to the backend and device.
         xp: The backend's array-API namespace.
-        copy: Copies an array.
+        copy: Function that copies an array.
         started: Whether the lanes have been reset.
     """
 
@@ -35,10 +35,10 @@ class LaneArrays:
         self.connect()
 
     def connect(self) -> None:
-        """Look up the backend: how to move an array to it, and its array-API namespace.
+        """Set `move` and `xp` of the backend.
 
         Raises:
-            ValueError: The backend is JAX, whose arrays cannot be written to, or there is no such backend or device.
+            ValueError: The backend is JAX, whose arrays cannot be written to, or the backend or device does not exist.
         """
         if self.backend == "jax":
             raise ValueError('backend="jax": environments write to their arrays; use routing_gym.integrations.jax')
@@ -57,20 +57,20 @@ class LaneArrays:
         return self.shape[0] if self.shape else 1
 
     def where(self, lanes: Array, first: Array, second: Array) -> Array:
-        """Select the first array's rows in the lanes marked by bool (B,), else the second's."""
+        """Select the first array's rows in the lanes that the bool (B,) marks, the second's elsewhere."""
         return self.xp.where(self.xp.reshape(lanes, (self.batch_size, *(1,) * (second.ndim - 1))), first, second)
 
     def require_start(self, use: str) -> None:
-        """Raise ResetNeeded before the first reset; `use` is what asks, such as "step()"."""
+        """Raise ResetNeeded before the first reset; `use` names the call for the message, such as "step()"."""
         if not self.started:
             raise ResetNeeded(f"call reset() before {use}")
 
     def own(self, batch: Any) -> Any:
-        """Copy a batch to the backend."""
+        """Return a copy of a batch on the backend."""
         return map_arrays(lambda x: self.copy(self.move(x)), batch)
 
     def place(self, lane: int) -> str:
-        """Return the lane that an error is about, if there are several."""
+        """Return the prefix of an error message that names the lane; empty for a single environment."""
         return f"lane {lane}: " if self.shape else ""
 
 

@@ -1,4 +1,4 @@
-"""Every routing problem as a single Gymnasium environment; `vector.py` has the vector environment."""
+"""Single Gymnasium environment of every routing problem; `vector.py` has the vectorised environment."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ Info = dict[str, Any]
 
 
 class RoutingEnv(gym.Env[Observation, np.int64]):
-    """One routing problem, one instance at a time; each action names the node to go to next.
+    """Environment of one routing problem, with one instance per episode. Each action is the node to visit next.
 
     ## Ids
 
     `routing/{TSP,CVRP,SDVRP,OP,PCTSP,SPCTSP,PDP,MTSP,TSPFE,ATSP}-{10,20,50,100,200,500,1000}`, those of the 255
-    variants of the VRP family, such as `OVRP` and `OVRPBLTW`, and `routing/TSP` etc. with `num_nodes=`: cities of TSP,
-    TSPFE and ATSP, customers (without the depot) of the others.
+    variants of the VRP family, such as `OVRP` and `OVRPBLTW`, and `routing/TSP` etc. with `num_nodes=`: the number of
+    cities for TSP, TSPFE and ATSP, of customers (without the depot) for the others.
 
     ## Action space
 
     `Discrete(A)` over the A nodes. TSP, TSPFE, ATSP: cities 0 to n-1. Others: 0 is the depot, 1 to n the customers; VRP
-    with MD or HF: the depots, then the customers. Which nodes are legal, and when an episode ends, is said in the
-    problem's own class (`routing_gym.TSP` etc.). The mask is in `obs["action_mask"]` and `info["action_mask"]` (int8)
-    and from `action_masks()` (bool); 1 and True mean legal, and at least one action always is.
+    with MD or HF: the depots, then the customers. The class of each problem (`routing_gym.TSP` etc.) documents which
+    nodes are legal and when an episode ends. The mask is in `obs["action_mask"]` and `info["action_mask"]` (int8), and
+    `action_masks()` returns it as bool. 1 and True mean legal; at least one action is legal at every step.
 
     ## Observation space
 
-    A `Dict` of the following. The value of a depot is 0, where nothing else is said.
+    A `Dict` of the following. The value of a depot is 0 unless stated otherwise.
 
     | key | space | problems |
     |---|---|---|
@@ -64,7 +64,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
     | `penalty` (A,) | Box(0, max, float32) | PCTSP, SPCTSP, VRP with PC |
     | `remaining_prize` (1,) | Box(0, max, float32) | PCTSP, SPCTSP |
     | `pickup` (A,) | Box(0, A - 1, int64), node where its goods are picked up, 0 for none | PDP, VRP with PD |
-    | `salesmen_left` (1,) | Box(0, 1, float32), share of them; the one who travels counts | MTSP |
+    | `salesmen_left` (1,) | Box(0, 1, float32), share of them; the one on tour counts | MTSP |
     | `current_length`, `longest_length` (1,) | Box(0, max, float32) | MTSP |
     | `remaining_length` (1,) | Box(0, max, float32) | OP, VRP with L |
     | `open_routes` (1,) | Box(0, 1, float32): always 1 | VRP with O |
@@ -81,8 +81,8 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     Minus the cost of the step ("dense"), or minus the cost of the whole tour on its last step ("sparse").
     The cost is the length of the tour; OP: minus the prizes; PCTSP, SPCTSP, VRP with PC: plus the penalties of the
-    unvisited, all charged on the last step; VRP with HF: lengths times the vehicle's cost per length, plus a fixed cost
-    per route; MTSP: the length of the longest tour.
+    unvisited nodes, all charged on the last step; VRP with HF: lengths times the vehicle's cost per length, plus a
+    fixed cost per route; MTSP: the length of the longest tour.
 
     ## Starting state
 
@@ -90,15 +90,15 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     ## Episode end
 
-    `terminated` once the tour is complete; never `truncated`. An illegal action ends the episode too: the
-    state stays, `info["illegal_action"]` is True, and the reward brings the episode's return to
-    -(1 + b) (1 + l): b is an upper bound on the cost of any legal tour (OP: 0), and l the share of the task
-    that was left (of customers, SDVRP: of demand, OP: of prizes). So it is below the return of every legal
-    tour, and grows with what was achieved. With `on_illegal="raise"` it raises InvalidAction instead.
+    `terminated` is True once the tour is complete; `truncated` is never True. An illegal action ends the episode too:
+    the state does not change, `info["illegal_action"]` is True, and the reward brings the episode's return to
+    -(1 + b) (1 + l). Here b is an upper bound on the cost of any legal tour (OP: 0), and l the share of the task
+    that was left (of customers, SDVRP: of demand, OP: of prizes). This return is below that of every legal
+    tour, and increases with the progress. With `on_illegal="raise"`, the action raises InvalidAction instead.
 
     ## Info
 
-    On reset and step alike: `action_mask`, `illegal_action` (bool), `cost` (float, of the episode so far).
+    On reset and step: `action_mask`, `illegal_action` (bool), `cost` (float, of the episode so far).
 
     ## Reset options
 
@@ -106,15 +106,15 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
     Args:
         problem: Name of a problem, or a `Problem`.
-        num_nodes: See Ids; only with a name.
-        generator: Replaces `Problem.generate`: called as `generator(rng, 1)`, returns one instance.
+        num_nodes: Number of nodes, see Ids; only with a name.
+        generator: Function that replaces `Problem.generate`: called as `generator(rng, 1)`, returns one instance.
         reward: "dense" or "sparse".
         on_illegal: "terminate" or "raise".
         render_mode: None, "human", "rgb_array" or "ansi" (text).
-        **settings: The problem's own, such as `capacity` and `matrices`; only with a name.
+        **settings: Settings of the problem, such as `capacity` and `matrices`; only with a name.
 
     Raises:
-        TypeError: An unknown keyword, `num_nodes` missing, or given although `problem` is a `Problem`.
+        TypeError: A keyword is unknown, or `num_nodes` is missing, or given although `problem` is a `Problem`.
         ValueError: An argument has an invalid value.
     """
 
@@ -143,7 +143,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
 
         Raises:
             TypeError: The instance is not of the problem's instance class.
-            ValueError: An unknown option, or an invalid instance.
+            ValueError: An option is unknown, or the instance is invalid.
         """
         instance = check_options(options, self.problem, 1, ["instance"]).get("instance")
         super().reset(seed=seed)
@@ -156,7 +156,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         """Visit a node.
 
         Raises:
-            InvalidAction: Not a single integer, no such node, or illegal with `on_illegal="raise"`.
+            InvalidAction: The action is not a single integer, not a node, or illegal with `on_illegal="raise"`.
             ResetNeeded: Before the first reset, or after the episode's end.
         """
         if self._episodes.started and self._episodes.finished[0]:
@@ -178,7 +178,7 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         }
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return the legal actions, bool (A,), as sb3-contrib asks for them."""
+        """Return the mask of the legal actions, bool (A,), in the form that sb3-contrib expects."""
         self._episodes.require_start("action_masks()")
         return np.asarray(self._episodes.mask[0].copy())
 
@@ -201,15 +201,15 @@ class RoutingEnv(gym.Env[Observation, np.int64]):
         return self._episodes.tours()[0]
 
     def get_state(self) -> Snapshot:
-        """Copy everything that decides what follows, the random generator included. For search."""
+        """Return a copy of the complete state, the random number generator included, for search."""
         return self._episodes.save([self.np_random])
 
     def set_state(self, snapshot: Snapshot) -> None:
         """Restore the state that `get_state` returned, in this or another environment of the same problem.
 
         Raises:
-            TypeError: Not from `get_state`.
-            ValueError: Of another problem.
+            TypeError: The snapshot is not from `get_state`.
+            ValueError: The snapshot belongs to another problem.
         """
         self._episodes.load(snapshot, [self.np_random])
 

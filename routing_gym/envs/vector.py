@@ -1,4 +1,4 @@
-"""Many episodes side by side, each in a lane of its own, as one Gymnasium vector environment."""
+"""Vectorised Gymnasium environment: many parallel episodes, each in its own lane."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Info = dict[str, Any]
 
 
 class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
-    """Resets, steps and seeds lanes as Gymnasium's vector environments do.
+    """Vectorised environment of lanes, which are reset, stepped and seeded like those of Gymnasium.
 
     Args:
-        episodes: The lanes, with a `problem` (or game) whose instances they play.
-        single_observation_space: Of one lane.
-        single_action_space: Of one lane.
-        autoreset_mode: As `RoutingVectorEnv`'s.
-        copy: As `RoutingVectorEnv`'s.
-        generator: As `RoutingVectorEnv`'s.
-        render_mode: One that the class's metadata name, or None.
+        episodes: The lanes, with the `problem` (or game) of their instances.
+        single_observation_space: Observation space of one lane.
+        single_action_space: Action space of one lane.
+        autoreset_mode: See `RoutingVectorEnv`.
+        copy: See `RoutingVectorEnv`.
+        generator: See `RoutingVectorEnv`.
+        render_mode: One of the render modes in the class's metadata, or None.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         """Start an episode in every lane, or in some; see "Reset options" in the class.
 
         Args:
-            seed: Lane i gets `seed + i`, or its entry of a sequence; None goes on with the generators there are.
-            options: Left unchanged.
+            seed: Random seed. Lane i gets `seed + i`, or its entry of a sequence; None keeps the current generators.
+            options: Reset options; not modified.
 
         Raises:
-            ResetNeeded: A `reset_mask` before the first reset.
+            ResetNeeded: A `reset_mask` is given before the first reset.
             TypeError: The instance is not of the problem's instance class, or the seed is of a wrong type.
-            ValueError: An unknown option, an invalid instance, mask or number of seeds.
+            ValueError: An option is unknown, or the instance, the mask or the number of seeds is invalid.
         """
         given = check_options(options, self._episodes.problem, self.num_envs, ["instance", "reset_mask"])
         lanes = np.flatnonzero(given["reset_mask"]) if "reset_mask" in given else np.arange(self.num_envs)
@@ -107,10 +107,10 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         return self._episodes.observe(self.copy), self._mark(info)
 
     def step(self, actions: Any) -> tuple[Observation, Array, Array, Array, Info]:
-        """Act in every lane; lanes whose episode ends start anew as the autoreset mode says.
+        """Apply one action in every lane; lanes whose episode ends are reset according to the autoreset mode.
 
         Raises:
-            InvalidAction: Of a wrong shape or type, one that does not exist, or illegal where that is to raise.
+            InvalidAction: An action has a wrong shape or type, is not a node, or is illegal with `on_illegal="raise"`.
             ResetNeeded: Before the first reset, or, with autoreset disabled, in a lane whose episode has ended.
         """
         episodes = self._episodes
@@ -141,7 +141,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         return draw_instances(self._episodes.problem, [self._generators[lane] for lane in lanes], self.generator)
 
     def _final(self, lanes: Lanes) -> Info:
-        """Return `final_obs` and `final_info` of lanes that have ended and are about to start anew."""
+        """Return `final_obs` and `final_info` of lanes that have ended and are about to be reset."""
         observations, info = self._episodes.observe_final(lanes)
         final_obs = np.full(self.num_envs, None, dtype=object)
         for row, lane in enumerate(lanes):
@@ -154,17 +154,17 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         }
 
     def _flags(self, lanes: Lanes) -> Array:
-        """Mark some lanes: bool (B,)."""
+        """Return a mask of some lanes: bool (B,)."""
         flags = np.zeros(self.num_envs, dtype=np.bool_)
         flags[lanes] = True
         return self._episodes.move(flags)
 
     def _mark(self, info: Info) -> Info:
-        """Add Gymnasium's `_key`, which says who has a `key`: every lane."""
+        """Add Gymnasium's `_key`, the mask of the lanes that have a `key`: all of them."""
         return info | {f"_{key}": self._episodes.copy(self._everyone) for key in info}
 
     def _fill(self, info: Info, lanes: Lanes) -> Info:
-        """Put the rows of some lanes among zeros (objects: among None), and add `_key`, which marks them."""
+        """Pad the rows of some lanes to all lanes with zeros (objects: None), and add `_key`, their mask."""
         xp, index, filled = self._episodes.xp, self._episodes.move(lanes), {}
         for key, rows in info.items():
             shape = (self.num_envs, *rows.shape[1:])
@@ -177,7 +177,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         return filled
 
     def _seed(self, seed: int | Sequence[int | None] | None, lanes: Lanes) -> None:
-        """Set the random generators of the lanes."""
+        """Set the random number generators of the lanes."""
         seeds: Sequence[int | None]
         if seed is None:
             seeds = [None] * self.num_envs
@@ -198,7 +198,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
 
     @property  # type: ignore[misc]  # read-only
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The random generator of each lane."""
+        """The random number generator of each lane."""
         if not self._generators:
             self._seed(None, np.arange(0))
         return tuple(self._generators)
@@ -223,7 +223,7 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         return self._episodes.own(self._episodes.state)
 
     def render(self) -> tuple[Any, ...] | None:
-        """Draw each lane as it stands; None, with a warning, without a render mode."""
+        """Draw each lane's current tour; without a render mode, warn and return None."""
         if self.render_mode is None:
             logger.warn('render() does nothing: make the environment with a render_mode, as in render_mode="ansi"')
             return None
@@ -232,10 +232,10 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
 
 
 class RoutingVectorEnv(LaneVectorEnv):
-    """Many instances of one routing problem at once: the native vector form of `RoutingEnv`.
+    """Vectorised environment of one routing problem: the native vector form of `RoutingEnv`.
 
-    `gym.make_vec("routing/TSP-50", num_envs=1024)`. Lane i of `reset(seed=s)` plays the same instances as
-    `gym.make(...).reset(seed=s + i)`, episode after episode. What `reset` and `step` return has the layout
+    `gym.make_vec("routing/TSP-50", num_envs=1024)`. Lane i of `reset(seed=s)` gets the same instances as
+    `gym.make(...).reset(seed=s + i)`, episode after episode. The return values of `reset` and `step` have the layout
     of Gymnasium's `SyncVectorEnv`, `final_obs` and `final_info` included; rewards are float64.
 
     ## Reset options
@@ -245,22 +245,23 @@ class RoutingVectorEnv(LaneVectorEnv):
 
     Args:
         problem: Name of a problem, or a `Problem`.
-        num_nodes: As `RoutingEnv`'s; only with a name.
+        num_nodes: Number of nodes, see `RoutingEnv`; only with a name.
         num_envs: Number of lanes.
         autoreset_mode: "NextStep", "SameStep" or "Disabled", or a `gymnasium.vector.AutoresetMode`; the
-            strings keep `spec.to_json()` working. NextStep ignores the action of a lane that starts anew.
-        backend: "numpy" or "torch"; what `reset` and `step` return are arrays or tensors. Actions may be either.
-        device: For torch, such as "cuda".
-        copy: Without it, what is returned may share memory with the environment and change with the next
-            step, and must not be written to; saves one copy of the observations per step.
-        generator: Replaces `Problem.generate`: called per lane as `generator(rng, 1)`, returns one instance.
+            strings keep `spec.to_json()` working. NextStep ignores the action of a lane that is reset.
+        backend: "numpy" or "torch": `reset` and `step` return arrays or tensors. Actions may be either.
+        device: Device of torch, such as "cuda".
+        copy: Whether to copy the returned arrays. Without a copy, they may share memory with the environment, may
+            change with the next step and must not be written to; this saves one copy of the observations per step.
+        generator: Function that replaces `Problem.generate`: called per lane as `generator(rng, 1)`, returns one
+            instance.
         reward: "dense" or "sparse".
         on_illegal: "terminate" or "raise".
         render_mode: None, "rgb_array" or "ansi" (text).
-        **settings: The problem's own, such as `capacity`; only with a name.
+        **settings: Settings of the problem, such as `capacity`; only with a name.
 
     Raises:
-        TypeError: An unknown keyword, `num_nodes` missing, or given although `problem` is a `Problem`.
+        TypeError: A keyword is unknown, or `num_nodes` is missing, or given although `problem` is a `Problem`.
         ValueError: An argument has an invalid value.
         ImportError: torch is missing for `backend="torch"`.
     """
@@ -298,25 +299,25 @@ class RoutingVectorEnv(LaneVectorEnv):
         )
 
     def action_masks(self) -> Array:
-        """Return the legal actions, bool (B, A), as sb3-contrib asks for them."""
+        """Return the mask of the legal actions, bool (B, A), in the form that sb3-contrib expects."""
         self._episodes.require_start("action_masks()")
         return self._episodes.copy(self._episodes.mask) if self.copy else self._episodes.mask
 
     @property
     def tour(self) -> list[npt.NDArray[np.int64]]:
-        """Each lane's actions of the episode so far, as `RoutingEnv.tour`."""
+        """Actions of each lane's episode so far, like `RoutingEnv.tour`."""
         self._episodes.require_start("tour")
         return self._episodes.tours()
 
     def get_state(self) -> Snapshot:
-        """Copy everything that decides what follows, the random generators included. For search."""
+        """Return a copy of the complete state, the random number generators included, for search."""
         return self._episodes.save(self._generators)
 
     def set_state(self, snapshot: Snapshot) -> None:
         """Restore the state that `get_state` returned, in this or another environment of the same problem and size.
 
         Raises:
-            TypeError: Not from `get_state`.
-            ValueError: Of another problem or number of lanes.
+            TypeError: The snapshot is not from `get_state`.
+            ValueError: The snapshot belongs to another problem or number of lanes.
         """
         self._episodes.load(snapshot, self.np_random)

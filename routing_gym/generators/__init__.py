@@ -1,4 +1,4 @@
-"""Random instances unlike the uniform ones that `Problem.generate` draws."""
+"""Generators of random instances with other distributions than the uniform one of `Problem.generate`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,10 +1,10 @@
-"""Random instances unlike the uniform ones of the papers: clustered places; depots, demands and capacities as in set X.
+"""Generators with clustered nodes, and with depots, demands and capacities like CVRPLIB's set X.
 
     env = gym.make("routing/CVRP-50", generator=partial(set_x, CVRP(50)))
     python agents/am_reinforce.py --env-id routing/CVRP-50 --generator x
 
-Uchoa et al. (2017), "New benchmark instances for the Capacitated Vehicle Routing Problem", section 4, of which
-CVRPLIB's set X was drawn. It is scaled to the unit square here, and its numbers of customers are free.
+The distribution of CVRPLIB's set X is that of Uchoa et al. (2017), "New benchmark instances for the Capacitated Vehicle
+Routing Problem", section 4. Here it is scaled to the unit square, with any number of customers.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from routing_gym.problems.checks import check_instance_type
 from routing_gym.problems.cvrp import CVRPInstance
 
 FEWEST_SEEDS, MOST_SEEDS = 3, 8
-DECAY = 0.04  # 40 of the set's 1,000: how far customers lie from the seed of their cluster
+DECAY = 0.04  # decay length of the distance from a cluster's seed: 40 on the 1,000 x 1,000 grid of set X
 ROUTE_SIZES = (3.0, 6.0, 25.0)  # customers per route: least, most frequent and most
-DEMANDS = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100))  # each from least to most; two more kinds see `demands`
+DEMANDS = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100))  # least and most; `demands` has two more kinds
 Floats = npt.NDArray[np.float64]
 
 
 def uniform(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any:
-    """Draw instances as `Problem.generate` does."""
+    """Draw instances with `Problem.generate`."""
     return problem.generate(rng, batch_size)
 
 
 def mixed(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any:
-    """Draw instances whose nodes are spread uniformly, in clusters, or half and half; the rest as the problem has it.
+    """Draw instances whose nodes are uniform, clustered, or half of each; other fields are those of `Problem.generate`.
 
     Args:
-        problem: Any with coordinates.
-        rng: Source of randomness.
+        problem: Any problem with coordinates.
+        rng: Random number generator.
         batch_size: Number of instances B.
 
     Raises:
@@ -45,25 +45,25 @@ def mixed(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any
     uniforms = rng.random((batch_size, problem.num_uniforms))
     if "coords" not in {field.name for field in fields(problem.instance_type)}:
         raise ValueError(f"{problem.name} has no coordinates to put in clusters; draw uniformly")
-    # The coordinates are the first of the uniforms that an instance is made from.
+    # The coordinates are drawn from the first uniforms of an instance.
     nodes = 2 * problem.num_actions
     uniforms[:, :nodes] = places(rng, uniforms[:, :nodes].reshape(batch_size, -1, 2)).reshape(batch_size, nodes)
     return problem.from_uniforms(uniforms)
 
 
 def set_x(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> CVRPInstance:
-    """Draw instances of CVRP or SDVRP as CVRPLIB's set X was drawn.
+    """Draw instances of CVRP or SDVRP with the distribution of CVRPLIB's set X.
 
-    Each has its own kind of depot (central, in the corner, anywhere), of customers (uniform, in clusters, half and
-    half) and of demands (seven kinds), and a capacity for routes of 3 to 25 customers.
+    For each instance, the kinds of depot (central, corner, random), of customers (uniform, clustered, half of
+    each) and of demands (seven kinds) are random. The capacity is for routes of 3 to 25 customers.
 
     Args:
-        problem: CVRP or SDVRP; its capacity does not count.
-        rng: Source of randomness.
+        problem: CVRP or SDVRP; its capacity is ignored.
+        rng: Random number generator.
         batch_size: Number of instances B.
 
     Raises:
-        ValueError: Another problem.
+        ValueError: The problem is another one.
     """
     check_instance_type(problem, CVRPInstance, "set X has instances of CVRP and SDVRP only")
     size = problem.num_nodes
@@ -80,7 +80,7 @@ def set_x(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> CVR
 
 
 def places(rng: np.random.Generator, points: Floats) -> Floats:
-    """Move all, half or none of each row's points (B, n, 2) into clusters; return new ones."""
+    """Return a copy of points (B, n, 2) in which all, half or none of each row are moved into clusters."""
     shape = points.shape[:2]
     num_moved = rng.choice([0, shape[1] // 2, shape[1]], size=(len(points), 1))
     moved = np.arange(shape[1]) >= shape[1] - num_moved
@@ -89,7 +89,7 @@ def places(rng: np.random.Generator, points: Floats) -> Floats:
     points = points.copy()
     while moved.any():
         rows, columns = np.nonzero(moved)
-        # In the plane exp(-distance / DECAY) has a distance from Gamma(2), for the area grows with the distance.
+        # With the density exp(-distance / DECAY) in the plane, the distance follows Gamma(2).
         distance, angle = rng.gamma(2.0, DECAY, len(rows)), rng.uniform(0, 2 * np.pi, len(rows))
         chosen = seeds[rows, (rng.random(len(rows)) * num_seeds[rows, 0]).astype(int)]
         found = chosen + distance[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -102,8 +102,9 @@ def places(rng: np.random.Generator, points: Floats) -> Floats:
 def demands(rng: np.random.Generator, customers: Floats) -> npt.NDArray[np.int64]:
     """Draw the demands (B, n) of customers (B, n, 2).
 
-    Each row is of one of seven kinds: from one of the five ranges `DEMANDS`; by quadrant, small ones (1 to 50) in two
-    opposite ones and large ones (51 to 100) in the others; or many small (1 to 10) and few large (50 to 100).
+    Each row has one of seven kinds: one of the five ranges `DEMANDS`; by quadrant, small demands (1 to 50) in two
+    opposite quadrants and large ones (51 to 100) in the others; or many small ones (1 to 10) and few large ones (50 to
+    100).
     """
     shape = customers.shape[:2]
     kind = rng.integers(len(DEMANDS) + 2, size=(len(customers), 1))

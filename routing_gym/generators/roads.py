@@ -1,6 +1,6 @@
-"""Instances on matrices: ways along random streets, or without any geography.
+"""Generators of instances with matrices: edges along random streets, or random lengths without geography.
 
-env = gym.make("routing/CVRP-50", matrices=True)             # `roads`, which the policy sees
+env = gym.make("routing/CVRP-50", matrices=True)             # `roads`, with observed matrices
 python agents/am_reinforce.py --env-id routing/ATSP-50 --generator roads
 """
 
@@ -19,11 +19,11 @@ from routing_gym.problems.matrices import num_road_uniforms, random_lengths, roa
 def roads(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any:
     """Draw instances whose nodes are joined by random streets, some of them fast and some one-way.
 
-    Those of a problem with coordinates are what it generates with the setting `matrices`.
+    For a problem with coordinates, the instances are those of the setting `matrices`.
 
     Args:
-        problem: Any; of one without coordinates, such as ATSP, the matrix is all that is kept.
-        rng: Source of randomness.
+        problem: Any problem; instances of one without coordinates, such as ATSP, have only the matrix of lengths.
+        rng: Random number generator.
         batch_size: Number of instances B.
     """
     if "coords" in instance_fields(problem):
@@ -35,17 +35,17 @@ def roads(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any
 
 
 def random_matrices(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> Any:
-    """Draw instances as `Problem.generate` does, but with random matrices like ATSP's for their lengths.
+    """Draw instances like `Problem.generate`, but with random length matrices like those of ATSP.
 
-    The coordinates mean nothing; lengths are in the mean as they are between them.
+    The coordinates are unrelated to the lengths, whose mean is that of the distances between them.
 
     Args:
-        problem: Any without times.
-        rng: Source of randomness.
+        problem: Any problem without times.
+        rng: Random number generator.
         batch_size: Number of instances B.
 
     Raises:
-        ValueError: The problem has time windows, which are drawn for other ways.
+        ValueError: The problem has time windows, which random matrices would make infeasible.
     """
     if any(column.kind == "time" for column in problem.columns):
         raise ValueError(f"{problem.name} has time windows, which random matrices do not keep; draw roads")

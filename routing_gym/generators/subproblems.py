@@ -1,6 +1,6 @@
 """Subproblems of a TSP tour as instances of TSPFE: edges of nearby cities are removed, other paths become fixed edges.
 
-Large-neighbourhood search solves them (`routing_agents.search.segments`); `windows` draws them to train its policy.
+Large-neighbourhood search solves them (`routing_agents.search.segments`); `windows` generates them for training.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from routing_gym.solvers.constructive.local_search import improve_all
 from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
 POOL_TOURS, POOL_CITIES, POOL_SEED = 64, 300, 20
-WINDOWS_PER_TOUR = 8  # of one batch
+WINDOWS_PER_TOUR = 8  # most subproblems of one tour in a batch
 
 
 @dataclass(frozen=True)
 class Windows:
-    """W windows, contracted to k cities each: the cities that matter in the order of the tour, then twins."""
+    """W subproblems of k cities each: first the relevant cities in the order of the tour, then twins."""
 
     cities: IntArray  # int64 (W, k)
-    partner: IntArray  # int64 (W, k), column of the other end of a fixed edge; the city's own for none
-    falls: npt.NDArray[np.bool_]  # (W, k), the edge to the next city is up for change
-    count: IntArray  # int64 (W,), cities without twins
+    partner: IntArray  # int64 (W, k), column of the other end of a fixed edge; the city's own column for none
+    falls: npt.NDArray[np.bool_]  # (W, k), whether the edge to the next city is removed
+    count: IntArray  # int64 (W,), number of cities without twins
 
 
 def choose_windows(
@@ -38,18 +38,18 @@ def choose_windows(
 ) -> IntArray:
     """For each centre, select nearby unassigned cities and their neighbours on the tour.
 
-    With the neighbours, all edges of the cities around the centre fall, long ones too.
+    Including the neighbours removes all edges of the cities around the centre, even long ones.
 
     Args:
-        near: int64 (n, m), the nearest cities of each city, itself first.
-        tour: int64 (n,).
-        place: int64 (n,), of each city on the tour.
-        centres: int64 (n,), in the order they are tried.
-        size: Cities of a window.
-        most: Windows.
+        near: Nearest cities of each city, itself first: int64 (n, m).
+        tour: Tour: int64 (n,).
+        place: Position of each city on the tour: int64 (n,).
+        centres: Centres in the order in which they are tried: int64, any number.
+        size: Number of cities of a subproblem.
+        most: Largest number of subproblems.
 
     Returns:
-        int64 (W, size), no city twice.
+        Cities of the subproblems: int64 (W, size), no city twice.
     """
     free = np.ones(len(near), dtype=bool)
     windows: list[IntArray] = []
@@ -69,22 +69,22 @@ def choose_windows(
 
 
 def contract(tour: IntArray, place: IntArray, chosen: IntArray) -> Windows:
-    """Contract the tour around windows.
+    """Contract the paths outside the subproblems to fixed edges.
 
-    A city whose two neighbours on the tour are outside its window is merged into the path through it. To keep k cities
-    per window, cities without a fixed edge get a twin at the same place, joined to them by a fixed edge. Windows with
-    too few such cities are left out.
+    A city whose two neighbours on the tour are outside its subproblem is merged into the path through it. To keep k
+    cities per subproblem, cities without a fixed edge get a twin at the same location, joined to them by a fixed edge.
+    Subproblems with too few such cities are left out.
 
     Args:
-        tour: int64 (n,).
-        place: int64 (n,), of each city on the tour.
-        chosen: int64 (W, k), cities of each window.
+        tour: Tour: int64 (n,).
+        place: Position of each city on the tour: int64 (n,).
+        chosen: Cities of each subproblem: int64 (W, k).
     """
     size = chosen.shape[1]
     places = np.sort(place[chosen], axis=1)
     after = np.roll(places, -1, axis=1) - places
     after[:, -1] += len(tour)
-    leaves = after > 1  # on a path to the next city of the window
+    leaves = after > 1  # a path outside leads to the next city of the subproblem
     enters = np.roll(leaves, 1, axis=1)
     passed, free = leaves & enters, ~leaves & ~enters
     enough = free.sum(axis=1) >= passed.sum(axis=1)
@@ -104,17 +104,18 @@ def contract(tour: IntArray, place: IntArray, chosen: IntArray) -> Windows:
 
 
 def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> TSPFEInstance:
-    """Draw windows of tours, half of them of greedy edges, half of these improved by 2-opt and Or-opt.
+    """Draw subproblems of a fixed pool of tours.
 
-    The tours are always the same; the windows on them, their turns and the order of their cities are random.
+    The tours are built by greedy edge insertion; every second one is then improved by 2-opt and Or-opt. The
+    subproblems, their rotations and reflections, and the order of their cities are random.
 
     Args:
         problem: TSPFE.
-        rng: Source of randomness.
+        rng: Random number generator.
         batch_size: Number of instances B.
 
     Raises:
-        ValueError: Another problem, or more cities than the tours have.
+        ValueError: The problem is another one, or has more cities than the tours.
     """
     check_instance_type(problem, TSPFEInstance, "windows of a tour are instances of TSPFE only")
     if problem.num_nodes > POOL_CITIES:
@@ -131,7 +132,7 @@ def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> T
         partner.append(found.partner)
         missing -= len(found.cities)
     order = np.argsort(rng.random((batch_size, problem.num_nodes)), axis=1)
-    column = np.argsort(order, axis=1)  # of each city in the random order
+    column = np.argsort(order, axis=1)  # column of each city in the random order
     mates = np.take_along_axis(column, np.take_along_axis(np.concatenate(partner), order, axis=1), axis=1)
     framed = random_frames(np.concatenate(coords), rng)
     return TSPFEInstance(np.take_along_axis(framed, order[:, :, None], axis=1), mates)
@@ -139,14 +140,14 @@ def windows(problem: AnyProblem, rng: np.random.Generator, batch_size: int) -> T
 
 @cache
 def tour_pool() -> tuple[FloatArray, IntArray, IntArray]:
-    """Make the tours that `windows` cuts: cities (P, n, 2), tours (P, n), and each city's nearest (P, n, n).
+    """Compute the tours for `windows`: coordinates (P, n, 2), tours (P, n), and each city's nearest cities (P, n, n).
 
-    Ten seconds, once in a process.
+    This takes about ten seconds, once per process.
     """
     coords = np.random.default_rng(POOL_SEED).random((POOL_TOURS, POOL_CITIES, 2))
     tours = np.stack([greedy_tour(points) for points in coords])
     distances = euclidean(coords[:, :, None], coords[:, None])
-    for index in range(0, POOL_TOURS, 2):  # one at a time: more leave the processor's cache
+    for index in range(0, POOL_TOURS, 2):  # one at a time: more would not fit into the processor's cache
         improve_all(tours[index : index + 1], distances[index : index + 1], reverses=True, moves_segments=True)
     return coords, tours, np.argsort(distances, axis=2, kind="stable")
 

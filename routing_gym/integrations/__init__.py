@@ -1,1 +1,1 @@
-"""Adapters to reinforcement-learning libraries, one module each, which needs its library to import."""
+"""Adapters to reinforcement-learning libraries, one module each; importing a module requires its library."""

@@ -1,11 +1,12 @@
-"""JAX: the problems as pure functions for `jit`, `vmap` and `scan`, from the same rules as the environments.
+"""JAX: the problems as pure functions for `jit`, `vmap` and `scan`, with the same rules as the environments.
 
     env = JaxEnv(make_problem("CVRP", 50))
     state, timestep = jax.jit(env.reset)(jax.random.key(0))
     state, timestep = jax.jit(env.step)(state, action)
 
-`reset` and `step` are about one instance; `jax.vmap` makes lanes of them. `AutoReset` starts them anew, and `rollout`
-plays whole batches. The numbers are 32 bits wide unless `jax_enable_x64` is on: docs/how-to/jax.md has the limits.
+`reset` and `step` take one instance; `jax.vmap` vectorises them over lanes. `AutoReset` resets lanes whose episode has
+ended, and `rollout` runs whole batches. Numbers have 32 bits unless `jax_enable_x64` is on: docs/how-to/jax.md has the
+limits.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ with explain_missing("JAX", "jax"):
     import jax.numpy as jnp
     from jax.custom_batching import custom_vmap
 
-Key = Any  # of `jax.random.key`, or the older uint32 (2,) of `jax.random.PRNGKey`
+Key = Any  # key from `jax.random.key`, or the older uint32 (2,) from `jax.random.PRNGKey`
 Tree = TypeVar("Tree")
 Policy = Callable[[Any, dict[str, Array], Key], Array]  # params, observation of B rows, key -> legal actions (B,)
 
 
 @dataclass(frozen=True)
 class EnvState:
-    """All that the future of an episode depends on; here and in `TimeStep`, `vmap` adds a leading axis."""
+    """Complete state of an episode; here and in `TimeStep`, `vmap` adds a leading axis."""
 
     instance: Any  # one row, without its axis
-    state: Any  # of the problem, as the instance
+    state: Any  # the problem's state, one row without its axis
     mask: Array  # bool (A,), the legal actions
-    cost: Array  # float32, of the episode so far
-    bound: Array  # float32, no legal tour costs more
+    cost: Array  # float32, cost of the episode so far
+    bound: Array  # float32, upper bound on the cost of every legal tour
     finished: Array  # bool
-    key: Key  # of the next instance
+    key: Key  # key of the next instance
 
 
 @dataclass(frozen=True)
 class TimeStep:
     """Result of a step."""
 
-    observation: dict[str, Array]  # as the Gymnasium environment's
+    observation: dict[str, Array]  # like that of the Gymnasium environment
     reward: Array  # float32, minus the cost of the step; 0 after a reset
     done: Array  # bool, whether the episode has ended
-    cost: Array  # float32, of the episode so far, with this step
+    cost: Array  # float32, cost of the episode so far, including this step
     illegal_action: Array  # bool, whether the action was illegal, which ended the episode
 
 
@@ -60,7 +61,7 @@ class Episodes:
     instance: Any  # B instances
     actions: Array  # (B, T)
     cost: Array  # float32 (B,)
-    observations: dict[str, Array] | None  # (B, T, ...), what changed and "action_mask" as bool, if recorded
+    observations: dict[str, Array] | None  # (B, T, ...), dynamic observations and "action_mask" as bool, if recorded
 
 
 add_batch_types(EnvState, TimeStep, Episodes)
@@ -68,10 +69,10 @@ use_jax()
 
 
 def as_key(key: Key) -> Key:
-    """Return one random key of the new type.
+    """Return a random key as one of the new type.
 
     Raises:
-        TypeError: It is no key, or several.
+        TypeError: The argument is not a single key.
     """
     old = getattr(key, "dtype", None) == jnp.uint32 and key.shape[-1:] == (2,)
     new = jax.random.wrap_key_data(key) if old else key
@@ -85,10 +86,10 @@ def as_key(key: Key) -> Key:
 
 
 def generate(problem: AnyProblem, key: Key, batch_size: int) -> Any:
-    """Draw random instances, inside `jit` too: from the distribution of `Problem.generate`, by `jax.random`.
+    """Draw random instances from the distribution of `Problem.generate`, with `jax.random`; works inside `jit`.
 
     Raises:
-        TypeError: Not one key; or a batch size that is traced, where arrays need their shape.
+        TypeError: The key is not a single key, or the batch size is not an integer (for example, traced by `jit`).
     """
     if not isinstance(batch_size, int):
         raise TypeError(f"batch_size must be an integer, got {batch_size!r}; if jit traces it, use static_argnums")
@@ -96,14 +97,14 @@ def generate(problem: AnyProblem, key: Key, batch_size: int) -> Any:
 
 
 def sample_actions(action_mask: Array, key: Key) -> Array:
-    """Draw uniformly among the legal nodes of each row: the rank of one of them, by one random number per row.
+    """Sample uniformly among the legal nodes of each row, with one random number per row for the rank of the node.
 
     Args:
-        action_mask: (B, A), bool or as in the observation.
-        key: Of the draw.
+        action_mask: Mask of the legal actions (B, A), bool or int8 like in the observation.
+        key: Random key.
 
     Returns:
-        Integers (B,).
+        Actions: integers (B,).
     """
     rank_of = jnp.cumsum(action_mask, axis=-1, dtype=jnp.int32)  # 1 for the first legal node, 2 for the second
     legal = rank_of[:, -1]
@@ -112,16 +113,16 @@ def sample_actions(action_mask: Array, key: Key) -> Array:
 
 
 class JaxEnv:
-    """One routing problem as pure functions, which plays what `RoutingEnv` plays, with dense rewards.
+    """Environment of one routing problem as pure functions, equivalent to `RoutingEnv` with dense rewards.
 
-    An illegal action ends the episode, as there: with a reward that brings its return below that of every legal
-    tour. After the end nothing changes, and rewards are 0.
+    Like in `RoutingEnv`, an illegal action ends the episode, with a reward that brings its return below that of every
+    legal tour. After the end the state does not change, and rewards are 0.
 
     Args:
-        problem: The rules, as `routing_gym.make_problem("TSP", 50)` makes them.
+        problem: Problem, such as `routing_gym.make_problem("TSP", 50)`.
 
     Raises:
-        TypeError: No problem.
+        TypeError: The argument is not a problem.
     """
 
     def __init__(self, problem: AnyProblem) -> None:
@@ -133,12 +134,12 @@ class JaxEnv:
         """Start an episode, on an instance drawn with the key or on a given one.
 
         Args:
-            key: Of this instance and, with `AutoReset`, of those after it.
-            instance: A batch of one, on JAX; see `routing_gym.arrays.to_backend`.
+            key: Random key of this instance and, with `AutoReset`, of the following ones.
+            instance: Batch of one instance, on JAX; see `routing_gym.arrays.to_backend`.
 
         Raises:
-            TypeError: Not one key, or an instance of another class or on another backend.
-            ValueError: Several instances, or one of another size.
+            TypeError: The key is not a single key, or the instance has another class or backend.
+            ValueError: There are several instances, or the instance has another size.
         """
         if instance is not None:
             check_instance(self.problem, instance)
@@ -150,11 +151,11 @@ class JaxEnv:
         """Apply one action.
 
         Args:
-            state: Of one episode, from `reset` or `step`.
-            action: An integer; one that is no node counts as illegal.
+            state: State of one episode, from `reset` or `step`.
+            action: Integer. A number that is not a node is an illegal action.
 
         Raises:
-            TypeError: Not a single integer.
+            TypeError: The action is not a single integer.
         """
         if jnp.ndim(action) or not jnp.issubdtype(jnp.result_type(action), jnp.integer):
             found = f"{jnp.result_type(action)} of shape {jnp.shape(action)}"
@@ -162,7 +163,7 @@ class JaxEnv:
         return first_row(self.step_lanes(*one_row((state, action))))
 
     def reset_lanes(self, keys: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
-        """Like `reset`, for B keys of the new type, and without `vmap`."""
+        """Start B episodes, like `reset` but without `vmap`; `keys` are B keys of the new type."""
         instance = self.draw(keys) if instance is None else instance
         state = self.problem.initial(instance)
         cost, never = jnp.zeros(len(keys), jnp.float32), jnp.zeros(len(keys), bool)
@@ -172,20 +173,20 @@ class JaxEnv:
         return lanes, TimeStep(self.observe_lanes(lanes), cost, never, cost, never)
 
     def draw(self, keys: Key) -> Any:
-        """Draw B instances, one with each key."""
+        """Draw B instances, one per key."""
         keys = jax.vmap(jax.random.split)(keys)[:, 0]
         uniforms = jax.vmap(lambda key: jax.random.uniform(key, (self.problem.num_uniforms,), jnp.float32))(keys)
         return self.problem.from_uniforms(uniforms)
 
     def step_lanes(self, lanes: EnvState, actions: Array) -> tuple[EnvState, TimeStep]:
-        """Like `step`, for B episodes and without `vmap`."""
+        """Apply one action in each of B episodes, like `step` but without `vmap`."""
         problem, num_actions = self.problem, lanes.mask.shape[1]
         within = (actions >= 0) & (actions < num_actions)
         taken = jnp.where(within, actions, 0).astype(integer(jnp))
         legal = within & gather(lanes.mask, taken)
         moves = legal & ~lanes.finished
         state, cost = problem.step(lanes.instance, lanes.state, taken)
-        # Lanes that do not move have been stepped along, so that one batched step serves all: that is undone here.
+        # One batched step serves all lanes; the lanes that must not move get their old state back.
         state = map_arrays(lambda old, new: where_rows(moves, new, old), lanes.state, state)
         cost = jnp.where(moves, cost, 0)
         illegal = ~legal & ~lanes.finished
@@ -212,13 +213,13 @@ class JaxEnv:
 
 
 class AutoReset:
-    """A `JaxEnv` that begins a new episode as soon as one has ended.
+    """Wrapper of a `JaxEnv` that starts a new episode as soon as one has ended.
 
-    On such a step `done`, `reward` and `cost` are those of the old episode, and the observation is the new one's, as in
-    gymnax and Jumanji. Under `vmap` only the lanes that ended draw an instance.
+    On such a step, `done`, `reward` and `cost` belong to the old episode and the observation to the new one, like in
+    gymnax and Jumanji. Under `vmap` only the lanes whose episode ended draw an instance.
 
     Args:
-        env: What to reset.
+        env: Environment to reset.
     """
 
     def __init__(self, env: JaxEnv) -> None:
@@ -237,30 +238,30 @@ class AutoReset:
         self._step = step
 
     def reset(self, key: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
-        """Like `JaxEnv.reset`. A given instance gets the matrices that drawn ones have."""
+        """Start an episode, see `JaxEnv.reset`. A given instance gets the matrices that generated instances have."""
         if instance is not None:
             check_instance(self.problem, instance)
             instance, _ = match_fields((instance, self.env.draw(as_key(key)[None])))
         return self.env.reset(key, instance)
 
     def step(self, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
-        """Like `JaxEnv.step`, and start a new episode if this step ends one."""
+        """Apply one action, see `JaxEnv.step`, and start a new episode if this step ends one."""
         result: tuple[EnvState, TimeStep] = self._step(state, jnp.asarray(action))
         return result
 
     def step_lanes(self, lanes: EnvState, actions: Array) -> tuple[EnvState, TimeStep]:
-        """Like `step`, for B episodes and without `vmap`."""
+        """Apply one action in each of B episodes, like `step` but without `vmap`."""
         lanes, timestep = self.env.step_lanes(lanes, actions)
         lanes = self.restart(lanes)
         return lanes, replace(timestep, observation=self.env.observe_lanes(lanes))
 
     def restart(self, lanes: EnvState) -> EnvState:
-        """Start a new episode in the lanes that have finished: a few at a time, since few of many end in one step."""
+        """Start a new episode in the finished lanes, a few lanes at a time, because few of many end in one step."""
         num_lanes = len(lanes.finished)
         few = max(1, num_lanes // 32)
 
         def some(lanes: EnvState) -> EnvState:
-            index = jnp.nonzero(lanes.finished, size=few, fill_value=num_lanes)[0]  # what is outside is not written
+            index = jnp.nonzero(lanes.finished, size=few, fill_value=num_lanes)[0]  # lanes outside are not written
             keys = lanes.key.at[index].get(mode="clip")
             _, drawn = match_fields((lanes.instance, self.env.draw(keys)))
             fresh, _ = self.env.reset_lanes(keys, drawn)
@@ -281,21 +282,21 @@ def rollout(
     instance: Any = None,
     record: bool = False,
 ) -> Episodes:
-    """Play whole episodes of B instances in one `jax.lax.scan`; compile it with `jit`, or call it inside.
+    """Run whole episodes of B instances in one `jax.lax.scan`; use it under `jit`.
 
     Args:
-        problem: The rules.
-        policy: From `params`, what an agent sees of B rows ("action_mask" as bool) and a key, choose legal actions
-            (B,); that they are legal is not checked.
-        params: Of the policy, any pytree.
-        key: Of the instances and the policy.
-        batch_size: How many instances to draw; unused with `instance`.
-        instance: B instances on JAX, in place of drawn ones.
-        record: Also return what changed in what the policy saw.
+        problem: Problem of the instances.
+        policy: Function of `params`, the observation of B rows ("action_mask" as bool) and a key, which returns legal
+            actions (B,); whether they are legal is not checked.
+        params: Parameters of the policy, any pytree.
+        key: Random key of the instances and the policy.
+        batch_size: Number of instances to draw; unused with `instance`.
+        instance: B instances on JAX, which replace generated ones.
+        record: Whether to return the dynamic observations of the policy.
 
     Raises:
-        TypeError: Not one key, a traced batch size, or an instance of another class or on another backend.
-        ValueError: An instance of another size.
+        TypeError: The key is not a single key, the batch size is traced, or the instance has another class or backend.
+        ValueError: The instance has another size.
     """
     draw_key, key = jax.random.split(as_key(key))
     if instance is None:
@@ -313,7 +314,7 @@ def rollout(
 
         if problem.fixed_length:
             action = choose()
-        else:  # no more work once all have finished, which then have one legal action
+        else:  # skip the policy once all rows have finished; each then has one legal action
             over = problem.done(instance, state).all()
             action = jax.lax.cond(over, lambda: jnp.argmax(mask, axis=1).astype(integer(jnp)), choose)
         state, cost = problem.step(instance, state, action)
@@ -325,11 +326,11 @@ def rollout(
 
 
 def check_instance(problem: AnyProblem, instance: Any) -> None:
-    """Refuse instances of another class, on another backend, or of another size.
+    """Check the class, the backend and the size of instances.
 
     Raises:
-        TypeError: Another class or backend, with what was found, and what to do.
-        ValueError: Another size.
+        TypeError: The class or the backend is wrong.
+        ValueError: The size is wrong.
     """
     if type(instance) is not problem.instance_type:
         expected, found = problem.instance_type.__name__, type(instance).__name__
@@ -348,17 +349,17 @@ def check_instance(problem: AnyProblem, instance: Any) -> None:
 
 
 def one_row(tree: Tree) -> Tree:
-    """Add a leading axis for one row to every array."""
+    """Add a leading axis of length 1 to every array."""
     batch: Tree = jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
     return batch
 
 
 def first_row(tree: Tree) -> Tree:
-    """Take the first row of every array."""
+    """Return the first row of every array."""
     row: Tree = jax.tree.map(lambda x: x[0], tree)
     return row
 
 
 def where_rows(rows: Array, first: Array, second: Array) -> Array:
-    """Select the first array's rows where bool (B,) says so, else the second's."""
+    """Select the first array's rows where the bool (B,) is True, the second's elsewhere."""
     return jnp.where(rows.reshape(-1, *(1,) * (first.ndim - 1)), first, second)

@@ -1,4 +1,4 @@
-"""What RLlib and Tianshou share: the whole observation beside the mask, by the names that a library asks for."""
+"""Common part of the RLlib and Tianshou adapters: observations with a separate mask, under the library's keys."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Observation = dict[str, Any]
 
 @dataclass(frozen=True)
 class Library:
-    """Requirements of a library on environments."""
+    """Requirements of a library for environments."""
 
     name: str
     observation_key: str
     mask_key: str
     mask_dtype: Any
     autoreset_mode: AutoresetMode
-    advice: str  # which algorithms choose legal actions only
+    advice: str  # algorithms that choose legal actions only, for error messages
 
     @property
     def needs(self) -> dict[str, Any]:
-        """Requirements on a `RoutingVectorEnv`; both libraries keep observations for longer than a step."""
+        """Requirements for a `RoutingVectorEnv`; both libraries keep observations for longer than one step."""
         return {"backend": "numpy", "autoreset_mode": self.autoreset_mode.value, "copy": True}
 
     @contextmanager
     def explain_illegal(self) -> Iterator[None]:
-        """Add to an InvalidAction what an algorithm that knows no masks needs, and which ones know them."""
+        """Add a note to an InvalidAction: the setting for algorithms without masks, and the algorithms with masks."""
         try:
             yield
         except InvalidAction as error:
@@ -46,12 +46,12 @@ class Library:
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Two entries: the observation, which still holds the mask as an input for networks, and the mask for choosing.
+    """Layout with two entries: the observation, which includes the mask as a network input, and the mask for choices.
 
     Attributes:
-        library: Whose.
-        space: Of one lane's observation, a `spaces.Dict`.
-        flat: Join the observation into one float32 vector, as `gymnasium.spaces.flatten` does.
+        library: Library that requires the layout.
+        space: Space of one lane's observation, a `spaces.Dict`.
+        flat: Whether to join the observation into one float32 vector, like `gymnasium.spaces.flatten`.
 
     Raises:
         TypeError: The observations are not those of `RoutingEnv`.
@@ -83,15 +83,15 @@ class FlatLayout:
 
 
 class MaskedEnv(gym.Wrapper[Observation, Any, Observation, Any]):
-    """A single environment with the observations that a library asks for.
+    """Wrapper of a single environment with the observations that a library expects.
 
     Args:
         env: A `RoutingEnv`, wrapped or not, with its own observations.
-        flat: Join the observation into one float32 vector, as the library's networks need it; otherwise it
-            stays a dictionary, for networks of your own.
+        flat: Whether to join the observation into one float32 vector, which the library's networks need; otherwise it
+            stays a dictionary, for your own networks.
 
     Raises:
-        TypeError: An environment with other observations.
+        TypeError: The environment has other observations.
     """
 
     library: ClassVar[Library]

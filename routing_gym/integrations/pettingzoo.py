@@ -1,4 +1,4 @@
-"""PettingZoo: a game as a `ParallelEnv`, which other libraries of multi-agent learning train on.
+"""PettingZoo: a game as a `ParallelEnv`, for libraries of multi-agent reinforcement learning.
 
     from routing_gym import CompetitiveOP
     from routing_gym.integrations.pettingzoo import GameParallelEnv
@@ -6,7 +6,7 @@
     env = GameParallelEnv(CompetitiveOP(8))
     observations, infos = env.reset(seed=0)
 
-For training in one's own loop, `routing_gym.multi_agent.environments.GameVectorEnv` plays many games at once.
+For your own training loop, `routing_gym.multi_agent.environments.GameVectorEnv` steps many games at once.
 """
 
 from __future__ import annotations
@@ -32,25 +32,24 @@ PerAgent = dict[str, Any]
 
 
 class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see pyproject.toml
-    """One game for PettingZoo, with the agents `vehicle_0`, `vehicle_1` and so on.
+    """PettingZoo environment of one game, with the agents `vehicle_0`, `vehicle_1` and so on.
 
-    Observations are those of the game, the action mask among them. `infos` hold the mask too, `gained`, what the
-    agent has collected so far, and `illegal_action`: whether its latest action was illegal, and counted as 0.
-    All agents terminate together.
-    An observation has one space object per agent, as the seeding of spaces needs.
+    Observations are those of the game and include the action mask. `infos` also contain the mask, `gained` (the amount
+    that the agent has collected so far) and `illegal_action` (whether its latest action was illegal and replaced by 0).
+    All agents terminate together. Each agent has its own space objects, as required for seeding the spaces.
 
-    `reset(options={"instance": instance})` plays one row of the game's instance dataclass. Options that are
-    not known are passed over: PettingZoo's own API test sends some.
+    `reset(options={"instance": instance})` plays the given instance: the game's instance dataclass with one row.
+    Unknown options are ignored, because PettingZoo's own API test passes some.
 
     Args:
-        game: Such as `CompetitiveOP(8)`.
-        mask_in_infos: Whether infos hold the action mask, too; TorchRL's wrapper takes it in one place only.
-        generator: Replaces `Game.generate`: called as `generator(rng, 1)`, returns one instance.
+        game: Game, such as `CompetitiveOP(8)`.
+        mask_in_infos: Whether infos also contain the action mask; TorchRL's wrapper accepts it in one place only.
+        generator: Function that replaces `Game.generate`: called as `generator(rng, 1)`, returns one instance.
         render_mode: None, "rgb_array" or "ansi" (text).
 
     Raises:
-        TypeError: `game` is no `Game`.
-        ValueError: An unknown render mode.
+        TypeError: `game` is not a `Game`.
+        ValueError: The render mode is unknown.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
@@ -82,26 +81,26 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         self._rng: np.random.Generator | None = None
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        """Return what an agent sees; the same object each time."""
+        """Return an agent's observation space; the same object on every call."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return what an agent does; the same object each time."""
+        """Return an agent's action space; the same object on every call."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[PerAgent, PerAgent]:
         """Start a game.
 
         Args:
-            seed: Of the random instances from now on; None goes on.
-            options: See the class. Left unchanged.
+            seed: Random seed of this and the following instances; None keeps the current generator.
+            options: Options, see the class; not modified.
 
         Returns:
             Observations and infos, one of each per agent.
 
         Raises:
-            TypeError: Options are no dict, or the instance is not of the game's instance class.
-            ValueError: An invalid instance, or several.
+            TypeError: The options are not a dict, or the instance is not of the game's instance class.
+            ValueError: The instance is invalid, or there are several.
         """
         if not isinstance(options, dict | None):
             raise TypeError(f"options: expected a dict or None, got {type(options).__name__}")
@@ -120,14 +119,13 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         """Apply the actions of all agents.
 
         Args:
-            actions: One for every agent; left unchanged.
+            actions: Action of every agent; not modified.
 
         Returns:
             Observations, rewards, terminations, truncations and infos, one of each per agent.
 
         Raises:
-            InvalidAction: An agent too many or too few, or an action of a wrong shape or type, or that does
-                not exist.
+            InvalidAction: An agent is missing or unknown, or an action has a wrong shape or type or does not exist.
             ResetNeeded: Before the first reset, or after the end.
         """
         if not self.agents:
@@ -185,7 +183,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         }
 
     def state(self) -> npt.NDArray[np.float32]:
-        """Return everything there is to know, for central critics: float32 (S,).
+        """Return the complete state of the game, for central critics: float32 (S,).
 
         Raises:
             ResetNeeded: Before the first reset.
@@ -194,11 +192,11 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         return np.asarray(self.game.global_state(self._episodes.instance, self._episodes.state)[0])
 
     def render(self) -> Any:
-        """Draw the game so far: uint8 (660, 600, 3), or text; None, with a warning, without a render mode."""
+        """Draw the game so far: uint8 (660, 600, 3), or text. Without a render mode, warn and return None."""
         if self.render_mode is None:
             logger.warn("render() does nothing: make the environment with a render_mode")
             return None
         return self._episodes.render(self.render_mode)[0]
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there are no resources to release."""

@@ -1,4 +1,4 @@
-"""RLlib: routing problems with the observations that its action-masking modules read; itself it needs no Ray.
+"""RLlib: routing problems with the observations that its action-masking modules read. Importing it does not need Ray.
 
     from ray import tune
     from routing_gym.integrations.rllib import make_env
@@ -7,8 +7,8 @@
     config = PPOConfig().environment("routing", env_config={"env_id": "routing/TSP-20"})
     config.env_runners(num_envs_per_env_runner=64, gym_env_vectorize_mode="vector_entry_point")
 
-The vectorize mode makes RLlib step all lanes of an env runner at once; without it, RLlib loops over single
-environments. Ray's newest release still pins Gymnasium 1.2.2: `make test-integrations` makes an environment.
+With this vectorize mode, RLlib steps all lanes of an env runner at once; otherwise it loops over single
+environments. Ray's newest release still pins Gymnasium 1.2.2: `make test-integrations` creates a virtual environment.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ RLLIB = Library(
     autoreset_mode=AutoresetMode.NEXT_STEP,
     advice="RLlib's ActionMaskingTorchRLModule and the module of examples/rllib_ppo.py choose legal actions only.",
 )
-CONFIG = {"env_id": None, "flat": True, "num_envs": None}  # what `make_env` reads itself, and the defaults
+CONFIG = {"env_id": None, "flat": True, "num_envs": None}  # keys that `make_env` reads itself, with defaults
 
 
 class RLlibEnv(MaskedEnv):
-    """Gives `{"observations": ..., "action_mask": float32 (A,)}`, 1 where an action is legal; see its base class."""
+    """Wrapper with observations `{"observations": ..., "action_mask": float32 (A,)}`, 1 if legal. See `MaskedEnv`."""
 
     library = RLLIB
 
 
 class RLlibVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
-    """`RLlibEnv` for all lanes of a `RoutingVectorEnv` at once.
+    """Wrapper like `RLlibEnv` for all lanes of a `RoutingVectorEnv` at once.
 
-    An integer seed is spread over the lanes by `np.random.SeedSequence`, not as seed + lane: RLlib seeds its
-    k-th env runner with seed + k, so that most lanes would play what a lane of the next runner plays.
+    `np.random.SeedSequence` derives the lanes' seeds from an integer seed. They are not seed + lane, because RLlib
+    seeds its k-th env runner with seed + k, so most lanes would repeat a lane of the next runner.
 
     Args:
-        env: On NumPy, with `autoreset_mode="NextStep"` and `copy=True`.
-        flat: As in `RLlibEnv`.
+        env: `RoutingVectorEnv` on NumPy, with `autoreset_mode="NextStep"` and `copy=True`.
+        flat: See `RLlibEnv`.
 
     Raises:
-        TypeError: Another environment.
-        ValueError: One that RLlib cannot use.
+        TypeError: The environment is not a `RoutingVectorEnv`.
+        ValueError: RLlib cannot use the environment.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], *, flat: bool = True) -> None:
@@ -79,15 +79,15 @@ class RLlibVectorEnv(VectorWrapper):  # not generic before Gymnasium 1.3
 
 
 def make_env(config: Mapping[str, Any]) -> RLlibEnv | RLlibVectorEnv:
-    """Make an environment for RLlib: `tune.register_env("routing", make_env)`.
+    """Build an environment for RLlib: `tune.register_env("routing", make_env)`.
 
     Args:
-        config: `env_config`: "env_id", such as "routing/TSP-20"; "flat", as in `RLlibEnv`; and arguments of
-            `RoutingEnv`, such as "reward". RLlib adds "num_envs" to ask for a vector environment.
+        config: `env_config`: "env_id", such as "routing/TSP-20"; "flat", see `RLlibEnv`; and arguments of
+            `RoutingEnv`, such as "reward". RLlib adds "num_envs" for a vectorised environment.
 
     Raises:
-        TypeError: "env_id" is missing or names another environment, or an unknown argument.
-        ValueError: An invalid argument.
+        TypeError: "env_id" is missing or names another environment, or an argument is unknown.
+        ValueError: An argument is invalid.
     """
     settings = dict(config)
     env_id, flat, num_envs = (settings.pop(key, default) for key, default in CONFIG.items())

@@ -24,27 +24,27 @@ with explain_missing("Stable-Baselines3", "sb3"):
 Observation = dict[str, npt.NDArray[Any]]
 Info = dict[str, Any]
 
-METHODS = ("action_masks", "render")  # that env_method calls
-NEEDS = {"backend": "numpy", "autoreset_mode": "SameStep", "copy": True}  # it keeps observations until the next step
+METHODS = ("action_masks", "render")  # methods that env_method can call
+NEEDS = {"backend": "numpy", "autoreset_mode": "SameStep", "copy": True}  # SB3 keeps observations until the next step
 
 
 class RoutingVecEnv(VecEnv):
-    """Many lanes of one routing problem, stepped all at once, for Stable-Baselines3 and sb3-contrib.
+    """Vectorised environment of one routing problem for Stable-Baselines3 and sb3-contrib; steps all lanes at once.
 
-    `MaskablePPO("MultiInputPolicy", VecMonitor(RoutingVecEnv("routing/TSP-20", num_envs=64)))`. Plays what a
-    `DummyVecEnv` over `num_envs` single environments plays: the same seeds and actions give the same
+    `MaskablePPO("MultiInputPolicy", VecMonitor(RoutingVecEnv("routing/TSP-20", num_envs=64)))`. It is equivalent to a
+    `DummyVecEnv` over `num_envs` single environments: the same seeds and actions give the same
     observations, rewards (float32) and dones. Differences, for speed:
 
-    - `step` fills the info of lanes whose episode has ended, only: `terminal_observation`,
-      `TimeLimit.truncated` (always False), `cost`, `illegal_action` and `action_mask` of the episode that has
-      ended. `VecMonitor(env, info_keywords=("cost", "illegal_action"))` logs the first two.
-    - `env_method` calls `action_masks` and `render`; `set_attr` sets `generator`, in all lanes.
+    - `step` fills only the infos of lanes whose episode has ended: `terminal_observation`,
+      `TimeLimit.truncated` (always False), and `cost`, `illegal_action` and `action_mask` of the episode that has
+      ended. `VecMonitor(env, info_keywords=("cost", "illegal_action"))` logs `cost` and `illegal_action`.
+    - `env_method` can call only `action_masks` and `render`; `set_attr` can set only `generator`, in all lanes.
 
-    Algorithms that know no masks, such as PPO, choose illegal actions: they need `on_illegal="terminate"`,
-    the default, which ends the episode with a return below any legal one's.
+    Algorithms without masks, such as PPO, choose illegal actions. They need `on_illegal="terminate"`,
+    the default, which ends the episode with a return below that of every legal tour.
 
     Attributes:
-        vector_env: The `RoutingVectorEnv` that it steps; `seed`, `set_options` and `reset` go through here.
+        vector_env: The underlying `RoutingVectorEnv`. Call `seed`, `set_options` and `reset` on this object instead.
 
     Args:
         env: An id, such as "routing/TSP-50", or a `RoutingVectorEnv` on NumPy with
@@ -53,8 +53,9 @@ class RoutingVecEnv(VecEnv):
         **settings: Further arguments of `RoutingVectorEnv`, such as `num_nodes`; only with an id.
 
     Raises:
-        TypeError: `env` is neither, `num_envs` is missing, or an argument does not go with a made environment.
-        ValueError: An environment that Stable-Baselines3 cannot use, or an invalid argument.
+        TypeError: `env` is neither an id nor a `RoutingVectorEnv`, `num_envs` is missing, or `num_envs` or settings
+            are given with a `RoutingVectorEnv`.
+        ValueError: Stable-Baselines3 cannot use the environment, or an argument is invalid.
     """
 
     def __init__(self, env: str | RoutingVectorEnv, num_envs: int | None = None, **settings: Any) -> None:
@@ -64,11 +65,11 @@ class RoutingVecEnv(VecEnv):
         self.metadata = self.vector_env.metadata
 
     def reset(self) -> Observation:
-        """Start an episode in every lane, with the seeds and options of `seed` and `set_options`, once.
+        """Start an episode in every lane. Seeds and options from `seed` and `set_options` are used once.
 
         Raises:
             TypeError: An instance is not of the problem's instance class.
-            ValueError: An unknown option, an invalid instance, or instances for some lanes only.
+            ValueError: An option is unknown, an instance is invalid, or only some lanes have an instance.
         """
         observations, info = self.vector_env.reset(seed=self._seeds, options=self._batch_options())
         self._reset_seeds()
@@ -80,10 +81,11 @@ class RoutingVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> tuple[Observation, npt.NDArray[Any], npt.NDArray[Any], list[Info]]:
-        """Apply the actions of `step_async`; lanes whose episode ends restart.
+        """Apply the actions of `step_async`; lanes whose episode ends are reset.
 
         Raises:
-            InvalidAction: Not one integer per lane, no such node, or illegal with `on_illegal="raise"`.
+            InvalidAction: The actions are not one integer per lane, or one is not a node, or illegal with
+                `on_illegal="raise"`.
             ResetNeeded: Before the first reset.
         """
         try:
@@ -106,7 +108,7 @@ class RoutingVecEnv(VecEnv):
         return observations, rewards.astype(np.float32), dones, infos
 
     def _batch_options(self) -> dict[str, Any]:
-        """Merge the options of the lanes, of one instance each, into those of `RoutingVectorEnv.reset`."""
+        """Merge the lanes' options, with one instance each, into the options of `RoutingVectorEnv.reset`."""
         if not any(self._options):
             return {}
         problem = self.vector_env.problem
@@ -123,22 +125,22 @@ class RoutingVecEnv(VecEnv):
         return hasattr(RoutingVectorEnv, attr_name) or attr_name in vars(self.vector_env)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Return an attribute of each lane, as `RoutingEnv` has it: `instance`, `tour`, `problem` and so on.
+        """Return an attribute of each lane, in the form of `RoutingEnv`: `instance`, `tour`, `problem` and so on.
 
         Raises:
-            AttributeError: There is none of this name, or it is a method.
+            AttributeError: The attribute does not exist, or it is a method.
         """
         if callable(getattr(RoutingVectorEnv, attr_name, None)):
             raise AttributeError(f"get_attr: {attr_name} is a method; env_method calls {' and '.join(METHODS)}")
         return lane_attributes(self.vector_env, attr_name, list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Change `generator`, for the episodes that begin from now on.
+        """Set `generator` for the following episodes.
 
         Raises:
-            AttributeError: Another attribute.
-            TypeError: The generator is no function.
-            ValueError: Some lanes only.
+            AttributeError: The attribute is not `generator`.
+            TypeError: The generator is not a function.
+            ValueError: `indices` selects only some lanes.
         """
         if attr_name != "generator":
             raise AttributeError(f"set_attr: only generator can be changed; make another RoutingVecEnv for {attr_name}")
@@ -152,8 +154,8 @@ class RoutingVecEnv(VecEnv):
         """Call `action_masks` (bool (A,) per lane) or `render`, once for all lanes.
 
         Raises:
-            AttributeError: Another method.
-            TypeError: Arguments; neither takes any.
+            AttributeError: The method is another one.
+            TypeError: Arguments are given; neither method takes any.
         """
         if method_name not in METHODS:
             raise AttributeError(
@@ -167,7 +169,7 @@ class RoutingVecEnv(VecEnv):
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
-        """Return False for each lane: wrap the `VecEnv` instead, as in `VecMonitor(env)`."""
+        """Return False for each lane. Wrap the `VecEnv` instead, as in `VecMonitor(env)`."""
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:
@@ -178,7 +180,7 @@ class RoutingVecEnv(VecEnv):
 
 
 def single_infos(info: Info, lanes: npt.NDArray[np.intp]) -> list[Info]:
-    """Return the infos of some lanes, one dictionary each, as `RoutingEnv` returns them."""
+    """Return the infos of some lanes, one dictionary each, in the form of `RoutingEnv`."""
     rows = zip(
         info["action_mask"][lanes], info["illegal_action"][lanes].tolist(), info["cost"][lanes].tolist(), strict=True
     )

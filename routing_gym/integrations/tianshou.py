@@ -1,4 +1,4 @@
-"""Tianshou: routing problems with the observations `{"obs": ..., "mask": ...}`, stepped all lanes at once."""
+"""Tianshou: environments with the observations `{"obs": ..., "mask": ...}`; all lanes are stepped at once."""
 
 from __future__ import annotations
 
@@ -33,52 +33,52 @@ TIANSHOU = Library(
 
 
 class TianshouEnv(MaskedEnv):
-    """Gives `{"obs": ..., "mask": bool (A,)}` to DummyVectorEnv, SubprocVectorEnv and so on; see its base class."""
+    """Wrapper with observations `{"obs": ..., "mask": bool (A,)}`, for DummyVectorEnv and so on. See `MaskedEnv`."""
 
     library = TIANSHOU
 
 
 class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not there where mypy runs
-    """Many lanes of one routing problem, stepped all at once.
+    """Vectorised environment of one routing problem for Tianshou; steps all lanes at once.
 
-    `Collector(policy, TianshouVectorEnv("routing/TSP-20", num_envs=64), buffer)`. Plays what a DummyVectorEnv
-    over `TianshouEnv` plays: the same seeds and actions give the same observations, rewards and ends.
+    `Collector(policy, TianshouVectorEnv("routing/TSP-20", num_envs=64), buffer)`. It is equivalent to a DummyVectorEnv
+    over `TianshouEnv`: the same seeds and actions give the same observations, rewards and episode ends.
     Differences:
 
-    - Observations are a `Batch`, not an array of dictionaries. Infos hold `cost` and `illegal_action`
-      beside `env_id`; the mask is in the observations.
-    - A lane left out of `step(actions, id)` must be reset before it is stepped again, which is how
-      Tianshou's Collector leaves lanes out.
-    - `reset` takes `options={"instance": instance}`, of `num_envs` instances.
+    - Observations are a `Batch`, not an array of dictionaries. Infos contain `cost` and `illegal_action`
+      in addition to `env_id`; the mask is in the observations.
+    - A lane omitted from `step(actions, id)` must be reset before it is stepped again. Tianshou's Collector does so.
+    - `reset` takes `options={"instance": instance}` with `num_envs` instances.
 
     Attributes:
-        vector_env: The `RoutingVectorEnv` that it steps.
+        vector_env: The underlying `RoutingVectorEnv`.
 
     Args:
         env: An id, such as "routing/TSP-50", or a `RoutingVectorEnv` on NumPy with
             `autoreset_mode="Disabled"` and `copy=True`.
         num_envs: Number of lanes; only with an id.
-        flat: As in `TianshouEnv`.
+        flat: See `TianshouEnv`.
         **settings: Further arguments of `RoutingVectorEnv`, such as `num_nodes`; only with an id.
 
     Raises:
-        TypeError: `env` is neither, `num_envs` is missing, or an argument does not go with a made environment.
-        ValueError: An environment that Tianshou cannot use, or an invalid argument.
+        TypeError: `env` is neither an id nor a `RoutingVectorEnv`, `num_envs` is missing, or `num_envs` or settings
+            are given with a `RoutingVectorEnv`.
+        ValueError: Tianshou cannot use the environment, or an argument is invalid.
     """
 
     def __init__(
         self, env: str | RoutingVectorEnv, num_envs: int | None = None, *, flat: bool = True, **settings: Any
     ) -> None:
-        # Without super().__init__(), which makes one worker per environment; what it would set beside:
+        # super().__init__() would create one worker per environment. Its other attributes are set here.
         self.vector_env = make_vector_env("TianshouVectorEnv", TIANSHOU.name, env, num_envs, settings, TIANSHOU.needs)
         self.env_num = self.vector_env.num_envs
         self.is_async = self.is_closed = False
         self.layout = FlatLayout(TIANSHOU, self.vector_env.single_observation_space, flat)
         self._ended = np.zeros(self.env_num, dtype=np.bool_)
-        self._left_out = np.zeros(self.env_num, dtype=np.bool_)  # of a step since their last reset
+        self._left_out = np.zeros(self.env_num, dtype=np.bool_)  # lanes left out of a step since their last reset
 
     def seed(self, seed: int | Sequence[int | None] | None = None) -> list[Any]:
-        """Seed the lanes: an integer gives lane i seed + i."""
+        """Seed and reset the lanes; with an integer, lane i gets seed + i."""
         self._begin(np.arange(self.env_num), seed, None)
         return list(self.vector_env.np_random_seed)
 
@@ -87,21 +87,22 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
 
         Raises:
             TypeError: The instance is not of the problem's instance class.
-            ValueError: An unknown option, or an invalid instance.
+            ValueError: An option is unknown, or the instance is invalid.
         """
         lanes = self._lanes(env_id)
         observations, info = self._begin(lanes, None, options)
         return self._batch(observations, lanes), tianshou_infos(info, lanes)
 
     def step(self, action: Any, id: Lanes = None) -> tuple[Any, Array, Array, Array, Array]:  # noqa: A002
-        """Visit a node in some lanes, or in all; ended episodes stay ended until `reset`.
+        """Visit a node in some lanes, or in all. Lanes whose episode has ended need a `reset`.
 
         Returns:
             Observations (a `Batch`), rewards (float64), terminated, truncated and infos of these lanes.
 
         Raises:
-            InvalidAction: Not one integer per lane, no such node, or illegal with `on_illegal="raise"`.
-            ResetNeeded: In a lane whose episode has ended, or that was left out of the last step.
+            InvalidAction: The actions are not one integer per lane, or one is not a node, or illegal with
+                `on_illegal="raise"`.
+            ResetNeeded: The episode of a lane has ended, or a step left the lane out since its last reset.
         """
         lanes = self._lanes(id)
         wrong = lanes[(self._ended | self._left_out)[lanes]]
@@ -117,7 +118,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         return self._batch(observations, lanes), *picked, tianshou_infos(info, lanes)
 
     def _fill(self, action: Any, lanes: Array) -> Array:
-        """Add legal actions for the lanes that are left out; those that have ended play their instance again."""
+        """Add legal actions for the lanes that are left out; those that have ended restart on the same instance."""
         given = np.asarray(action)
         if given.shape != lanes.shape:
             raise InvalidAction(f"action: expected shape {lanes.shape}, one per lane; got {given.shape}")
@@ -160,7 +161,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         return lane_attributes(self.vector_env, key, lanes)
 
     def set_env_attr(self, key: str, value: Any, id: Lanes = None) -> None:  # noqa: A002
-        """Refuse: the lanes are one environment.
+        """Raise an error, because the lanes share one environment.
 
         Raises:
             AttributeError: Always.
@@ -168,7 +169,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         raise AttributeError(f"set_env_attr: make another TianshouVectorEnv, with another {key}")
 
     def render(self) -> list[Any]:
-        """Draw each lane's instance and tour so far, as the `render_mode` says."""
+        """Draw each lane's instance and tour so far, according to the `render_mode`."""
         return list(self.vector_env.render() or [None] * self.env_num)
 
     def close(self) -> None:

@@ -19,28 +19,28 @@ with explain_missing("TorchRL", "torchrl"):
 NEEDS = {
     "autoreset_mode": "Disabled",
     "copy": True,
-}  # it resets by itself, and keeps observations until the rollout ends
+}  # TorchRL resets lanes itself, and keeps observations until the rollout ends
 
 
 class RoutingTensorDictEnv(EnvBase):  # type: ignore[misc]  # TorchRL has no types
-    """Many lanes of one routing problem, stepped all at once, for TorchRL.
+    """Vectorised environment of one routing problem for TorchRL; steps all lanes at once.
 
-    `RoutingTensorDictEnv("routing/TSP-20", num_envs=64)` has batch size (64,). It plays what the
-    `RoutingVectorEnv` inside plays; beside TorchRL's `GymWrapper` around the same:
+    `RoutingTensorDictEnv("routing/TSP-20", num_envs=64)` has batch size (64,). It is equivalent to the underlying
+    `RoutingVectorEnv`. Differences from TorchRL's `GymWrapper` around a `RoutingVectorEnv`:
 
-    - Actions are int64 (B,), not one-hot; `action_mask` is bool, as `MaskedCategorical` wants it.
+    - Actions are int64 (B,), not one-hot; `action_mask` is bool, the type that `MaskedCategorical` expects.
     - `rand_action`, and so `rand_step` and `rollout` without a policy, choose legal actions only; no
-      `ActionMask` is needed. TorchRL's `RandomPolicy` knows no masks: pass `env.rand_action` in its place.
-    - `backend="torch"` works, also with `device="cuda"`: nothing then passes through the CPU. On the CPU the
+      `ActionMask` is needed. TorchRL's `RandomPolicy` ignores masks: pass `env.rand_action` instead.
+    - `backend="torch"` works, also with `device="cuda"`; no data then passes through the CPU. On the CPU the
       default, NumPy, is faster.
-    - `set_seed(seed)` takes effect at the next full `reset`, which then plays what
-      `RoutingVectorEnv.reset(seed=seed)` does.
-    - `reset(options={"instance": instance})` plays your own instances, this time.
+    - `set_seed(seed)` takes effect at the next full `reset`, which is then equivalent to
+      `RoutingVectorEnv.reset(seed=seed)`.
+    - `reset(options={"instance": instance})` uses your own instances for this reset.
 
-    Rewards are float32 (B, 1); lanes only ever terminate, so there is no "truncated".
+    Rewards are float32 (B, 1). Lanes are never truncated, so there is no "truncated".
 
     Attributes:
-        vector_env: The `RoutingVectorEnv` that it steps.
+        vector_env: The underlying `RoutingVectorEnv`.
 
     Args:
         env: An id, such as "routing/TSP-50", or a `RoutingVectorEnv` with `autoreset_mode="Disabled"` and
@@ -49,8 +49,9 @@ class RoutingTensorDictEnv(EnvBase):  # type: ignore[misc]  # TorchRL has no typ
         **settings: Further arguments of `RoutingVectorEnv`, such as `num_nodes`; only with an id.
 
     Raises:
-        TypeError: `env` is neither, `num_envs` is missing, or an argument does not go with a made environment.
-        ValueError: An environment that TorchRL cannot use, or an invalid argument.
+        TypeError: `env` is neither an id nor a `RoutingVectorEnv`, `num_envs` is missing, or `num_envs` or settings
+            are given with a `RoutingVectorEnv`.
+        ValueError: TorchRL cannot use the environment, or an argument is invalid.
     """
 
     def __init__(self, env: str | RoutingVectorEnv, num_envs: int | None = None, **settings: Any) -> None:
@@ -67,7 +68,7 @@ class RoutingTensorDictEnv(EnvBase):  # type: ignore[misc]  # TorchRL has no typ
         self.done_spec = Composite(done=flag, terminated=flag.clone(), shape=lanes)
 
     def _spec(self, key: str, space: Any) -> Any:
-        """Translate a Gymnasium space of one lane."""
+        """Convert the Gymnasium space of one lane to a TorchRL spec of all lanes."""
         if key == "action_mask":
             return Binary(space.n, (*self.batch_size, space.n), device=self.device, dtype=torch.bool)
         if isinstance(space, gym.spaces.Discrete):
@@ -99,13 +100,13 @@ class RoutingTensorDictEnv(EnvBase):  # type: ignore[misc]  # TorchRL has no typ
         return self._tensordict({**observations, "reward": reward, "done": done, "terminated": done})
 
     def _tensordict(self, values: dict[str, Any]) -> TensorDictBase:
-        """Collect arrays or tensors (B, ...); copies none that is where it belongs."""
+        """Return a TensorDict of arrays or tensors (B, ...); those already on the device are not copied."""
         tensors = {key: torch.as_tensor(value, device=self.device) for key, value in values.items()}
         tensors["action_mask"] = tensors["action_mask"].bool()
         return TensorDict(tensors, batch_size=self.batch_size, device=self.device)
 
     def rand_action(self, tensordict: TensorDictBase | None = None) -> TensorDictBase:
-        """Choose in each lane among its legal actions, all equally likely; from torch's global generator."""
+        """Sample a legal action in each lane, uniformly, with torch's global random number generator."""
         mask = torch.as_tensor(self.vector_env.action_masks(), device=self.device)
         action = torch.rand(mask.shape, device=self.device).masked_fill_(~mask, -1.0).argmax(dim=-1)
         if tensordict is None:

@@ -1,4 +1,4 @@
-"""What the adapters of batched environments share: making or checking the environment that they step."""
+"""Common part of the adapters of vectorised environments: building or checking the underlying environment."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ def make_vector_env(
     settings: dict[str, Any],
     needs: dict[str, Any],
 ) -> RoutingVectorEnv:
-    """Make the environment that an adapter steps, or check the one that it was given.
+    """Build the underlying environment of an adapter, or check the given one.
 
     Args:
-        adapter: Name of its class, for error messages.
-        library: Name of its library, for error messages.
+        adapter: Name of the adapter's class, for error messages.
+        library: Name of the library, for error messages.
         env: An id, such as "routing/TSP-50", or a `RoutingVectorEnv`.
         num_envs: Number of lanes; only with an id.
         settings: Further arguments of `RoutingVectorEnv`; only with an id.
         needs: Values that `autoreset_mode` and other attributes must have.
 
     Raises:
-        TypeError: `env` is neither, `num_envs` is missing, or an argument does not go with a made environment.
-        ValueError: An attribute has another value than it needs.
+        TypeError: `env` is neither an id nor a `RoutingVectorEnv`, `num_envs` is missing, or `num_envs` or settings
+            are given with a `RoutingVectorEnv`.
+        ValueError: An attribute does not have the needed value.
     """
     if isinstance(env, str):
         if num_envs is None:
@@ -57,7 +58,7 @@ def make_vector_env(
 
 
 def lane_attributes(env: RoutingVectorEnv, name: str, lanes: Sequence[int]) -> list[Any]:
-    """Return an attribute of some lanes, as `RoutingEnv` has it."""
+    """Return an attribute of some lanes, in the form of `RoutingEnv`."""
     value = getattr(env, f"single_{name}" if name in ("observation_space", "action_space") else name)
     if name in ("instance", "state"):
         return [select(value, [lane]) for lane in lanes]

@@ -1,4 +1,4 @@
-"""Games of several vehicles: the contract, one file per game, and what plays and shows them."""
+"""Games of several vehicles: the contract, one file per game, environments, heuristics and pictures."""
 
 from routing_gym.multi_agent.competitive_op import CompetitiveOP, CompetitiveOPInstance
 from routing_gym.multi_agent.game import Game

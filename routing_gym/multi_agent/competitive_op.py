@@ -1,7 +1,7 @@
-"""Competitive orienteering: rival couriers share one map, and each keeps the prizes that it collects.
+"""Competitive orienteering: rival vehicles share one instance, and each keeps the prizes that it collects.
 
-The orienteering problem (`problems.op`) without the way back, with m vehicles that move at the same time,
-each for itself; with `cooperation=1` it is the team orienteering problem of Chao, Golden and Wasil (1996).
+It is the orienteering problem (`problems.op`) without the return, with m vehicles that move simultaneously and
+compete. With `cooperation=1` it is the team orienteering problem of Chao, Golden and Wasil (1996).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from routing_gym.problems.checks import check_batch, check_field, check_integer,
 
 Control = Literal["target", "velocity"]
 
-MARGIN = 1e-6  # in steps: customers 3 steps away are, but for the rounding of float32 coordinates
-TIE = 1e-12  # customers that are nearer to each other in distance than this are listed by number
-BOUND = 1.001  # of what is observed, where 1 is meant: with room for rounding
+MARGIN = 1e-6  # in steps: tolerance for the rounding of float32 coordinates, for example of a distance of 3 steps
+TIE = 1e-12  # customers whose distances differ by less than this are listed by number
+BOUND = 1.001  # bound of observations that are at most 1, with room for rounding errors
 FULL_PRIZE = 100  # prizes are integers, in hundredths
 SCALE = "scale both axes into the unit square by one factor"
 
@@ -42,55 +42,55 @@ class CompetitiveOPInstance:
 @dataclass(frozen=True)
 class CompetitiveOPState:
     position: Array  # float64 (B, m, 2)
-    move: Array  # float64 (B, m, 2), of the last tick
+    move: Array  # float64 (B, m, 2), move of the last tick
     available: Array  # bool (B, n), not collected yet
     tick: Array  # int64 (B,)
     nearest: Array  # int64 (B, m, L), available customers, nearest first; L = min(num_listed, n)
-    distance: Array  # float64 (B, m, L), to them; FAR where there are none
+    distance: Array  # float64 (B, m, L), distances to these customers; FAR where there is none
 
 
 @dataclass(frozen=True)
 class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
     """Competitive orienteering for `num_agents` vehicles.
 
-    In every tick each vehicle moves by at most `step_length`, all at once; they do not block each other.
-    Those that reach a customer in the same tick split its prize equally, and it is gone.
+    In every tick each vehicle moves by at most `step_length`, all simultaneously; they do not block each other.
+    Vehicles that reach a customer in the same tick split its prize equally, and it is no longer available.
 
-    With `control="target"`, action 0 stays, and action k moves towards one's k-th nearest available customer,
-    landing exactly on it, and collects it there; what lies on the way is passed by. An action is illegal, and
-    counts as 0, where there is no such customer, or none that can be reached in the ticks left. With
-    `control="velocity"`, an action is the move itself in steps, cut to the unit disc and to the square; what
-    lies within `radius` of where it ends is collected.
+    With `control="target"`, action 0 stays, and action k moves towards the vehicle's k-th nearest available customer,
+    stops exactly at it, and collects its prize; customers on the way are not collected. An action is illegal, and
+    replaced by 0, if this customer does not exist or cannot be reached in the ticks left. With
+    `control="velocity"`, an action is the move itself in steps, clipped to the unit disc and to the square; customers
+    within `radius` of its end are collected.
 
-    What an agent sees, whatever m and n are; lengths of `customers` and `rivals` are in units of the whole
-    way of an episode, `num_ticks * step_length`:
+    The observations of an agent have the same shapes for all m and n. Lengths in `customers` and `rivals` are in units
+    of the longest path of an episode, `num_ticks * step_length`:
 
-    - `self` (7): x, y; the last move in steps, x, y; the share of ticks left; and the position from the
-      centre over what one can still travel, x, y.
+    - `self` (7): x, y; the last move in steps, x, y; the share of ticks left; and the position relative to the
+      centre, divided by the length that the vehicle can still travel, x, y.
     - `customers` (num_listed, 5), nearest first: 1 if there is one, dx, dy, prize, distance.
-    - `rivals` (rivals_seen, 4), nearest first: 1 if there is one, dx, dy, distance. Not with 0.
+    - `rivals` (rivals_seen, 4), nearest first: 1 if there is one, dx, dy, distance. Absent if `rivals_seen` is 0.
     - `action_mask` (num_listed + 1), with targets only.
 
     Attributes:
-        num_agents: Vehicles, m.
-        num_customers: n; two for each vehicle by default.
-        num_ticks: T.
-        step_length: By default 0.08 / sqrt(m), so that vehicles meet as often whatever m is.
+        num_agents: Number of vehicles, m.
+        num_customers: Number of customers, n; by default two per vehicle.
+        num_ticks: Number of ticks, T.
+        step_length: Longest move in a tick; by default 0.08 / sqrt(m), so that vehicles meet equally often for all m.
         control: "target" or "velocity".
-        num_listed: How many of the nearest customers a vehicle can choose from and sees, K.
-        rivals_seen: How many of the nearest other vehicles it sees.
-        cooperation: Share of its reward that is the mean of all gains.
-        radius: Of velocity control; by default half a step.
+        num_listed: Number of nearest customers that a vehicle observes and can choose from, K.
+        rivals_seen: Number of nearest other vehicles that a vehicle observes.
+        cooperation: Share of the reward that is the mean of all gains.
+        radius: Radius within which velocity control collects; by default half a step.
 
     Raises:
-        ValueError: With the setting, its value and its bounds.
+        ValueError: A setting is invalid. The message has the setting, its value and its bounds.
     """
 
     name: ClassVar[str] = "CompetitiveOP"
     instance_type: ClassVar[type] = CompetitiveOPInstance
 
     num_agents: int
-    num_customers: int = None  # type: ignore[assignment]  # until __post_init__; so are the other two
+    num_customers: int = None  # type: ignore[assignment]  # None until __post_init__, like the other two
     num_ticks: int = 16
     step_length: float = None  # type: ignore[assignment]
     control: Control = "target"
@@ -133,7 +133,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
 
     @property
     def whole_way(self) -> float:
-        """Length that a vehicle can travel in an episode."""
+        """Largest length that a vehicle can travel in an episode."""
         return self.num_ticks * self.step_length
 
     def from_uniforms(self, uniforms: npt.NDArray[np.float64]) -> CompetitiveOPInstance:
@@ -175,13 +175,13 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         return CompetitiveOPState(position, move, available, tick, nearest, pick_last(distance, nearest))
 
     def action_mask(self, instance: CompetitiveOPInstance, state: CompetitiveOPState) -> Array:
-        """Mark the customers on one's list that can be reached in the ticks left, and action 0.
+        """Return a mask of action 0 and of the listed customers that can be reached in the ticks left.
 
         Returns:
             bool (B, m, K + 1).
 
         Raises:
-            TypeError: Actions are velocities, which are all legal.
+            TypeError: The game has velocities, which are all legal.
         """
         if self.control == "velocity":
             raise TypeError(f'{self.name}: control="velocity" has no action mask; every velocity is legal')
@@ -223,7 +223,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
     def _drive(
         self, instance: CompetitiveOPInstance, state: CompetitiveOPState, action: Array
     ) -> tuple[Array, Array, Array]:
-        """Move towards the chosen customers; return positions, customers (B, m), and who lands: bool (B, m)."""
+        """Move towards the chosen customers; return positions, customers (B, m), and a mask of those reached (B, m)."""
         xp = array_namespace(state.position)
         legal = pick_last(self.action_mask(instance, state), action[..., None])[..., 0]
         moving = legal & (action > 0)
@@ -231,7 +231,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         target, distance = (pick_last(x, place)[..., 0] for x in (state.nearest, state.distance))
         lands = moving & (distance <= self.step_length * (1 + MARGIN))
         goal = xp.astype(pick_rows(instance.coords, target), xp.float64)
-        share = self.step_length / xp.clip(distance, self.step_length, None)  # of the way; it lands where this is 1
+        share = self.step_length / xp.clip(distance, self.step_length, None)  # of the distance; 1 reaches the customer
         fraction = xp.where(moving, share, xp.zeros_like(share))[..., None]
         return (
             xp.where(lands[..., None], goal, state.position + fraction * (goal - state.position)),
@@ -240,11 +240,11 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         )
 
     def _steer(self, state: CompetitiveOPState, action: Array) -> Array:
-        """Move by the velocities, cut to the unit disc and to the square; rows that are done stay."""
+        """Move by the velocities, clipped to the unit disc and to the square; finished rows do not move."""
         xp = array_namespace(state.position)
         velocity = xp.astype(action, xp.float64)
         largest = xp.max(xp.abs(velocity), axis=-1, keepdims=True)
-        velocity = velocity / xp.clip(largest, 1.0, None)  # whose squares are finite
+        velocity = velocity / xp.clip(largest, 1.0, None)  # so that the squares are finite
         speed = xp.sqrt(xp.sum(velocity * velocity, axis=-1, keepdims=True))
         velocity = velocity / xp.clip(speed, 1.0, None)
         moved = xp.clip(state.position + self.step_length * velocity, 0.0, 1.0)
@@ -282,7 +282,7 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         return tokens(state.position, goal, state.distance, share, unit=self.whole_way, size=self.num_listed)
 
     def _see_rivals(self, state: CompetitiveOPState) -> Array:
-        """Equally far rivals that stand apart are in no order; those on one spot look the same."""
+        """Return the observations of rivals; the order of rivals at equal distances is undefined."""
         xp = array_namespace(state.position)
         distance = euclidean(state.position[:, :, None, :], state.position[:, None, :, :])
         oneself = xp.eye(self.num_agents, dtype=xp.bool, device=device(distance))
@@ -296,8 +296,8 @@ class CompetitiveOP(Game[CompetitiveOPInstance, CompetitiveOPState]):
         """Return 4 numbers of each agent, 4 of each customer, and the share of ticks left.
 
         Returns:
-            float32 (B, 4m + 4n + 1): per agent x, y, and the last move in steps; per customer x, y, prize
-            (0 once collected) and 1 while it is available.
+            Global states: float32 (B, 4m + 4n + 1). Per agent x, y, and the last move in steps; per customer x, y,
+            prize (0 once collected) and 1 while it is available.
         """
         xp = array_namespace(state.position)
         num_rows = batch_size(instance)

@@ -1,4 +1,4 @@
-"""Many games side by side: the native batched environment, and the episodes that the PettingZoo one plays too."""
+"""Vectorised environment of games, and its episodes, which the PettingZoo environment also uses."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from routing_gym.problems.checks import check_integer
 
 
 class GameEpisodes(LaneArrays):
-    """B lanes, each of them in a game of its own.
+    """B lanes, each with its own game.
 
     Attributes:
         problem: The game.
         instance: B instances.
         state: B states.
-        mask: bool (B, m, A), the legal actions, or None where all are; call `refresh_mask` after `start`,
+        mask: bool (B, m, A), the legal actions, or None if all are legal; call `refresh_mask` after `start`,
             `restart` and `step`.
-        gained: float64 (B, m), what each agent has collected in the game so far.
+        gained: float64 (B, m), prize that each agent has collected in the game so far.
         finished: bool (B,), whether the game has ended.
-        illegal: bool (B, m), whose latest action was illegal, and counted as 0.
+        illegal: bool (B, m), whether the agent's latest action was illegal and replaced by 0.
         trail: The latest states of all lanes, if kept.
     """
 
@@ -75,7 +75,7 @@ class GameEpisodes(LaneArrays):
         return None
 
     def refresh_mask(self) -> None:
-        """Compute the mask; apart from the steps, so that it is computed once where lanes start anew."""
+        """Compute the mask. Separate from `step`, so that it is computed only once when lanes are reset."""
         if self.problem.num_actions is not None:
             self.mask = self.problem.action_mask(self.instance, self.state)
 
@@ -83,15 +83,14 @@ class GameEpisodes(LaneArrays):
         """Apply the actions of all agents of all lanes.
 
         Args:
-            actions: (B, m) integers, or (B, m, ...) floats.
-            idle: Lanes that start anew after this step; their actions are ignored, and what becomes of
-                them here means nothing.
+            actions: Actions (B, m) as integers, or (B, m, ...) as floats.
+            idle: Lanes that are reset after this step. Their actions are ignored, and their results are meaningless.
 
         Returns:
             Rewards: float64 (B, m).
 
         Raises:
-            InvalidAction: Of a wrong shape or type, one that does not exist, or NaN.
+            InvalidAction: An action has a wrong shape or type, does not exist, or is not finite.
             ResetNeeded: Before the first reset.
         """
         self.require_start("step()")
@@ -102,7 +101,7 @@ class GameEpisodes(LaneArrays):
         self.state, gains = self.problem.step(self.instance, self.state, taken)
         self.finished = self.problem.done(self.instance, self.state)
         if len(idle):
-            self.finished[self.move(idle)] = True  # until they do start anew
+            self.finished[self.move(idle)] = True  # until they are reset
         self.gained = self.gained + gains
         if self.keep_trail:
             self.trail.append(self.state)
@@ -112,7 +111,7 @@ class GameEpisodes(LaneArrays):
         """Check type, shape and range; return a copy with zeros in the idle lanes."""
         try:
             values = self.move(actions if hasattr(actions, "dtype") else np.asarray(actions))
-        except (ValueError, TypeError) as error:  # TypeError: how torch refuses arrays of objects
+        except (ValueError, TypeError) as error:  # TypeError: raised by torch for arrays of objects
             raise InvalidAction(f"actions: {error}") from error
         space = self.problem.action_space()
         shape = (self.batch_size, self.problem.num_agents, *(space.shape or ()))
@@ -136,18 +135,18 @@ class GameEpisodes(LaneArrays):
         return taken
 
     def observe(self, copy: bool) -> dict[str, Array]:
-        """Return what the agents of all lanes see, as arrays of its own."""
+        """Return the observations of the agents of all lanes, in new arrays."""
         return self.problem.observe(self.instance, self.state)
 
     def observe_final(self, lanes: Lanes) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return the observations and infos of some lanes, before they start anew."""
+        """Return the observations and infos of some lanes, before they are reset."""
         self.refresh_mask()
         index = self.move(lanes)
         seen = self.problem.observe(select(self.instance, index), select(self.state, index))
         return seen, {key: value[index] for key, value in self.info(copy=True).items()}
 
     def info(self, copy: bool) -> dict[str, Array]:
-        """Return the info of all lanes; without `copy`, it may share memory with what is kept."""
+        """Return the info of all lanes; without `copy`, it may share memory with this object."""
         info = {"gained": self.gained}
         if self.mask is not None:
             info |= {"illegal_action": self.illegal, "action_mask": self.mask.view(self.xp.int8)}
@@ -167,34 +166,35 @@ class GameEpisodes(LaneArrays):
 
 
 class GameVectorEnv(LaneVectorEnv):
-    """Many games at once; m agents in each lane.
+    """Vectorised environment of games with m agents in each lane.
 
-    Lane i of `reset(seed=s)` plays the same instances as the PettingZoo environment with seed s + i, game
+    Lane i of `reset(seed=s)` gets the same instances as the PettingZoo environment with seed s + i, game
     after game. `reset` and `step` return arrays whose first axes are lanes and agents: observations
     (B, m, ...), rewards float64 (B, m). All agents of a lane end together: `terminated` is (B,).
 
-    `info` holds `gained` (B, m), what each agent has collected in this game, and with targets `action_mask`
-    (B, m, A) and `illegal_action` (B, m), whose latest action was illegal and counted as 0.
+    `info` contains `gained` (B, m), the prize that each agent has collected in this game. With targets, it also
+    contains `action_mask` (B, m, A) and `illegal_action` (B, m): whether the latest action was illegal and replaced by
+    0.
 
     ## Reset options
 
-    - `{"instance": instance}`: play these `num_envs` instances, this time; lanes that start anew by
-      themselves draw random ones.
-    - `{"reset_mask": mask}`: begin a game in the lanes that bool (`num_envs`,) marks, only.
+    - `{"instance": instance}`: use these `num_envs` instances for this reset; autoresets draw random ones.
+    - `{"reset_mask": mask}`: reset only the lanes where `mask`, bool (`num_envs`,), is True.
 
     Args:
-        game: Such as `CompetitiveOP(8)`.
+        game: Game, such as `CompetitiveOP(8)`.
         num_envs: Number of lanes.
         autoreset_mode: "NextStep", "SameStep" or "Disabled", or a `gymnasium.vector.AutoresetMode`. NextStep
-            ignores the actions of a lane that starts anew.
-        backend: "numpy" or "torch"; what `reset` and `step` return are arrays or tensors. Actions may be either.
-        device: For torch, such as "cuda".
-        copy: Without it, `info` may share memory with the environment, and must not be written to.
-        generator: Replaces `Game.generate`: called per lane as `generator(rng, 1)`, returns one instance.
+            ignores the actions of a lane that is reset.
+        backend: "numpy" or "torch": `reset` and `step` return arrays or tensors. Actions may be either.
+        device: Device of torch, such as "cuda".
+        copy: Whether to copy `info`. Without a copy, it may share memory with the environment, and must not be written
+            to.
+        generator: Function that replaces `Game.generate`: called per lane as `generator(rng, 1)`, returns one instance.
         render_mode: None, "rgb_array" or "ansi" (text).
 
     Raises:
-        TypeError: `game` is no `Game`.
+        TypeError: `game` is not a `Game`.
         ValueError: An argument has an invalid value.
         ImportError: torch is missing for `backend="torch"`.
     """
@@ -227,6 +227,6 @@ class GameVectorEnv(LaneVectorEnv):
         )
 
     def global_state(self) -> Array:
-        """Return everything there is to know of each lane, for central critics: float32 (B, S)."""
+        """Return the complete state of each lane's game, for central critics: float32 (B, S)."""
         self._episodes.require_start("global_state()")
         return self.game.global_state(self._episodes.instance, self._episodes.state)

@@ -1,7 +1,7 @@
-"""The contract that every game fulfils: several agents on one map, who act at the same time, each for itself.
+"""The contract that every game fulfils: several agents on one instance act simultaneously and compete.
 
-The sibling of `Problem`: a frozen dataclass that holds sizes and settings only; instances and states are
-batches, frozen dataclasses of arrays, passed in and returned.
+Like a `Problem`, a game is a frozen dataclass that holds sizes and settings only. Instances and states are passed in
+and returned as batches: frozen dataclasses of arrays.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Game(ABC, Generic[InstanceT, StateT]):
     """Batched rules of one game. Pure: NumPy and torch run the same lines.
 
     B is the batch size, m = `num_agents`, A = `num_actions`. No method changes its arguments. The rows of a
-    batch are independent and may be at different ticks. Agents are exchangeable: to permute them permutes
-    what they see and gain, and changes nothing else.
+    batch are independent and may be at different ticks. Agents are exchangeable: permuting them permutes
+    their observations and gains, and changes nothing else.
 
     Attributes:
-        num_agents: Agents, from the first tick to the last.
-        num_actions: Choices of an agent, or None where actions are vectors, which no mask forbids.
-        num_ticks: Every episode takes exactly so many steps.
-        num_uniforms: Random numbers that one instance is made from.
+        num_agents: Number of agents, constant during an episode.
+        num_actions: Number of choices of an agent; None if actions are vectors, which are all legal.
+        num_ticks: Number of steps of every episode.
+        num_uniforms: Number of uniform random numbers from which one instance is drawn.
         cooperation: Share c in [0, 1] of an agent's reward that is the mean of all gains.
     """
 
@@ -49,7 +49,7 @@ class Game(ABC, Generic[InstanceT, StateT]):
     def num_uniforms(self) -> int: ...
 
     def generate(self, rng: np.random.Generator, batch_size: int) -> InstanceT:
-        """Draw random instances as NumPy arrays, one block of uniforms for each; as `Problem.generate`."""
+        """Draw random instances as NumPy arrays, one block of uniforms for each; see `Problem.generate`."""
         return self.from_uniforms(rng.random((batch_size, self.num_uniforms)))
 
     @abstractmethod
@@ -58,15 +58,16 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def validate(self, instance: InstanceT) -> None:
-        """Check the arrays of a batch of instances (NumPy) that comes from outside.
+        """Check the arrays of a batch of instances (NumPy) from the user.
 
         Raises:
-            InvalidInstance: With the field, the row, the value found and what was expected.
+            InvalidInstance: An array is invalid. The message names the field, the row, the value found and the expected
+                one.
         """
 
     @abstractmethod
     def permute(self, instance: InstanceT, order: npt.NDArray[np.int64]) -> InstanceT:
-        """Give agent i the place of agent order[i] (m,), in every row."""
+        """Return instances in which agent i has the place of agent order[i] (m,), in every row."""
 
     @abstractmethod
     def initial(self, instance: InstanceT) -> StateT:
@@ -74,10 +75,10 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def action_mask(self, instance: InstanceT, state: StateT) -> Array:
-        """Mark the legal actions: bool (B, m, A), never all False for an agent. Action 0 is always legal.
+        """Return a mask of the legal actions: bool (B, m, A). Action 0 is always legal.
 
         Raises:
-            TypeError: Actions are vectors.
+            TypeError: The actions of the game are vectors.
         """
 
     @abstractmethod
@@ -86,11 +87,11 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
         Args:
             instance: B instances.
-            state: B states. Where a row is done, nothing changes.
-            action: int64 (B, m), where an illegal one counts as 0; or floats (B, m, ...). Not checked here.
+            state: B states. Finished rows do not change.
+            action: int64 (B, m), where an illegal action is replaced by 0; or floats (B, m, ...). Not checked here.
 
         Returns:
-            The new states, and what each agent has gained: float64 (B, m).
+            The new states, and the gain of each agent: float64 (B, m).
         """
 
     def rewards(self, gains: Array) -> Array:
@@ -100,31 +101,31 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
     @abstractmethod
     def done(self, instance: InstanceT, state: StateT) -> Array:
-        """Mark the rows that have seen all ticks: bool (B,)."""
+        """Return a mask of the rows in which all ticks are over: bool (B,)."""
 
     @abstractmethod
     def remaining(self, instance: InstanceT, state: StateT) -> Array:
-        """Return what is left to gain, for all agents together: float64 (B,)."""
+        """Return the remaining prize, for all agents together: float64 (B,)."""
 
     @abstractmethod
     def observe(self, instance: InstanceT, state: StateT) -> dict[str, Array]:
-        """Return what each agent sees: arrays (B, m, ...), as `observation_space` says for one agent."""
+        """Return the observations of all agents: arrays (B, m, ...); `observation_space` is that of one agent."""
 
     @abstractmethod
     def global_state(self, instance: InstanceT, state: StateT) -> Array:
-        """Return everything there is to know, for central critics: float32 (B, S), as `state_space` says."""
+        """Return the complete states, for central critics: float32 (B, S); `state_space` is that of one row."""
 
     @abstractmethod
     def observation_space(self) -> spaces.Dict:
-        """Describe what one agent sees; the same for all."""
+        """Return the observation space of one agent, the same for all."""
 
     @abstractmethod
     def action_space(self) -> spaces.Space[Any]:
-        """Describe what one agent does; the same for all."""
+        """Return the action space of one agent, the same for all."""
 
     @abstractmethod
     def state_space(self) -> spaces.Box:
-        """Describe one row of `global_state`."""
+        """Return the space of one row of `global_state`."""
 
     @abstractmethod
     def replay(self, instance: InstanceT, actions: Array) -> Array:
@@ -132,10 +133,10 @@ class Game(ABC, Generic[InstanceT, StateT]):
 
         Args:
             instance: B instances.
-            actions: (B, T, m) integers or (B, T, m, ...) floats, with T at most `num_ticks`.
+            actions: Actions (B, T, m) as integers or (B, T, m, ...) as floats, with T at most `num_ticks`.
 
         Returns:
-            What each agent has gained: float64 (B, m), on the backend of the instance.
+            Total gain of each agent: float64 (B, m), on the backend of the instance.
 
         Raises:
             ValueError: `actions` has the wrong shape or type, or an action does not exist.

@@ -1,6 +1,6 @@
-"""Players of `CompetitiveOP` that learn nothing: the measure of those that do.
+"""Heuristic policies for `CompetitiveOP`, as references for learned ones.
 
-Each is a function of game, instance and state, and returns the actions of all agents for the game's control,
+Each is a function of game, instance and state that returns the actions of all agents for the game's control,
 on the backend of the instance. They choose among the customers that the action mask allows.
 """
 
@@ -24,14 +24,15 @@ def nearest(game: CompetitiveOP, instance: CompetitiveOPInstance, state: Competi
 
 
 def prize_per_tick(game: CompetitiveOP, instance: CompetitiveOPInstance, state: CompetitiveOPState) -> Array:
-    """Go to the customer with the highest prize per tick that the way takes."""
+    """Go to the customer with the highest prize per tick of travel."""
     return choose(game, instance, state, rate(game, instance, state))
 
 
 def rival_aware(game: CompetitiveOP, instance: CompetitiveOPInstance, state: CompetitiveOPState) -> Array:
-    """Like `prize_per_tick`, but customers that a rival is nearer to come after all others.
+    """Go to the customer with the highest prize per tick; customers nearer to a rival come after all others.
 
-    What is left is one's cell of the Voronoi diagram of the vehicles. Equally near counts as one's own.
+    The preferred customers are those in the vehicle's cell of the Voronoi diagram of all vehicles. A customer at equal
+    distances belongs to the vehicle itself.
     """
     xp = array_namespace(state.distance)
     to_all = to_customers(instance.coords, state.position)  # (B, m, n)
@@ -48,20 +49,20 @@ HEURISTICS: dict[str, Heuristic] = {"nearest": nearest, "prize_per_tick": prize_
 
 
 def rate(game: CompetitiveOP, instance: CompetitiveOPInstance, state: CompetitiveOPState) -> Array:
-    """Prize, in hundredths, per tick of the way to it: (B, m, L), 0 where there is no customer."""
+    """Return the prize, in hundredths, per tick of travel: (B, m, L), near 0 where there is no customer."""
     xp = array_namespace(state.distance)
     ticks = xp.clip(xp.ceil(state.distance / game.step_length - MARGIN), 1.0, None)
     return xp.astype(pick_rows(instance.prize, state.nearest), xp.float64) / ticks
 
 
 def choose(game: CompetitiveOP, instance: CompetitiveOPInstance, state: CompetitiveOPState, value: Array) -> Array:
-    """Go to the customer on one's list with the highest value among those in reach; stay where there is none.
+    """Go to the listed customer with the highest value among those in reach; stay if there is none.
 
     Args:
-        game: Targets or velocities; with velocities, drive straight at the customer.
+        game: Game with targets or velocities; velocities lead straight to the customer.
         instance: B instances.
         state: B states.
-        value: float64 (B, m, L).
+        value: Values of the listed customers, float64 (B, m, L).
     """
     xp = array_namespace(value)
     ticks_left = xp.astype(game.num_ticks - state.tick, xp.float64)[:, None, None]

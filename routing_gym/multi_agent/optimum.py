@@ -1,8 +1,8 @@
-"""The most that the agents of `CompetitiveOP` can collect together: a bound on every way to play.
+"""Largest prize that the agents of `CompetitiveOP` can collect together: an upper bound for all policies.
 
-Open team orienteering with ticks as lengths. A subset dynamic program (Held and Karp, 1962) finds which sets
-of customers each vehicle can visit in time; a second one deals the customers out to the vehicles. To drive
-towards one customer and then to another is never faster than to drive to the other, so that nothing is lost.
+The problem is open team orienteering with ticks as lengths. A dynamic program over subsets (Held and Karp, 1962) finds
+the sets of customers that each vehicle can visit in time; a second one assigns the customers to the vehicles. Changing
+the target on the way is never faster than driving directly to the later target, so the bound covers all policies.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ MAX_CUSTOMERS = 12
 def cooperative_optimum(game: CompetitiveOP, instance: CompetitiveOPInstance) -> npt.NDArray[np.float64]:
     """Compute the highest sum of all gains.
 
-    Assumes that every customer can be chosen, also where `num_listed` is less than n: still a bound.
+    It assumes that every customer can be chosen, which gives an upper bound if `num_listed` is less than n.
 
     Args:
-        game: With targets and at most 12 customers.
+        game: Game with targets and at most 12 customers.
         instance: B instances.
 
     Returns:
-        float64 (B,).
+        Largest sums of gains: float64 (B,).
 
     Raises:
-        ValueError: Too many customers, or velocities, which collect without landing.
+        ValueError: There are too many customers, or the game has velocities, which collect within a radius.
     """
     if game.control != "target":
         raise ValueError('cooperative_optimum: needs control="target"; velocities collect within a radius')
@@ -49,23 +49,23 @@ def cooperative_optimum(game: CompetitiveOP, instance: CompetitiveOPInstance) ->
 
 
 def ticks_between(game: CompetitiveOP, origin: Array, destination: Array) -> npt.NDArray[np.float64]:
-    """Ticks from each origin (B, k, 2) to each destination (B, n, 2); to land takes one, also on the spot."""
+    """Return the ticks from each origin (B, k, 2) to each destination (B, n, 2); at least one, even at distance 0."""
     distance = np.linalg.norm(origin[:, :, None] - destination[:, None], axis=-1)
     return np.asarray(np.maximum(np.ceil(distance / game.step_length - MARGIN), 1.0))
 
 
 def shortest_ticks(from_start: npt.NDArray[np.float64], between: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Fewest ticks in which each agent can visit each set of customers.
+    """Compute the least number of ticks in which each agent can visit each set of customers.
 
     Args:
-        from_start: (B, m, n).
-        between: (B, n, n).
+        from_start: Ticks from the agents' starts to the customers, (B, m, n).
+        between: Ticks between customers, (B, n, n).
 
     Returns:
-        (B, m, 2^n); bit c of the index says whether customer c belongs to the set.
+        Numbers of ticks (B, m, 2^n); bit c of the index is set if customer c belongs to the set.
     """
     num_rows, num_agents, num_customers = from_start.shape
-    ending_at = np.full((2**num_customers, num_rows, num_agents, num_customers), np.inf)  # which customer is last
+    ending_at = np.full((2**num_customers, num_rows, num_agents, num_customers), np.inf)  # by the last customer
     for subset in range(1, 2**num_customers):
         for last in range(num_customers):
             before = subset & ~(1 << last)
@@ -81,7 +81,7 @@ def shortest_ticks(from_start: npt.NDArray[np.float64], between: npt.NDArray[np.
 
 
 def deal(some: npt.NDArray[np.bool_], one: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Mark the sets that some agents and one more can visit together, from those that they and it can: (B, 2^n)."""
+    """Return a mask of the sets that some agents and one more can visit together, given their own masks: (B, 2^n)."""
     subsets = np.arange(some.shape[1])
     together = some.copy()
     for subset in np.flatnonzero(one.any(axis=0)):

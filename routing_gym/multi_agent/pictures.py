@@ -1,8 +1,9 @@
-"""One drawing of a game: who has driven where, and who has collected what.
+"""Figures of a game: the paths of the vehicles and the customers that they have collected.
 
-Vehicles: squares with the line they have driven, each in a colour of its own (those of `render`). Customers:
-circles whose area grows with their prize; grey and hollow while available, then in the colour of a vehicle
-that collected them, with that of another around it where several did. Pictures need matplotlib; text does not.
+Vehicles are squares with the line of their path, each in its own colour (those of `render`). Customers are
+circles whose area increases with their prize. Available customers are grey and hollow; collected ones have the colour
+of a vehicle that collected them, with that of another around it if there were several. Figures need matplotlib; text
+does not.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ LARGEST = 150.0  # area of a marker, in square points
 def draw(
     game: AnyGame, instance: Any, states: Sequence[Any], title: str | None = None, axes: Axes | None = None
 ) -> Figure:
-    """Draw one game as it stands after its latest state.
+    """Draw one game after its latest state.
 
     Args:
-        game: The game.
+        game: Game of the instance.
         instance: One row of the game's instance dataclass, NumPy.
         states: All states so far, from the initial one on, one row each.
-        title: Replaces the default, which names the game and what was collected.
-        axes: Where to draw; by default a new figure, unknown to pyplot.
+        title: Title; by default the game and the collected prize.
+        axes: Axes to draw on; by default those of a new figure, which is not managed by pyplot.
 
     Raises:
         ImportError: matplotlib is missing.
@@ -57,7 +58,7 @@ def draw(
 
 
 def draw_customers(axes: Axes, instance: Any, collected_by: dict[int, list[int]], colours: npt.NDArray[Any]) -> None:
-    """Draw customers by prize, and by who has collected them."""
+    """Draw customers with areas by prize and colours by the vehicles that have collected them."""
     for customer, (x, y) in enumerate(instance.coords[0]):
         agents = collected_by.get(customer, [])
         inside, around = (colours[agents[0]], colours[agents[-1]]) if agents else ("white", GREY)
@@ -66,12 +67,12 @@ def draw_customers(axes: Axes, instance: Any, collected_by: dict[int, list[int]]
 
 
 def to_rgb_array(game: AnyGame, instance: Any, states: Sequence[Any]) -> npt.NDArray[np.uint8]:
-    """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
+    """Return the figure of `draw` as pixels: uint8 (660, 600, 3)."""
     return pixels(draw(game, instance, states))
 
 
 def to_text(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
-    """Describe a game in a few lines: where each vehicle is, and what it has collected; takes `draw`'s arguments."""
+    """Describe a game in a few lines: each vehicle's position and collected customers. See `draw` for the arguments."""
     collected_by = collectors(game, instance, states)
     lines = [headline(game, instance, states)]
     for agent, (x, y) in enumerate(states[-1].position[0]):
@@ -81,17 +82,17 @@ def to_text(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
 
 
 def headline(game: AnyGame, instance: Any, states: Sequence[Any]) -> str:
-    """Name the game, the tick, and what was collected of what there was."""
+    """Return a title with the game, the tick, the collected prize and the total prize."""
     left, everything = (float(game.remaining(instance, state)[0]) for state in (states[-1], states[0]))
     tick = len(states) - 1
     return f"{game.name}, {game.num_agents} vehicles: tick {tick}, prize {everything - left:.2f} of {everything:.2f}"
 
 
 def collectors(game: AnyGame, instance: Any, states: Sequence[Any]) -> dict[int, list[int]]:
-    """Return who has collected each customer, in the order of collection.
+    """Return the vehicles that have collected each customer, in the order of collection.
 
-    They are the vehicles nearest to it in the tick that it went: all that landed on it; with velocities, all within
-    the radius.
+    They are the vehicles nearest to the customer in the tick of its collection: all that reached it; with velocities,
+    all within the radius.
     """
     found = {}
     radius = getattr(game, "radius", 0.0) * (1 + MARGIN) if getattr(game, "control", "") == "velocity" else 0.0

@@ -1,4 +1,4 @@
-"""Competitive orienteering scored in plain Python, one vehicle at a time: shares no line with its `step`."""
+"""Scores of competitive orienteering in plain Python, one vehicle at a time, without any code of `step`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from routing_gym.arrays import Array, to_numpy
 
 Point = tuple[float, float]
 
-MARGIN = 1e-6  # in steps, as in the rules
+MARGIN = 1e-6  # in steps, like in the rules
 
 
 def score(game: Any, instance: Any, actions: Array) -> npt.NDArray[np.float64]:
-    """Play the actions of whole games; see `Game.replay`.
+    """Score whole games; see `Game.replay`.
 
     Args:
-        game: A `CompetitiveOP`, whose settings are used and none of its methods.
+        game: A `CompetitiveOP`; only its settings are used, none of its methods.
         instance: B instances.
         actions: Integers (B, T, m) with targets, floats (B, T, m, 2) with velocities.
 
     Returns:
-        What each agent has gained: float64 (B, m).
+        Total gain of each agent: float64 (B, m).
 
     Raises:
-        ValueError: With what was found and what was expected.
+        ValueError: The actions are invalid. The message has the value found and the expected one.
     """
     coords, start, prize = (to_numpy(x).tolist() for x in (instance.coords, instance.start, instance.prize))
     moves = check_actions(game, to_numpy(actions), len(coords))
@@ -38,7 +38,7 @@ def check_actions(game: Any, actions: npt.NDArray[Any], num_rows: int) -> npt.ND
     """Check shape, type and range.
 
     Raises:
-        ValueError: As `score`.
+        ValueError: See `score`.
     """
     targets = game.control == "target"
     expected: tuple[int, ...] = (
@@ -66,7 +66,7 @@ def check_actions(game: Any, actions: npt.NDArray[Any], num_rows: int) -> npt.ND
 
 
 def score_row(game: Any, coords: list[Point], starts: list[Point], prizes: list[int], moves: Any) -> list[float]:
-    """Play one game, and return what each agent has gained."""
+    """Replay one game, and return the total gain of each agent."""
     places = list(starts)
     open_customers = set(range(len(coords)))
     gains = [0.0] * len(starts)
@@ -91,7 +91,7 @@ def score_row(game: Any, coords: list[Point], starts: list[Point], prizes: list[
 def drive(
     game: Any, coords: list[Point], open_customers: set[int], place: Point, choice: int, ticks_left: int
 ) -> tuple[Point, list[int]]:
-    """Return where a vehicle is after its choice, and the customer that it lands on, if it does."""
+    """Return the position of a vehicle after its choice, and the customer that it reaches, if any."""
     nearest = sorted(open_customers, key=lambda c: (round(math.dist(place, coords[c]), 11), c))[: game.num_listed]
     if choice == 0 or choice > len(nearest):
         return place, []
@@ -106,7 +106,7 @@ def drive(
 
 
 def steer(game: Any, place: Point, velocity: Point) -> Point:
-    """Return where a vehicle is after a move by its velocity."""
+    """Return the position of a vehicle after a move by its velocity."""
     speed = max(1.0, math.hypot(*velocity))
     x, y = (min(max(at + game.step_length * v / speed, 0.0), 1.0) for at, v in zip(place, velocity, strict=True))
     return x, y

@@ -1,4 +1,4 @@
-"""Checks of a planner's values beyond single cells; each error has source, row, column, value and remedy."""
+"""Checks of input values beyond single cells; each error has source, row, column, value and remedy."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from routing_gym.planning.task import DAY, IntArray, Task
 from routing_gym.traits import Column
 
 Headers = Mapping[str, str]
-EARTH = 20_040.0  # km to the other side of the earth
+EARTH = 20_040.0  # km to the opposite point of the earth
 WEEK = 7 * DAY
 MOST_UNITS = 1000
 MAX_UNITS = 2**40  # of amounts and capacities, as in `cvrp.py`
-SLACK = 1e-6  # minutes and km that rounding may take
+SLACK = 1e-6  # minutes and km of tolerance for rounding
 
 
 def check_coordinates(table: Table, headers: Headers, values: Mapping[str, FloatArray], keys: tuple[str, str]) -> None:
     """Check that every stop has coordinates, and that latitudes and longitudes are possible.
 
     Raises:
-        InvalidInput: With row, column, value and remedy.
+        InvalidInput: A coordinate is invalid; the message has row, column, value and remedy.
     """
     limits = {"lat": 90.0, "lon": 180.0}
     for key in keys:
@@ -45,7 +45,7 @@ def check_speed(speed: Any) -> float | None:
     """Return a speed in km/h.
 
     Raises:
-        InvalidInput: It is not positive, or cannot be.
+        InvalidInput: The speed is not positive, or too large.
     """
     if speed is None:
         return None
@@ -56,10 +56,10 @@ def check_speed(speed: Any) -> float | None:
 
 
 def check_width(table: Table, headers: Headers, km: FloatArray) -> None:
-    """Refuse stops that are too far apart for one plan: a wrong sign, or latitude and longitude exchanged.
+    """Refuse stops too far apart for one plan: a sign is wrong, or latitude and longitude are exchanged.
 
     Raises:
-        InvalidInput: With the stop that is farthest from the others.
+        InvalidInput: The stops are too far apart; the message names the stop that is farthest from the others.
     """
     if km.size and km.max() > WIDEST:
         row = int(np.median(km, axis=1).argmax())
@@ -76,7 +76,7 @@ def check_matrices(ids: Sequence[str], matrices: Mapping[Kind, Matrix], geograph
     """Refuse entries that cannot be minutes or km on the earth.
 
     Raises:
-        InvalidInput: With the two stops, the value and what to divide by.
+        InvalidInput: An entry is too large; the message has the two stops, the value and the divisor to use.
     """
     limits: dict[Kind, tuple[float, str]] = {
         "durations": (WEEK, "minutes; if these are seconds, divide by 60"),
@@ -94,7 +94,7 @@ def filled(table: Table, header: str, column: Column, values: FloatArray, has_de
     """Return a column of a problem with its defaults in empty cells, checked for range.
 
     Raises:
-        InvalidInput: A value is missing that has no default, or it is negative.
+        InvalidInput: A value is negative, or the depot's value is not 0.
     """
     values = values.copy()
     if column.kind != "time" or column.name == "service_time":
@@ -109,12 +109,12 @@ def filled(table: Table, header: str, column: Column, values: FloatArray, has_de
 def split_amounts(
     table: Table, headers: Headers, values: Mapping[str, FloatArray], mixed: bool, plain: bool, size: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what is delivered to and picked up at each stop.
+    """Return the amounts delivered to and picked up at each stop.
 
-    Pickups are flags, of which 1 marks stops whose demand is picked up, or amounts beside the deliveries.
+    Pickups are either flags, where 1 marks stops whose demand is picked up, or amounts in addition to the deliveries.
 
     Raises:
-        InvalidInput: An amount is negative, or of the depot.
+        InvalidInput: A pickup is negative, or belongs to the depot.
     """
     delivery = np.nan_to_num(values["demand"]).copy() if "demand" in values and plain else np.zeros(size)
     pickup = np.zeros(size)
@@ -137,12 +137,12 @@ def split_amounts(
 
 
 def check_sources(table: Table, headers: Headers, sources: IntArray, depots: Sequence[int]) -> None:
-    """Check that goods of pairs go from a stop to one other stop.
+    """Check that the goods of each pair go from one stop to one other stop.
 
     Args:
         table: The stops.
-        headers: Of its columns.
-        sources: Row where what each stop gets is picked up, 0 for none.
+        headers: Headers of the table's columns.
+        sources: Row where the goods of each stop are picked up, 0 for none.
         depots: Rows where vehicles start.
 
     Raises:
@@ -168,10 +168,10 @@ def check_sources(table: Table, headers: Headers, sources: IntArray, depots: Seq
 def paired_amounts(
     table: Table, headers: Headers, sources: IntArray, delivery: FloatArray, pickup: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return deliveries and pickups in which both stops of each pair have its demand, which may stand at either.
+    """Return deliveries and pickups with the demand of each pair at both stops; the table may give it at either stop.
 
     Raises:
-        InvalidInput: The demands of a pair differ, or something is picked up there for the depot.
+        InvalidInput: The demands of a pair differ, or one of its stops also has a pickup for the depot.
     """
     delivery, pickup = delivery.copy(), pickup.copy()
     for row in np.flatnonzero(sources).tolist():
@@ -195,7 +195,7 @@ def common_unit(
     """Return the power of ten that makes all amounts whole, so that sums are exact.
 
     Raises:
-        InvalidInput: They have more than three decimals, or are too large.
+        InvalidInput: The amounts have more than three decimals, or are too large.
     """
     units = 1
     for column in amounts:
@@ -218,10 +218,10 @@ def common_unit(
 
 
 def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
-    """Return what it costs to leave stops out; those without a number have to be served.
+    """Return the penalties of leaving stops out; stops without a number must be served.
 
     Raises:
-        InvalidInput: One is negative.
+        InvalidInput: A penalty is negative.
     """
     for row in np.flatnonzero(values < 0).tolist():
         raise table.error(row, header, "expected a price that is not negative; leave the cell empty to serve the stop")
@@ -229,10 +229,10 @@ def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
 
 
 def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> None:
-    """Check services and windows, and that every stop that has to be served can be reached in time.
+    """Check service times and time windows, and that every stop that must be served can be reached in time.
 
     Raises:
-        InvalidInput: With row, column, value and remedy.
+        InvalidInput: A value is invalid; the message has row, column, value and remedy.
     """
     if len(task.ids) < 2:
         raise table.error(0, next(iter(table.columns)), "expected at least two rows, the depot first")
@@ -271,10 +271,10 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
 
 
 def check_pairs(task: Task, table: Table, headers: Headers) -> None:
-    """Check that a vehicle may serve both stops of every pair, and if they have to be served, is back in time.
+    """Check that a vehicle may serve both stops of each pair, and is back in time if they must be served.
 
     Raises:
-        InvalidInput: With row, column, value and remedy.
+        InvalidInput: A pair cannot be served; the message has row, column, value and remedy.
     """
     assert task.pickup_at is not None
     for row in np.flatnonzero(task.pickup_at).tolist():
@@ -292,7 +292,7 @@ def check_pairs(task: Task, table: Table, headers: Headers) -> None:
 
 
 def pair_in_time(task: Task, source: int, row: int) -> bool:
-    """Return whether a vehicle that serves only a pair keeps its windows."""
+    """Return whether a vehicle that serves only this pair keeps all time windows."""
     time, before = float(task.ready[task.depot]), task.depot
     for node in (source, row):
         time += float(task.minutes[before, node])
@@ -303,11 +303,11 @@ def pair_in_time(task: Task, source: int, row: int) -> bool:
 
 
 def arrival(task: Task, row: int) -> float:
-    """Return when a vehicle that drives to a stop first is there."""
+    """Return the arrival time of a vehicle that drives to a stop first."""
     return float(task.ready[task.depot] + task.minutes[task.depot, row])
 
 
 def home(task: Task, row: int) -> float:
-    """Return when a vehicle that serves only one stop is back."""
+    """Return the return time of a vehicle that serves only one stop."""
     done = max(arrival(task, row), float(task.ready[row])) + float(task.service[row])
     return done + float(task.minutes[row, task.depot])

@@ -1,4 +1,4 @@
-"""Which problem a planner's table is, and what follows from that alone."""
+"""Choice of the problem that a table of stops is an instance of, and the settings that follow from it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MOST_TOLD = 10  # columns that a message names
 
 @dataclass(frozen=True)
 class Choice:
-    """Which problem a table is.
+    """Problem chosen for a table.
 
     Attributes:
-        rules: The problem, of any size.
-        numbers: Those of the whole instance that it has.
+        rules: The problem; its size is irrelevant.
+        numbers: Values per instance that the problem takes, by name.
         located: Whether the stops have coordinates.
         mixed: Whether pickups and deliveries may alternate.
-        unused: Columns and numbers that the problem does not have, by the names that problems declare.
-        notes: What to tell the user.
+        unused: Given columns and numbers that the problem does not have, by the names that problems declare.
+        notes: Messages for the user.
     """
 
     rules: AnyProblem
@@ -47,10 +47,10 @@ class Choice:
 
 
 def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None) -> Choice:
-    """Return which problem the table is, and what follows from that alone.
+    """Return the problem that the table is an instance of, and the settings that follow from it.
 
     Raises:
-        InvalidInput: It is none, or not the one that was asked for.
+        InvalidInput: No problem fits the table, or the table does not fit the problem that was asked for.
     """
     amounts = "pickup" in parsed.values and has_amounts(parsed.headers, fleet)
     given = given_of(parsed, fleet, matrices, problem, amounts)
@@ -78,7 +78,7 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
 def given_of(
     parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], problem: str | None, amounts: bool
 ) -> Given:
-    """Return what decides about the problem; `amounts`: whether the column pickup holds amounts.
+    """Return the columns and numbers that decide about the problem; `amounts`: whether the column pickup holds amounts.
 
     Raises:
         InvalidInput: There are neither coordinates nor matrices.
@@ -100,10 +100,10 @@ def given_of(
 
 
 def unused_by(problem: str, given: Given, parsed: Parsed, fleet: Fleet) -> frozenset[str]:
-    """Return the columns and numbers that a problem, which the user named, does not have.
+    """Return the given columns and numbers that the problem named by the user does not have.
 
     Raises:
-        InvalidInput: There is no such problem, it lacks something, or has no pickups at other stops.
+        InvalidInput: The problem does not exist, lacks a value, or has no pickups at other stops.
     """
     count = {"num_salesmen"} if fleet.count is not None else set()
     check_problem_name(problem, Given(given.columns, given.numbers | count, given.located, given.matrix))
@@ -116,10 +116,10 @@ def unused_by(problem: str, given: Given, parsed: Parsed, fleet: Fleet) -> froze
 
 
 def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None:
-    """Check that a problem takes such vehicles; `names` are those that it declares.
+    """Check that a problem supports the given vehicles; `names` are the columns that it declares.
 
     Raises:
-        InvalidInput: It does not.
+        InvalidInput: The problem does not support them.
     """
     plain = rules.plain_routes and rules.has_depot
     if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit):
@@ -132,6 +132,6 @@ def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names of columns, at most ten of them."""
+    """Join the names of columns, at most ten of them."""
     more = f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else ""
     return ", ".join(found(name)[1:-1] for name in names[:MOST_TOLD]) + more

@@ -1,4 +1,4 @@
-"""PyVRP and OR-Tools for plain tasks: fleets, windows, pickups, pairs, limits, optional stops, minutes beside km."""
+"""PyVRP and OR-Tools for plain tasks: fleets, time windows, pickups, pairs, limits, optional stops, two metrics."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from routing_gym.solvers.external.pyvrp_routes import visits_of
 from routing_gym.solvers.runtime.base import FloatArray, unit_of
 
 Trips = list[list[int]]
-COST_SCALE = 4e4  # integers in the longest leg, so that costs and the prices of stops are told apart
-TICKS = 6000.0  # of a minute: whole seconds and hundredths of minutes are exact
+COST_SCALE = 4e4  # integers in the longest edge, so that costs and the prices of stops can be distinguished
+TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
-FORBIDDEN = 10**8  # cost of a leg from a pickup to a delivery, where routes have to deliver first, or to a refused stop
+FORBIDDEN = 10**8  # cost of an edge to a refused stop, or from a pickup to a delivery if deliveries come first
 UNSERVED = (
-    3.0  # longest legs: price of a stop that has to be served, more than any detour; PyVRP fails with larger ones
+    3.0  # price of a stop that must be served, in longest edges: more than any detour; PyVRP fails with larger prices
 )
 
 
 def in_ticks(values: FloatArray, ticks: float, up: bool) -> IntArray:
-    """Return minutes as integers, rounded inwards, so that every plan found is in time."""
+    """Return minutes as integers, rounded inwards, so that every plan found is feasible in time."""
     rounded = np.ceil(values * ticks - 1e-6) if up else np.floor(values * ticks + 1e-6)
     return np.asarray(np.clip(rounded, 0, NEVER), dtype=np.int64)
 
 
 class Numbers:
-    """A task in integers.
+    """Task in integers.
 
     Args:
         task: A plain task.
@@ -62,13 +62,13 @@ class Numbers:
 
 
 def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
-    """Plan by PyVRP's iterated local search; stops that fit nowhere are left out.
+    """Plan with PyVRP's iterated local search; stops that fit nowhere are left out.
 
-    Where all stops have to be served, half of the time is for plans with all of them. With a limit in km on routes that
-    minimise minutes, PyVRP minimises km.
+    If the number of vehicles is limited and all stops may fit, half of the time is spent on plans that serve all stops.
+    If routes have a limit in km and minutes are minimised, PyVRP minimises km.
 
     Raises:
-        ImportError: PyVRP is missing; names the extra.
+        ImportError: PyVRP is missing; the message names the extra to install.
     """
     pyvrp = require("pyvrp", "solvers")
     numbers = Numbers(task)
@@ -77,7 +77,7 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
 
     def run(required: Any, share: float, start: Any = None) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its doubts that there is a feasible plan; told by is_feasible
+            warnings.simplefilter("ignore")  # warnings that there may be no feasible plan; checked with is_feasible
             data = pyvrp_data(pyvrp, numbers, required)
             return pyvrp.solve(
                 data,
@@ -101,19 +101,19 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
 
 
 def vehicles_of(task: Task) -> int:
-    """Return how many vehicles a plan may use; more than stops are of no use."""
+    """Return the number of vehicles that a plan may use; more than the number of stops are useless."""
     most = len(task.stops)
     return most if task.count is None else min(task.count, most)
 
 
 def pairs_of(task: Task) -> list[tuple[int, int]]:
-    """Return the rows of pickups with those of their deliveries."""
+    """Return the rows of each pickup and its delivery."""
     sources = [0] if task.pickup_at is None else task.pickup_at.tolist()
     return [(source, row) for row, source in enumerate(sources) if source]
 
 
 def singles_of(task: Task) -> list[int]:
-    """Return the stops that are in no pair."""
+    """Return the stops that belong to no pair."""
     paired = set(chain(*pairs_of(task)))
     return [row for row in task.stops if row not in paired]
 
@@ -125,7 +125,7 @@ def trips_of(task: Task, found: Any) -> Trips:
 
 
 def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
-    """Return PyVRP's form of a task."""
+    """Return the task in PyVRP's data format."""
     task, types = numbers.task, of_types(numbers)
 
     def times(node: int, prefix: str = "") -> dict[str, int]:
@@ -170,7 +170,7 @@ def of_types(numbers: Numbers) -> list[Numbers]:
 
 
 def legs_of(task: Task, legs: IntArray) -> IntArray:
-    """Return what legs cost a vehicle; those to stops that it may not serve more than any plan."""
+    """Return the edge costs for a vehicle; edges to stops that it may not serve cost more than any plan."""
     costs: IntArray = np.ceil(task.cost_per_unit * legs).astype(np.int64)
     if task.allowed is not None:
         costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = FORBIDDEN
@@ -179,7 +179,7 @@ def legs_of(task: Task, legs: IntArray) -> IntArray:
 
 
 def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
-    """Return what PyVRP reads of vehicles that are alike; `profile` is the number of their matrix."""
+    """Return the arguments of PyVRP's vehicle type; `profile` is the index of its matrix."""
     task = numbers.task
     vehicle: dict[str, Any] = {"num_available": vehicles_of(task), "tw_early": int(numbers.ready[task.depot])}
     vehicle["fixed_cost"], vehicle["profile"] = numbers.fixed_cost, profile
@@ -193,10 +193,10 @@ def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
 
 
 def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
-    """Plan by OR-Tools' guided local search; stops that fit nowhere are left out. It takes no seed.
+    """Plan with OR-Tools' guided local search; stops that fit nowhere are left out. The seed is not used.
 
     Raises:
-        ImportError: OR-Tools is missing; names the extra.
+        ImportError: OR-Tools is missing; the message names the extra to install.
     """
     pywrapcp = require("ortools.constraint_solver.pywrapcp", "solvers")
     numbers = Numbers(task)
@@ -228,7 +228,7 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
 
 
 def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]) -> None:
-    """Add windows: the dimension holds the start of service. `fleet` has the numbers of each vehicle."""
+    """Add time windows: the dimension holds the start of service. `fleet` has the numbers of each vehicle."""
     task = numbers.task
     if not any(one.task.timed for one in fleet):
         return
@@ -244,7 +244,7 @@ def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]
 
 
 def add_pairs(routing: Any, manager: Any, sources: IntArray) -> None:
-    """Let pickups come before their deliveries, on the same route, or leave both out."""
+    """Add pairs: a pickup comes before its delivery, on the same route, or both are left out."""
     solver, size = routing.solver(), len(sources)
     steps = np.ones((size, size), dtype=int).tolist()
     routing.AddDimension(routing.RegisterTransitMatrix(steps), 0, size, True, "steps")
@@ -252,12 +252,12 @@ def add_pairs(routing: Any, manager: Any, sources: IntArray) -> None:
     for node in np.flatnonzero(sources).tolist():
         pickup, delivery = (manager.NodeToIndex(one) for one in (int(sources[node]), node))
         routing.AddPickupAndDelivery(pickup, delivery)
-        solver.Add(routing.VehicleVar(pickup) == routing.VehicleVar(delivery))  # -1 where both are left out
+        solver.Add(routing.VehicleVar(pickup) == routing.VehicleVar(delivery))  # -1 if both are left out
         solver.Add(order.CumulVar(pickup) <= order.CumulVar(delivery))
 
 
 def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> None:
-    """Add the capacity: what is still to be delivered and what has been picked up, together, at every stop."""
+    """Add the capacity: the amounts still to deliver and already picked up, together, at every stop."""
     if task.capacity is None:
         return
     capacities = [int(one.task.capacity or 0) for one in fleet]
@@ -273,19 +273,19 @@ def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> N
     fetched, solver = routing.GetDimensionOrDie("back"), routing.solver()
     for node in task.stops:
         index = manager.NodeToIndex(node)
-        vehicle = solver.Max(routing.VehicleVar(index), 0).Var()  # -1 where the stop is left out
+        vehicle = solver.Max(routing.VehicleVar(index), 0).Var()  # -1 if the stop is left out
         capacity = solver.Element(capacities, vehicle)
         solver.Add(leaving.CumulVar(index) + fetched.CumulVar(index) <= capacity)
 
 
-SOLVERS = {"pyvrp": solve_pyvrp, "ortools": solve_ortools}  # of plain tasks, the strongest first
+SOLVERS = {"pyvrp": solve_pyvrp, "ortools": solve_ortools}  # solvers of plain tasks, the strongest first
 
 
 def strongest() -> str | None:
-    """Return the strongest solver that is installed, None for none."""
+    """Return the name of the strongest installed solver; None if no solver is installed."""
     return next(filter(installed, SOLVERS), None)
 
 
 def installed(name: str) -> bool:
-    """Return whether a solver's package, which has its name, is installed."""
+    """Return whether a solver's package, which has the same name, is installed."""
     return find_spec(name) is not None

@@ -1,4 +1,4 @@
-"""Trips as routes within all limits: trips find vehicles, stops that do not fit go elsewhere or are left out."""
+"""Repair of routes so that they keep all limits: stops that do not fit move to other routes or are left out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from routing_gym.planning.routes import Place, Route, Rules
 
 
 def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
-    """Make routes keep all limits: stops that do not fit go elsewhere, or are left out.
+    """Make routes keep all limits: stops that do not fit move to other routes, or are left out.
 
     Args:
-        rules: Of the task.
+        rules: Rules of the task.
         routes: Stops of each vehicle, without the depot.
 
     Returns:
@@ -46,10 +46,10 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
 
 
 def assign(rules: Rules, trips: Sequence[Sequence[int]]) -> list[Route]:
-    """Give trips vehicles of several types: most stops are served, then costs are least. Some trips may get none.
+    """Assign vehicles of several types to routes, first to serve most stops, then at least cost; some may get none.
 
     Raises:
-        ImportError: scipy is missing; names the extra.
+        ImportError: scipy is missing; the message names the extra to install.
     """
     routes = [[kind.route(trip) for kind in rules.kinds] for trip in trips]
     kinds = [place for place, kind in enumerate(rules.kinds) for _ in range(min(kind.most_routes, len(trips)))]
@@ -63,7 +63,7 @@ def assign(rules: Rules, trips: Sequence[Sequence[int]]) -> list[Route]:
 
 
 def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tuple[list[Route], list[int]]:
-    """Insert stops one by one where they cost least; return the routes, and the stops that fit nowhere."""
+    """Insert stops one by one at the least cost; return the routes, and the stops that fit nowhere."""
     routes = list(routes)
     absent: list[int] = []
     for unit in rules.units(waiting):

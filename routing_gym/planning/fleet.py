@@ -1,4 +1,4 @@
-"""The vehicles of a plan: how many, their capacity, how far and how long they drive."""
+"""Vehicles of a plan: number, capacity, range and working hours."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ ALIASES = {
     **dict.fromkeys(("name", "vehicle"), "name"),
     **dict.fromkeys(("capacity", "id"), None),
 }
-LIMITS = ("capacity", "max_length")  # in these and the next, vehicles may differ
+LIMITS = ("capacity", "max_length")  # vehicles may differ in these columns, and in the next ones
 OWN = ("earliest", "latest", "depot", "fixed_cost", "cost_per_unit")
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Vehicles that are alike, or several types of them.
+    """Identical vehicles, or several types of vehicles.
 
     Attributes:
-        count: At most so many; None: as many as it takes.
-        names: Of the vehicles, as far as they have some.
-        numbers: What problems declare for an instance, by its name: capacity, max_length, num_salesmen and so on; of
+        count: Maximum number of vehicles; None for no limit.
+        names: Names of the vehicles, as far as given.
+        numbers: Values that problems declare per instance, by name: capacity, max_length, num_salesmen and so on; with
             several types, the largest.
-        earliest: When the shift starts; minutes or a date; None: when the depot opens.
-        latest: When vehicles have to be back.
-        speed: km/h.
+        earliest: Start of the shift, in minutes or as a date; None for the opening of the depot.
+        latest: Latest return of the vehicles.
+        speed: Speed in km/h.
         open: Whether vehicles stay at their last stop.
-        depot: Id of the row where they start and end; None: the first row.
-        fixed_cost: Of a vehicle in use, in the unit that is minimised.
-        cost_per_unit: Of a km or minute, whichever is minimised.
-        name: Of the row of a type, where stops name the vehicles that may serve them.
-        place: Where the numbers stand, for messages.
-        types: Where vehicles differ, the vehicles of each type.
+        depot: Id of the row where the vehicles start and end; None for the first row.
+        fixed_cost: Cost of a vehicle in use, in the unit that is minimised.
+        cost_per_unit: Cost of a km or minute, whichever is minimised.
+        name: Name of the row of a type, if stops name the vehicles that may serve them.
+        place: Source of the numbers, for messages.
+        types: If vehicles differ, the vehicles of each type.
     """
 
     count: int | None = None
@@ -76,14 +76,14 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
     """Read the vehicles.
 
     Args:
-        vehicles: How many; or a mapping such as {"count": 5, "capacity": 60}; or a table with a row for each vehicle or
-            kind of vehicle: count, capacity, max_length (km), earliest, latest, depot (an id), fixed_cost,
+        vehicles: Number of vehicles; or a mapping such as {"count": 5, "capacity": 60}; or a table with a row for each
+            vehicle or kind of vehicle: count, capacity, max_length (km), earliest, latest, depot (an id), fixed_cost,
             cost_per_unit, speed (km/h), open, id, name.
-        numbers: What problems declare for an instance, given beside it.
-        by_name: Each row is a type of its own, since stops name those that may serve them.
+        numbers: Values that problems declare per instance, given in addition to the vehicles.
+        by_name: Whether each row is a type of its own, because stops name the vehicles that may serve them.
 
     Raises:
-        InvalidInput: A column is unknown, a value is not what it must be, or vehicles differ in speed or open.
+        InvalidInput: A column is unknown, a value is invalid, or vehicles differ in speed or open.
     """
     known = {*ALIASES, *instance_columns()}
     alike = False  # whether one mapping describes all vehicles
@@ -112,7 +112,7 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
 
 
 def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool, alike: bool) -> Fleet:
-    """Return the fleet of a table; see `read_fleet`. Vehicles that one row describes (`alike`) are not counted."""
+    """Return the fleet of a table; see `read_fleet`. If one row describes all (`alike`), rows are not counted."""
     made: dict[str, Any] = {}
     differing: dict[str, list[Any]] = {}
     for header in table.columns:
@@ -152,10 +152,10 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool, alike: b
 
 
 def check_differences(table: Table, header: str, key: str, values: list[Any]) -> None:
-    """Check that vehicles differ only where they may.
+    """Check that vehicles differ only in the columns in which they may differ.
 
     Raises:
-        InvalidInput: With row, column and value.
+        InvalidInput: Vehicles differ in another column; the message has row, column and value.
     """
     for row, value in enumerate(values):
         if key in LIMITS and (value is None) != (values[0] is None):
@@ -167,10 +167,10 @@ def check_differences(table: Table, header: str, key: str, values: list[Any]) ->
 
 
 def labels_of(table: Table) -> list[str] | None:
-    """Return the name of each row; None where rows have none.
+    """Return the name of each row; None if rows have no names.
 
     Raises:
-        InvalidInput: Two rows have the same.
+        InvalidInput: Two rows have the same name.
     """
     header = next((key for key in ("name", "vehicle", "id") if key in table.columns), None)
     if header is None:
@@ -186,10 +186,10 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
     """Return a fleet of several types of vehicles; equal rows are one type.
 
     Args:
-        fleet: What all vehicles have in common.
-        differing: Values of each row, where rows differ.
-        counts: Vehicles of each row.
-        labels: Of each row; vehicles without one are numbered.
+        fleet: Values that all vehicles have in common.
+        differing: Values of each row, by column in which rows differ.
+        counts: Number of vehicles of each row.
+        labels: Name of each row; None to number the vehicles.
     """
     rows: dict[tuple[Any, ...], list[int]] = {}
     for row in range(len(counts)):
@@ -212,7 +212,7 @@ def with_types(fleet: Fleet, differing: Mapping[str, list[Any]], counts: list[in
 
 
 def names_of(row: int, labels: list[str] | None, counts: Sequence[int]) -> list[str]:
-    """Return the names of a row's vehicles, which are numbered where it has several, or none."""
+    """Return the names of a row's vehicles, with numbers if the row has several vehicles or no name."""
     numbers = range(1, counts[row] + 1)
     if labels is None:
         return [str(sum(counts[:row]) + number) for number in numbers]
@@ -223,7 +223,7 @@ def depots_of(fleet: Fleet, ids: Sequence[str]) -> list[int]:
     """Return the row where the vehicles of each type start.
 
     Raises:
-        InvalidInput: No row has the id, or nobody starts in the first row.
+        InvalidInput: No row has the id, or no vehicle starts in the first row.
     """
     rows: dict[str | None, int] = {None: 0, **{key: row for row, key in enumerate(ids)}}
     depots = [kind.depot for kind in fleet.types or (fleet,)]
@@ -238,10 +238,10 @@ def depots_of(fleet: Fleet, ids: Sequence[str]) -> list[int]:
 
 
 def value_of(table: Table, header: str, key: str, row: int) -> Any:
-    """Return one value of the vehicles' table; None where the cell is empty.
+    """Return one value of the vehicles' table; None if the cell is empty.
 
     Raises:
-        InvalidInput: With row, column, value and remedy.
+        InvalidInput: The value is invalid; the message has row, column, value and remedy.
     """
     cell = table.columns[header][row]
     if is_missing(cell):
@@ -266,10 +266,10 @@ def value_of(table: Table, header: str, key: str, row: int) -> Any:
 
 
 def positive(table: Table, header: str, row: int, zero: bool = False) -> float:
-    """Return a positive number, or perhaps 0.
+    """Return a positive number, or 0 if `zero` is set.
 
     Raises:
-        InvalidInput: With row, column and value.
+        InvalidInput: The value is invalid; the message has row, column and value.
     """
     try:
         value = number(table.columns[header][row], table.decimal_comma)

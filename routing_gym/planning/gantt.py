@@ -1,4 +1,4 @@
-"""The Gantt chart of a plan as SVG: for each stop its time window, the waiting and the service, grouped by vehicle."""
+"""Gantt chart of a plan as SVG: the time window, waiting and service of each stop, grouped by vehicle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_LABEL = 30
 
 
 def plan_gantt(plan: PlanData) -> str:
-    """Return the chart as one SVG element; text of the table is escaped."""
+    """Return the chart as one SVG element; text from the table is escaped."""
     task = plan.task
     begin, end = horizon(plan)
     scale = WIDTH / max(end - begin, 1e-9)
@@ -57,16 +57,16 @@ def horizon(plan: PlanData) -> tuple[float, float]:
 
 
 def ticks(begin: float, end: float) -> list[float]:
-    """Return round times, at most a dozen."""
+    """Return round times for the grid lines, about a dozen at most."""
     step = next((one for one in STEPS if (end - begin) / one <= MOST_LINES), max(end - begin, 1.0))
-    if end - begin < STEPS[0]:  # units that are no minutes
+    if end - begin < STEPS[0]:  # time units other than minutes
         step = (end - begin) / 4 or 1.0
     first = math.ceil(begin / step - 1e-9)
     return [step * k for k in range(first, math.floor(end / step + 1e-9) + 1)]
 
 
 def bars(task: Task, visit: Visit, y: int, fill: str, x: object) -> list[str]:
-    """Return the row of one visit: its label, its window, its waiting, its service, with the times as a tooltip."""
+    """Return the row of one visit: label, time window, waiting and service, with the times as a tooltip."""
     assert callable(x)
     name = label(visit.id, visit.name)
     short = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 3]}..."

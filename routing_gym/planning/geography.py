@@ -1,4 +1,4 @@
-"""Lengths between places given by latitude and longitude, and a plane for policies that know planes only.
+"""Distances between locations given by latitude and longitude, and a projection for policies that accept only planes.
 
 Geodesics on the WGS 84 ellipsoid (pyproj, MIT licence), also across the date line and near the poles.
 """
@@ -13,18 +13,18 @@ import numpy.typing as npt
 from routing_gym.optional import require
 
 FloatArray = npt.NDArray[np.float64]
-METRES = 1000.0  # of a kilometre
-WIDEST = 5000.0  # km between two stops
+METRES = 1000.0  # metres per kilometre
+WIDEST = 5000.0  # maximum km between two stops
 
 
 def geodesic_km(points: FloatArray) -> FloatArray:
-    """Return the lengths of the shortest ways on the ellipsoid: km (A, A).
+    """Return the lengths of the shortest paths on the ellipsoid: km (A, A).
 
     Args:
         points: Latitude and longitude in degrees, (A, 2).
 
     Raises:
-        ImportError: pyproj is missing; names the extra.
+        ImportError: pyproj is missing; the message names the extra to install.
     """
     geod = require("pyproj", "maps").Geod(ellps="WGS84")
     rows, columns = np.triu_indices(len(points), k=1)
@@ -35,10 +35,10 @@ def geodesic_km(points: FloatArray) -> FloatArray:
 
 
 def plane_of(points: FloatArray) -> FloatArray:
-    """Project places onto a plane around their centre, in km: azimuthal equidistant, (A, 2).
+    """Project locations onto a plane around their centre, in km: azimuthal equidistant, (A, 2).
 
     Raises:
-        ImportError: pyproj is missing; names the extra.
+        ImportError: pyproj is missing; the message names the extra to install.
     """
     pyproj: Any = require("pyproj", "maps")
     latitude, longitude = centre_of(points)
@@ -48,7 +48,7 @@ def plane_of(points: FloatArray) -> FloatArray:
 
 
 def centre_of(points: FloatArray) -> tuple[float, float]:
-    """Return the latitude and longitude of the mean of places on the sphere, which no date line divides."""
+    """Return the latitude and longitude of the locations' mean on the sphere, which is valid across the date line."""
     latitude, longitude = np.radians(points).T
     x = (np.cos(latitude) * np.cos(longitude)).mean()
     y = (np.cos(latitude) * np.sin(longitude)).mean()

@@ -1,4 +1,4 @@
-"""A plan as JSON and as GeoJSON (RFC 7946), and streets from GeoJSON or OSRM's route JSON."""
+"""JSON and GeoJSON (RFC 7946) of a plan, and streets from GeoJSON or OSRM's route JSON."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.timetable import PlanData, PlannedRoute
 
-COLOURS = (  # Paul Tol's "bright" and "vibrant" schemes, which are distinct for colour-blind readers
+COLOURS = (  # Paul Tol's "bright" and "vibrant" schemes, distinct for colour-blind readers
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"),
     *("#ee7733", "#0077bb", "#33bbee", "#ee3377", "#cc3311", "#009988"),
 )
 
 
 def colour(number: int) -> str:
-    """Return the colour of a vehicle, counted from 0; after twelve, further hues that are far from each other."""
+    """Return the colour of a vehicle, counted from 0; after twelve, further hues far from each other."""
     return COLOURS[number] if number < len(COLOURS) else f"hsl({number * 137.508 % 360:.0f}, 65%, 42%)"
 
 
 def plan_json(plan: PlanData) -> str:
-    """Return the plan as JSON: routes with their visits, stops left out, costs, notes."""
+    """Return the plan as JSON: routes with their visits, stops left out, costs and notes."""
     task = plan.task
     routes = []
     for route in plan.routes:
@@ -55,8 +55,8 @@ def plan_json(plan: PlanData) -> str:
 def plan_geojson(plan: PlanData) -> str:
     """Return a FeatureCollection: a LineString for each route, a Point for each visit and each stop left out.
 
-    Positions are longitude and latitude; of plane coordinates, x and y. A route that crosses the date line continues
-    beyond 180 degrees, which map viewers draw in one piece.
+    Positions are longitude and latitude, or x and y of plane coordinates. A route across the date line continues beyond
+    180 degrees; map viewers then draw it in one piece.
 
     Raises:
         InvalidInput: The stops have no coordinates.
@@ -94,7 +94,7 @@ def located(plan: PlanData) -> FloatArray:
 
 
 def corners_of(plan: PlanData, route: PlannedRoute) -> FloatArray:
-    """Return the positions of a route's visits, longitudes without jumps at the date line."""
+    """Return the positions of a route's visits; longitudes have no jumps at the date line."""
     corners = located(plan)[route.rows].astype(float)
     if plan.task.geographic:
         corners[:, 0] = np.unwrap(corners[:, 0], period=360.0)
@@ -102,7 +102,7 @@ def corners_of(plan: PlanData, route: PlannedRoute) -> FloatArray:
 
 
 def line_of(plan: PlanData, route: PlannedRoute) -> FloatArray:
-    """Return what is drawn of a route: the streets that the caller gave, else straight lines."""
+    """Return the line to draw for a route: the streets that the caller gave, or straight lines."""
     streets = plan.geometry.get(route.vehicle)
     if streets is None:
         return corners_of(plan, route)
@@ -115,7 +115,7 @@ def street_points(value: Any) -> FloatArray:
     """Return the longitudes and latitudes (points, 2) of a GeoJSON LineString, or of OSRM's route JSON.
 
     Raises:
-        InvalidInput: It is neither.
+        InvalidInput: The value is neither of them.
     """
     if isinstance(value, Mapping) and isinstance(value.get("routes"), list) and value["routes"]:  # OSRM
         value = value["routes"][0].get("geometry") if isinstance(value["routes"][0], Mapping) else None

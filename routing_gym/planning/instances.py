@@ -1,7 +1,7 @@
-"""From tasks to instances of the problems, for policies and solvers that know these only, and from actions to routes.
+"""Conversion of tasks to instances, for policies and solvers of one problem, and of actions to routes.
 
-A plain task may ask for more than its problem: a fleet, minutes beside km, stops that may be left out. What the problem
-lacks is left out of the instance; `fitting.fit` brings the routes found back within the task's limits.
+A plain task may ask for more than its problem: a fleet, minutes beside km, optional stops. The instance omits what the
+problem lacks; `fitting.fit` then makes the routes found keep the limits of the task.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from routing_gym.problems import PROBLEMS
 
 
 def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
-    """Return the instance of a plain task's problem, and the row of the task behind each of its nodes.
+    """Return the instance of a plain task's problem, and the row of the task for each of its nodes.
 
-    Stops that no vehicle can serve are left out.
+    Stops that no vehicle can serve are omitted.
 
     Raises:
-        ValueError: No stop can be served, or the problem has no instance like this.
+        ValueError: No stop can be served, goods come both from stops and from the depot, or no instance is valid.
     """
     rules = Rules(task)
     if task.pickup_at is not None and task.loaded.any():
@@ -40,7 +40,7 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
     ratio = ratio_of(metric, task.km[some])
     name = task.problem
     limited = {column.name for column in declared if column.kind == "length" and column.per == "instance"}
-    if limited and ratio is None:  # a limit in km says nothing about minutes
+    if limited and ratio is None:  # a limit in km cannot be converted to minutes
         left = [column for column in declared if column.name not in limited and column.kind not in ("coords", "matrix")]
         columns = frozenset(column.name for column in left if column.tabular)
         numbers = frozenset(column.name for column in left if column.per == "instance")
@@ -67,7 +67,7 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
 
 
 def ratio_of(metric: FloatArray, km: FloatArray) -> float | None:
-    """Return how many units of a metric a km is; None if that differs from way to way."""
+    """Return the number of metric units per km; None if it differs between edges."""
     if not km.any():
         return 1.0
     ratio = float(metric.sum() / km.sum())
@@ -75,7 +75,7 @@ def ratio_of(metric: FloatArray, km: FloatArray) -> float | None:
 
 
 def closed_windows(task: Task, rows: list[int]) -> FloatArray:
-    """Return when windows close, those without an end as soon as every stop can still be served alone."""
+    """Return the ends of the time windows; missing ones are set so late that each stop can still be served alone."""
     arrival = np.maximum(task.ready[0] + task.minutes[0], task.ready)
     if task.pickup_at is not None:
         source = task.pickup_at
@@ -89,10 +89,10 @@ def closed_windows(task: Task, rows: list[int]) -> FloatArray:
 
 
 def other_instance(task: Task) -> OwnInstance:
-    """Return the instance of a task whose problem is not plain; lengths are what the task minimises.
+    """Return the instance of a task whose problem is not plain; its lengths are those that the task minimises.
 
     Raises:
-        ValueError: A value is not what the problem takes, or there is a limit in km, which says nothing about minutes.
+        ValueError: A value is not allowed, or there is a limit in km, which cannot be converted to minutes.
     """
     values: dict[str, Any] = {**task.values, **task.numbers}
     plane = task.plane_points()

@@ -1,6 +1,6 @@
-"""A plan's map as one HTML page that needs nothing else: SVG, some script, street tiles if the viewer is online.
+"""Map of a plan as a self-contained HTML page: SVG, a script, and street tiles if the viewer is online.
 
-Not folium: its pages fetch Leaflet and six other files, and without them show nothing.
+The page does not use folium, whose pages fetch Leaflet and six other files and show nothing without them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from routing_gym.planning.geojson import colour, corners_of, line_of, located
 from routing_gym.planning.text import label
 from routing_gym.planning.timetable import PlanData, Visit
 
-WIDTH, HEIGHT, MARGIN = 1000.0, 640.0, 40.0  # of the picture, in its own units
-MERCATOR = 85.0  # degrees to which the projection of street tiles reaches
+WIDTH, HEIGHT, MARGIN = 1000.0, 640.0, 40.0  # size of the picture, in its own units
+MERCATOR = 85.0  # latitude in degrees up to which the projection of street tiles is defined
 
 
 class Projection:
-    """From positions to the picture: Web Mercator for places on the earth, else as they are, north up.
+    """Projection to the picture: Web Mercator for geographic positions, unchanged for others; north is up.
 
     Args:
-        plan: Whose positions have to fit.
+        plan: Plan whose positions must fit into the picture.
     """
 
     def __init__(self, plan: PlanData) -> None:
@@ -42,11 +42,11 @@ class Projection:
 
     @staticmethod
     def unserved(plan: PlanData) -> list[FloatArray]:
-        """Return the positions of stops that are left out, on the side of the date line where the routes are."""
+        """Return the positions of stops left out, on the same side of the date line as the routes."""
         return [beside(plan, [one.row for one in plan.unserved])] if plan.unserved else []
 
     def world(self, points: FloatArray) -> FloatArray:
-        """Return positions on a map of the world, 1 wide, y downwards."""
+        """Return positions on a world map of width 1, with y downwards."""
         if not self.geographic:
             return np.stack([points[:, 0], -points[:, 1]], axis=-1)
         latitude = np.radians(np.clip(points[:, 1], -MERCATOR - 4, MERCATOR + 4))
@@ -59,7 +59,7 @@ class Projection:
 
 
 def beside(plan: PlanData, rows: list[int]) -> FloatArray:
-    """Return positions of stops, their longitudes within half a turn of the first route's start."""
+    """Return positions of stops; longitudes are within half a turn of the first route's start."""
     points = located(plan)[rows].astype(float)
     if plan.task.geographic and plan.routes:
         anchor = corners_of(plan, plan.routes[0])[0, 0]
@@ -68,7 +68,7 @@ def beside(plan: PlanData, rows: list[int]) -> FloatArray:
 
 
 def plan_html(plan: PlanData) -> str:
-    """Return the page: the map, a legend that hides vehicles, the Gantt chart. Text of the table is escaped.
+    """Return the HTML page: the map, a legend that hides vehicles, the Gantt chart. Text from the table is escaped.
 
     Raises:
         InvalidInput: The stops have no coordinates.
@@ -119,7 +119,7 @@ def plan_html(plan: PlanData) -> str:
 
 
 def spot(place: FloatArray, words: str, inside: str, kind: str) -> str:
-    """Return one stop as SVG; `words` are escaped."""
+    """Return one stop as SVG; `words` must be escaped."""
     x, y = place
     shape = '<rect x="-8" y="-8" width="16" height="16" rx="3"/>' if kind == "depot" else '<circle r="9"/>'
     text = f"<text>{inside}</text>" if inside else ""
@@ -130,13 +130,13 @@ def spot(place: FloatArray, words: str, inside: str, kind: str) -> str:
 
 
 def route_words(plan: PlanData, number: int) -> str:
-    """Return what the legend says of a route."""
+    """Return the legend text of a route."""
     route = plan.routes[number]
     return f"vehicle {route.vehicle}: {len(route.stops)} stops, {route.km:.1f} km, {route.minutes:.0f} min"
 
 
 def visit_words(plan: PlanData, number: int, visit: Visit) -> str:
-    """Return what hovering over a stop shows."""
+    """Return the tooltip of a stop."""
     task, route = plan.task, plan.routes[number]
     opens, closes = float(task.ready[visit.row]), float(task.due[visit.row])
     lines = [label(visit.id, visit.name), f"vehicle {route.vehicle}"]
@@ -149,7 +149,7 @@ def visit_words(plan: PlanData, number: int, visit: Visit) -> str:
 
 
 def plan_frame(plan: PlanData) -> str:
-    """Return the page in a frame for notebooks; without coordinates the table as text."""
+    """Return the page in a frame for notebooks; without coordinates, the table as text."""
     if plan.task.points is None:
         return f"<pre>{escape(str(plan))}</pre>"
     page = escape(plan_html(plan), quote=True)

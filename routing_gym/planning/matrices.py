@@ -1,7 +1,7 @@
 """Matrices of durations (minutes) and distances (km): arrays, CSV, .npy, and the JSON of routing services.
 
-OSRM's `table` and openrouteservice's `matrix` answer in seconds and metres (openrouteservice in km or miles where it is
-asked to); VROOM takes seconds and metres. These are converted. Plain CSV, .npy and JSON lists hold minutes and km.
+OSRM's `table` and openrouteservice's `matrix` return seconds and metres (openrouteservice returns km or miles on
+request); VROOM takes seconds and metres. These are converted. Plain CSV, .npy and JSON lists hold minutes and km.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from routing_gym.planning.table import InvalidInput, Table, table_of
 FloatArray = npt.NDArray[np.float64]
 Kind = Literal["durations", "distances"]
 MAX_BYTES = 2**28
-SECONDS, METRES = 1 / 60, 1 / 1000  # in minutes, in km
+SECONDS, METRES = 1 / 60, 1 / 1000  # minutes per second, km per metre
 ORS_UNITS = {"m": METRES, "km": 1.0, "mi": 1.609344}
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A square matrix in minutes or km, and where it came from.
+    """Square matrix in minutes or km, with its source.
 
     Attributes:
-        source: Name of its file or argument.
+        source: Name of the matrix's file or argument.
         values: float64 (A, A), finite and not negative, 0 on the diagonal.
-        note: Which service's answer it is, and in which unit, for the user.
+        note: Note for the user: name of the service, and its unit.
     """
 
     source: str
@@ -44,12 +44,12 @@ class Matrix:
 
 
 def read_matrices(durations: Any, distances: Any, names: tuple[str, ...]) -> dict[Kind, Matrix]:
-    """Read the matrices that were given, for stops of these names in this order.
+    """Read the given matrices, for stops with these names in this order.
 
-    A routing service's answer that holds both serves for both where only one was named.
+    If only one of them is given as a routing service's answer that holds both, both are read from it.
 
     Raises:
-        InvalidInput: One is not square, of another order than the stops, or holds what it must not.
+        InvalidInput: A matrix is not square, has another order than the stops, or holds an invalid value.
         InvalidFile: A file cannot be read.
         OSError: A file cannot be opened.
     """
@@ -68,7 +68,7 @@ def read_matrices(durations: Any, distances: Any, names: tuple[str, ...]) -> dic
 
 
 def matrix_size(value: Any) -> int:
-    """Return the order of a matrix that is given without stops.
+    """Return the number of rows of a matrix that is given without stops.
 
     Raises:
         InvalidInput: There is no matrix.
@@ -81,12 +81,12 @@ def matrix_size(value: Any) -> int:
 
 
 def source_of(value: Any, kind: str) -> str:
-    """Return what messages call a matrix."""
+    """Return the name of a matrix for messages."""
     return printable(Path(value).name) if isinstance(value, str | Path) else kind
 
 
 def tables_in(value: Any, kind: Kind) -> dict[Kind, tuple[Any, float, str]]:
-    """Return rows, the factor that turns them into minutes or km, and a note, of each matrix in a file or an object.
+    """Return the rows, the factor to minutes or km, and a note, for each matrix in a file or an object.
 
     Raises:
         InvalidFile: A file cannot be read.
@@ -147,10 +147,10 @@ def service_tables(document: Mapping[str, Any], kind: Kind) -> dict[Kind, tuple[
 
 
 def matrix_table(path: Path) -> Table | list[list[Any]]:
-    """Read a matrix from a CSV file: numbers only, or with the stops' ids as header and first column.
+    """Read a matrix from a CSV file: numbers only, or with the stops' ids in the header and the first column.
 
     Raises:
-        InvalidFile: The file is no CSV file.
+        InvalidFile: The file is not a valid CSV file.
     """
     rows, comma = read_cells(path, MAX_BYTES)
     cells = [row for _, row in rows]
@@ -162,7 +162,7 @@ def matrix_table(path: Path) -> Table | list[list[Any]]:
 
 
 def holds_text(cell: str) -> bool:
-    """Return whether a cell holds a label, not a number in whatever form."""
+    """Return whether a cell holds a label, not a number in any format."""
     return any(letter.isalpha() for letter in cell) and not is_number(cell, True)
 
 
@@ -170,7 +170,7 @@ def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names:
     """Check a matrix and convert it to minutes or km.
 
     Raises:
-        InvalidInput: With the names of the two stops, the value, and what was expected.
+        InvalidInput: The matrix is invalid; the message has the names of the two stops, the value and the expectation.
     """
     order, comma = labels_of_frame(rows), False
     if isinstance(rows, Table):
@@ -201,7 +201,7 @@ def check_order(source: str, place: str, labels: Sequence[str], names: tuple[str
     """Check that the labels of a matrix are the ids of the stops, in their order.
 
     Raises:
-        InvalidInput: With the first label that differs.
+        InvalidInput: A label differs; the message names the first one.
     """
     for at, (label, name) in enumerate(zip(labels, names, strict=True)):
         if header_key(label) != header_key(name):
@@ -212,11 +212,11 @@ def check_order(source: str, place: str, labels: Sequence[str], names: tuple[str
 
 
 def labels_of_frame(rows: Any) -> list[list[str]]:
-    """Return the labels of a DataFrame's columns and rows, if they are text; none of what is no DataFrame."""
+    """Return the text labels of a DataFrame's columns and rows; empty if there are none, or for other objects."""
     if not hasattr(rows, "columns") or isinstance(rows, Table):
         return []
     columns, index = list(rows.columns), list(getattr(rows, "index", []))
-    default = [f"column_{at}" for at in range(len(columns))]  # of polars, which has no labels of rows
+    default = [f"column_{at}" for at in range(len(columns))]  # default names of polars, which has no row labels
     if not all(isinstance(label, str) for label in columns) or (columns == default and not index):
         return []
     return [columns, index] if index and all(isinstance(label, str) for label in index) else [columns]
@@ -226,7 +226,7 @@ def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma:
     """Return one number of a matrix.
 
     Raises:
-        InvalidInput: It is none, or negative; with the two stops.
+        InvalidInput: The value is not a number, or negative; the message names the two stops.
     """
     place = f"{source}, row {i}, column {j} (from {names[i]} to {names[j]})"
     if is_missing(cell):
@@ -246,7 +246,7 @@ def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma:
 
 
 def labelled(table: Table) -> tuple[list[list[str]], list[list[Any]]]:
-    """Return the labels of columns and, where there are any, of rows; and the rows of a matrix with a header."""
+    """Return the labels of the columns and, if present, of the rows; and the rows of a matrix with a header."""
     headers = list(table.columns)
     columns = list(table.columns.values())
     labels: list[list[str]] = []
@@ -257,10 +257,10 @@ def labelled(table: Table) -> tuple[list[list[str]], list[list[Any]]]:
 
 
 def rows_of(source: str, value: Any) -> list[list[Any]]:
-    """Return the rows of a matrix of any kind as lists.
+    """Return the rows of any kind of matrix as lists.
 
     Raises:
-        InvalidInput: It is no matrix.
+        InvalidInput: The value is not a matrix.
     """
     if hasattr(value, "to_numpy"):  # DataFrames
         value = value.to_numpy()

@@ -1,4 +1,4 @@
-"""A planner's table as numbers: which column is which, and what its cells say."""
+"""Conversion of a table to numbers: meaning of the columns, and values of the cells."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ PLACES = {
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """The cells of a table as numbers.
+    """Cells of a table as numbers.
 
     Attributes:
-        table: As it was read.
-        headers: The header of each column by the name by which it is known.
-        ids: Of the stops.
-        names: Of the stops.
-        vehicles: Names of the vehicles that may serve each stop; none for all.
-        values: Numbers by column, empty cells as nan.
+        table: The table as it was read.
+        headers: Header of each known column, by the name that problems declare.
+        ids: Ids of the stops.
+        names: Names of the stops.
+        vehicles: Names of the vehicles that may serve each stop; empty for all.
+        values: Numbers by column; nan for empty cells.
         origin: Midnight that dates count from.
-        clock: How times are written.
+        clock: Format of times.
     """
 
     table: Table
@@ -56,7 +56,7 @@ def headers_of(table: Table) -> dict[str, str]:
     """Return the header of each known column, by the name that problems declare.
 
     Raises:
-        InvalidInput: Two columns have one meaning.
+        InvalidInput: Two columns have the same meaning.
     """
     known = {key: column.name for key, column in known_columns().items()} | PLACES
     headers: dict[str, str] = {}
@@ -76,7 +76,7 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
     """Read the cells of a table.
 
     Raises:
-        InvalidInput: With row, column, value and remedy.
+        InvalidInput: A cell is invalid; the message has row, column, value and remedy.
     """
     headers = headers_of(table)
     ids = read_ids(table, headers)
@@ -91,7 +91,7 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
             continue
         column = known.get("pickup" if name == "pickup_at" else name)
         if name == "pickup" and has_amounts(headers, fleet):
-            column = None  # amounts, or flags: PDP's column of that name holds rows
+            column = None  # amounts or flags; in PDP, the column of that name holds rows
         if column is not None and column.kind == "node":
             values[name] = read_nodes(table, header, column, ids, "id" in headers)
         elif column is not None and column.kind == "time":
@@ -111,7 +111,7 @@ def parse(table: Table, fleet: Fleet) -> Parsed:
 
 
 def names_in(cell: Any) -> frozenset[str]:
-    """Return the names in a cell: a list, or text with semicolons, commas or bars between them."""
+    """Return the names in a cell: a list, or text separated by semicolons, commas or bars."""
     if isinstance(cell, str):
         cell = re.split("[;,|]", cell)
     elif is_missing(cell) or not isinstance(cell, Iterable):
@@ -120,7 +120,7 @@ def names_in(cell: Any) -> frozenset[str]:
 
 
 def has_amounts(headers: Mapping[str, str], fleet: Fleet) -> bool:
-    """Return whether the column pickup holds amounts or flags, and no stops."""
+    """Return whether the column pickup holds amounts or flags, not the ids of stops."""
     return "demand" in headers or "capacity" in fleet.numbers or "pickup_at" in headers
 
 
@@ -133,7 +133,7 @@ def read_ids(table: Table, headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the ids of the stops, by default the numbers of their rows.
 
     Raises:
-        InvalidInput: One is missing, or not unique.
+        InvalidInput: An id is missing, or not unique.
     """
     if "id" not in headers:
         return tuple(map(str, range(table.num_rows)))
@@ -150,10 +150,10 @@ def read_ids(table: Table, headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def read_cell(table: Table, header: str, row: int, read: Any) -> Any:
-    """Return a cell, nan where it is empty.
+    """Return the value of a cell; nan if it is empty.
 
     Raises:
-        InvalidInput: It is not what it should be.
+        InvalidInput: The cell is invalid.
     """
     cell = table.columns[header][row]
     if is_missing(cell):
@@ -165,15 +165,15 @@ def read_cell(table: Table, header: str, row: int, read: Any) -> Any:
 
 
 def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], has_ids: bool) -> FloatArray:
-    """Return the rows that a column refers to: by id where stops have ids, else by the number of the row.
+    """Return the rows that a column refers to: by id if stops have ids, otherwise by the number of the row.
 
     Raises:
-        InvalidInput: There is no such stop.
+        InvalidInput: The stop does not exist.
     """
     place = {key: row for row, key in enumerate(ids)}
     rows = np.zeros(table.num_rows)
     for row, cell in enumerate(table.columns[header]):
-        none = row if column.at_depot else 0  # a fixed edge from a city to itself is none
+        none = row if column.at_depot else 0  # a fixed edge from a city to itself means no fixed edge
         key = "" if is_missing(cell) else identity(cell)
         if key in place or key.removesuffix(".0") in place:
             rows[row] = place[key if key in place else key.removesuffix(".0")]

@@ -1,4 +1,4 @@
-"""A plan and what it can be written as: text, CSV, JSON, GeoJSON, a map, a chart."""
+"""Plan and its output formats: text, CSV, JSON, GeoJSON, a map, a chart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from routing_gym.problem import AnyProblem
 
 @dataclass(frozen=True, eq=False)
 class Plan(PlanData):
-    """Routes with their timetable, as `routing_agents.solve` returns them; notebooks show the map. See `PlanData`."""
+    """Routes with their timetable, as returned by `routing_agents.solve`; notebooks show the map. See `PlanData`."""
 
     def __str__(self) -> str:
         return plan_text(self)
@@ -41,18 +41,18 @@ class Plan(PlanData):
         return self._written(plan_geojson(self), path)
 
     def to_html(self, path: Any = None) -> str:
-        """Return the map and the Gantt chart as a page of its own; write it to `path`, if given."""
+        """Return the map and the Gantt chart as a self-contained HTML page; write it to `path`, if given."""
         return self._written(plan_html(self), path)
 
     def gantt(self, path: Any = None) -> str:
-        """Return the Gantt chart of routes and windows as SVG; write it to `path`, if given."""
+        """Return the Gantt chart of routes and time windows as SVG; write it to `path`, if given."""
         return self._written(plan_gantt(self), path)
 
     def with_geometry(self, geometry: Mapping[str, Any]) -> Plan:
-        """Return the plan with streets to draw: for each vehicle a GeoJSON LineString, or OSRM's route JSON.
+        """Return the plan with streets to draw: for each vehicle, a GeoJSON LineString or OSRM's route JSON.
 
         Raises:
-            InvalidInput: One is neither, or of a vehicle that the plan does not use.
+            InvalidInput: A value is neither of them, or the plan does not use the vehicle.
         """
         known = [route.vehicle for route in self.routes]
         if unknown := [str(key) for key in geometry if str(key) not in known]:
@@ -72,7 +72,7 @@ class Plan(PlanData):
 
 
 def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], solver: str) -> Plan:
-    """Return the plan that routes of a plain task make, without the depot; the cost is added up anew."""
+    """Return the plan for routes of a plain task, given without the depot; the cost is computed again."""
     used = [(task.vehicle(k), task.driven_by(k), nodes) for k, nodes in enumerate(routes) if len(nodes)]
     planned = tuple(timetable(own, name, [own.depot, *nodes], closed=not task.open) for name, own, nodes in used)
     rules = Rules(task)
@@ -86,13 +86,13 @@ def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], 
 def loads_of(
     task: Task, rules: AnyProblem, instance: Any, before: list[list[int]], nodes: list[int]
 ) -> list[float] | None:
-    """Return what is on board after each visit of a route: the prizes collected, or what is still to be delivered.
+    """Return the load after each visit of a route: the prizes collected, or the amount still to deliver.
 
     Args:
         task: The task.
-        rules: Its problem.
-        instance: Its instance.
-        before: Routes that have delivered before, which may have visited the same stops.
+        rules: Problem of the task.
+        instance: Instance of the task.
+        before: Earlier routes, which may have delivered to the same stops.
         nodes: The route, without the return.
     """
     if "prize" in task.values:
@@ -101,12 +101,12 @@ def loads_of(
     if "load" not in delivered[-1]:
         return None
     loads, units = np.array([amounts["load"][0] for amounts in delivered]), delivered[-1]["load"][1]
-    assert units is not None  # what delivers has a capacity
+    assert units is not None  # a problem with loads has a capacity
     return list((loads[-1] - loads) * task.numbers["capacity"] / units)  # the instance may count in smaller units
 
 
 def other_plan(task: Task, rules: AnyProblem, instance: Any, actions: Any, cost: float, solver: str) -> Plan:
-    """Return the plan of a problem whose routes are not plain: by its own rules and its own cost."""
+    """Return the plan of a problem whose routes are not plain, with the problem's own rules and cost."""
     planned = []
     seen: set[int] = set()
     routes = [[int(node) for node in route.nodes] for route in rules.routes(instance, actions)]
@@ -114,7 +114,7 @@ def other_plan(task: Task, rules: AnyProblem, instance: Any, actions: Any, cost:
         closed = len(nodes) > 1 and nodes[-1] == nodes[0]
         seen |= set(nodes)
         way = nodes[:-1] if closed else nodes
-        if closed and not rules.has_depot:  # a tour may begin anywhere; row 0 is where the vehicle starts
+        if closed and not rules.has_depot:  # a tour may begin anywhere; the vehicle starts in row 0
             way = way[way.index(0) :] + way[: way.index(0)]
         loads = loads_of(task, rules, instance, routes[:k], way)
         planned.append(timetable(task, task.vehicle(k), way, closed, loads))

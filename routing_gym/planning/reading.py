@@ -1,4 +1,4 @@
-"""From a planner's table, vehicles and matrices to a task; all that is wrong is said before any work."""
+"""Reading of a table, vehicles and matrices into a task; all errors are raised before any planning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from routing_gym.planning.table import InvalidInput, read_table
 from routing_gym.planning.task import IntArray, Minimise, Task
 from routing_gym.planning.times import working_hours
 
-CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane one unit of length takes one unit of time
+CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane, one unit of length takes one unit of time
 
 
 def read_task(
@@ -34,20 +34,20 @@ def read_task(
     minimise: Minimise | None = None,
     **numbers: Any,
 ) -> Task:
-    """Read what is to be planned.
+    """Read a planning task.
 
     Args:
-        stops: See `read_table`; row 0 is the depot. None where a matrix says it all.
-        vehicles: See `read_fleet`.
+        stops: Table of stops, see `read_table`; row 0 is the depot. None if a matrix alone describes the task.
+        vehicles: Vehicles, see `read_fleet`.
         durations: Matrix of minutes, or a routing service's answer; see `read_matrices`.
         distances: Matrix of km.
-        problem: Key of `PROBLEMS`; by default what the columns make of it.
-        speed: km/h, for durations along geodesics, or along `distances`.
-        minimise: "minutes" of driving or "km"; by default minutes where `durations` are given.
-        **numbers: What problems declare for an instance: capacity, max_length, required_prize, num_salesmen.
+        problem: Key of `PROBLEMS`; by default the problem is recognised from the columns.
+        speed: Speed in km/h, for durations along geodesics, or along `distances`.
+        minimise: "minutes" of driving or "km"; by default minutes if `durations` are given, otherwise km.
+        **numbers: Values that problems declare per instance: capacity, max_length, required_prize, num_salesmen.
 
     Raises:
-        InvalidInput: With source, row, column, value and remedy.
+        InvalidInput: The input is invalid; the message has source, row, column, value and remedy.
         InvalidFile: A file cannot be read.
         ImportError: pyproj is missing, and the stops have latitudes and longitudes.
         OSError: A file cannot be opened.
@@ -78,10 +78,10 @@ def without(parsed: Parsed, fleet: Fleet, unused: Collection[str]) -> tuple[Pars
 
 
 def places(parsed: Parsed) -> tuple[bool, FloatArray, FloatArray, FloatArray]:
-    """Return the stops' places: whether on the globe, coordinates (A, 2), those in a plane, and km between all stops.
+    """Return whether stops are geographic, their coordinates (A, 2), those on a plane, and the km between them.
 
     Raises:
-        InvalidInput: A coordinate cannot be, or the stops lie too far apart.
+        InvalidInput: A coordinate is impossible, or the stops lie too far apart.
     """
     geographic = {"lat", "lon"} <= parsed.values.keys()
     keys = ("lat", "lon") if geographic else ("x", "y")
@@ -102,10 +102,10 @@ def lengths_of(
     speed: float | None,
     minimise: Minimise | None,
 ) -> dict[str, Any]:
-    """Return the fields of a task about coordinates, minutes and km, and all notes.
+    """Return the fields of a task that concern coordinates, minutes and km, and all notes.
 
     Raises:
-        InvalidInput: A coordinate cannot be, or the speed is none.
+        InvalidInput: A coordinate, the speed or `minimise` is invalid.
     """
     notes = list(chosen.notes)
     geographic, points, plane, km = places(parsed) if chosen.located else (False, None, None, None)
@@ -114,7 +114,7 @@ def lengths_of(
     straight = km is not None and not geographic and not matrices
     if "distances" in matrices:
         km = matrices["distances"].values
-    if km is None:  # then there are durations: `choose` refuses stops without coordinates and matrices
+    if km is None:  # then there are durations: `choose` refuses stops with neither coordinates nor matrices
         minutes_ = matrices["durations"].values
         km = minutes_ * kmh / 60
         notes.append(f"km: at {kmh:g} km/h, since there are neither coordinates nor distances")
@@ -140,10 +140,10 @@ def lengths_of(
 
 
 def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet: Fleet) -> Task:
-    """Make a task of what was chosen, its lengths, and amounts, windows, penalties and vehicles.
+    """Make a task from the chosen problem, the lengths, and the amounts, time windows, penalties and vehicles.
 
     Raises:
-        InvalidInput: A value is not what it must be.
+        InvalidInput: A value is invalid.
     """
     table, headers, values = parsed.table, parsed.headers, dict(parsed.values)
     rules, size = chosen.rules, table.num_rows
@@ -203,10 +203,10 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
 def amounts_of(
     chosen: Choice, parsed: Parsed, values: Mapping[str, FloatArray], depots: Sequence[int]
 ) -> tuple[FloatArray, FloatArray, IntArray | None]:
-    """Return what is delivered and picked up at each stop, and with pairs the row where it is picked up, 0 for none.
+    """Return the amounts delivered and picked up at each stop; for pairs, also the row of each pickup, 0 for none.
 
     Raises:
-        InvalidInput: With row, column and value.
+        InvalidInput: An amount or a pair is invalid; the message has row, column and value.
     """
     table, headers = parsed.table, parsed.headers
     delivery, pickup = checks.split_amounts(
@@ -223,7 +223,7 @@ def amounts_of(
 def windows_of(
     values: Mapping[str, FloatArray], declared: Collection[str], size: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return earliest and latest starts and durations of service, (size,) each, with defaults where there are none."""
+    """Return earliest starts, latest starts and durations of service, (size,) each, with defaults if missing."""
     ready, due, service = (
         values[key] if key in declared and key in values else np.full(size, FILLED[key])
         for key in ("ready_time", "due_time", "service_time")
@@ -232,10 +232,10 @@ def windows_of(
 
 
 def check_depots(parsed: Parsed, depots: Sequence[int], amounts: Mapping[str, FloatArray]) -> None:
-    """Check that nothing is delivered, picked up or done at depots after the first, which `checks.filled` looks at.
+    """Check that amounts and service are 0 at all depots but the first, which `checks.filled` checks.
 
     Raises:
-        InvalidInput: With row, column and value.
+        InvalidInput: A value is not 0; the message has row, column and value.
     """
     for key, values in amounts.items():
         for row in sorted({*depots} - {0}):
@@ -247,7 +247,7 @@ def check_vehicles(parsed: Parsed, fleet: Fleet) -> None:
     """Check the names of the vehicles that may serve a stop.
 
     Raises:
-        InvalidInput: There is no such vehicle.
+        InvalidInput: A vehicle does not exist.
     """
     known = [kind.name or "" for kind in fleet.types]
     for row, names in enumerate(parsed.vehicles):

@@ -1,4 +1,4 @@
-"""Which problem a planner's table is an instance of: the one whose columns it has."""
+"""Recognition of the problem that a table is an instance of: the one whose columns it has."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from routing_gym.problems import PROBLEMS, make_problem, unknown_problem
 from routing_gym.traits import Column
 
 FILLED = {"demand": 0.0, "backhaul": 0.0, "ready_time": 0.0, "due_time": float("inf"), "service_time": 0.0}
-MOST_TOLD = 3  # problems that an error names
-OPTIONAL = "penalty"  # with which any plain problem's stops may be left out
+MOST_TOLD = 3  # maximum number of problems in an error message
+OPTIONAL = "penalty"  # with this column, stops of any plain problem may be left out
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Given:
 
     Attributes:
         columns: Names of columns that problems declare.
-        numbers: Those of the whole instance.
-        located: Whether stops have coordinates.
+        numbers: Names of the values per instance.
+        located: Whether the stops have coordinates.
         matrix: Whether there is a matrix.
         open: Whether vehicles stay at their last stop.
         count: Number of vehicles.
@@ -38,22 +38,22 @@ class Given:
 
 @cache
 def kinds() -> tuple[tuple[str, AnyProblem], ...]:
-    """Return the problems that a table of stops may be, of their least size.
+    """Return the problems that a table of stops may belong to, each with its minimum size.
 
-    Several depots, vehicles that differ and stops that may be left out are columns beside any of them.
+    Several depots, different vehicles and optional stops are additional columns of any of them.
     """
     all_kinds = ((name, make_problem(name, PROBLEMS[name].min_nodes)) for name in PROBLEMS)
     return tuple((name, rules) for name, rules in all_kinds if rules.plain_vehicles)
 
 
 def known_columns() -> dict[str, Column]:
-    """Return the columns of a table that some problem declares, by their names and their other names."""
+    """Return the table columns that some problem declares, by their names and alternative names."""
     columns = [column for _, rules in kinds() for column in rules.columns if column.tabular and column.kind != "coords"]
     return {key: column for column in columns for key in (column.name, *column.also)}
 
 
 def lacking(rules: AnyProblem, given: Given) -> list[str]:
-    """Return what a problem needs beyond what is given and what has a default."""
+    """Return the names of values that a problem needs, that are not given and that have no default."""
     missing = []
     for column in rules.columns:
         if not column.required or column.name in given.columns or column.name in given.numbers:
@@ -68,7 +68,7 @@ def lacking(rules: AnyProblem, given: Given) -> list[str]:
 
 
 def surplus(rules: AnyProblem, given: Given) -> set[str]:
-    """Return what is given and a problem does not take."""
+    """Return the names of given values that a problem does not take."""
     return set(given.columns | given.numbers) - {column.name for column in rules.columns}
 
 
@@ -81,10 +81,10 @@ def distance_to(rules: AnyProblem, given: Given) -> float:
 
 
 def recognise_task(given: Given) -> str:
-    """Return the problem that takes all that is given and lacks the least.
+    """Return the problem that takes all given values and lacks the fewest.
 
     Raises:
-        InvalidInput: None takes it, or those that do need more; naming what.
+        InvalidInput: No problem takes all given values, or those that do need more; the message names them.
     """
     tried = [given]
     if OPTIONAL in given.columns:
@@ -113,7 +113,7 @@ def recognise_task(given: Given) -> str:
 
 
 def several_vehicles(name: str, given: Given) -> str:
-    """Return the problem for a number of vehicles where a table fits one that has a single tour."""
+    """Return the problem for several vehicles if the table fits one with a single tour."""
     if given.count in (None, 1) or PROBLEMS[name].has_depot or "num_salesmen" in given.numbers:
         return name
     if OPTIONAL in given.columns:  # routes of vehicles that carry nothing
@@ -122,10 +122,10 @@ def several_vehicles(name: str, given: Given) -> str:
 
 
 def check_problem_name(problem: str, given: Given) -> None:
-    """Check that a problem that the user names can be made of what is given.
+    """Check that the problem named by the user fits the given values.
 
     Raises:
-        InvalidInput: There is no such problem, or something is missing.
+        InvalidInput: The problem does not exist, or a value is missing.
     """
     if problem not in PROBLEMS:
         raise InvalidInput(unknown_problem(problem))

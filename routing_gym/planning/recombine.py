@@ -1,7 +1,7 @@
-"""The best choice among routes that a search has come across: set partitioning, as a mixed-integer program.
+"""Best selection of routes found by a search: set partitioning as a mixed-integer program.
 
-Routes of a plain task are independent, so any choice of them that visits each stop once is a plan. Subramanian, Uchoa,
-Ochi (2013), "A hybrid algorithm for a class of vehicle routing problems", section 3.4.
+Routes of a plain task are independent, so any selection of them that visits each stop once is a plan. Source:
+Subramanian, Uchoa, Ochi (2013), "A hybrid algorithm for a class of vehicle routing problems", section 3.4.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from routing_gym.optional import require
 from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.routes import Route, Rules
 
-MOST_COLUMNS = 4_000  # the cheapest by reduced cost; HiGHS solves so many in a second or two
+MOST_COLUMNS = 4_000  # the cheapest by reduced cost; HiGHS solves this many in a second or two
 GAP = 1e-4
 LEAST_GAIN = 1e-9
 
 
 class Pool:
-    """Routes by the type of their vehicle and the set of their stops, each in the cheapest order that was seen.
+    """Routes by the type of their vehicle and the set of their stops, each in the cheapest order seen so far.
 
     Args:
-        rules: Of the task.
+        rules: Rules of the task.
 
     Raises:
-        ImportError: scipy is missing; names the extra.
+        ImportError: scipy is missing; the message names the extra to install.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -36,7 +36,7 @@ class Pool:
         self.routes: dict[tuple[int, frozenset[int]], Route] = {}
 
     def add(self, routes: Sequence[Route]) -> None:
-        """Remember routes."""
+        """Add routes to the pool."""
         for route in routes:
             key = route.kind, frozenset(route.nodes)
             known = self.routes.get(key)
@@ -44,10 +44,10 @@ class Pool:
                 self.routes[key] = route
 
     def best(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
-        """Return routes and stops that are left out whose cost is below `cost`; None if none are found.
+        """Return routes and left-out stops with a total cost below `cost`; None if none are found.
 
         Args:
-            cost: Total of the best plan so far.
+            cost: Total cost of the best plan so far.
             seconds: Time limit of the solver.
         """
         optimize = self.optimize
@@ -71,7 +71,7 @@ class Pool:
             : len(routes)
         ]
         order = np.argsort(reduced, kind="stable")[:MOST_COLUMNS].tolist()
-        kept = [routes[k] for k in order if reduced[k] < cost - relaxed.fun]  # dearer ones are in no better plan
+        kept = [routes[k] for k in order if reduced[k] < cost - relaxed.fun]  # others are in no better plan
         costs, matrix = self.program(kept)
         low = np.concatenate([np.ones(len(stops)), np.zeros(len(most))])
         high = np.concatenate([np.ones(len(stops)), most])
@@ -89,7 +89,7 @@ class Pool:
         return picked, [node for node, taken in zip(stops, chosen[len(kept) :], strict=True) if taken]
 
     def program(self, routes: Sequence[Route]) -> tuple[FloatArray, Any]:
-        """Return costs and rows of the program: a column for each route, then one for leaving each stop out.
+        """Return the costs and the constraint matrix: a column for each route, then one for leaving out each stop.
 
         The rows count the visits of each stop, then the routes of each type of vehicle.
         """

@@ -1,8 +1,8 @@
-"""Routes of a task: whether they keep its limits, what they cost, and where another stop fits in, in constant time.
+"""Routes of a task: feasibility, costs, and the best position for another stop, each checked in constant time.
 
-Times are propagated forwards (departures) and backwards (latest arrivals), loads are prefix and suffix maxima: Vidal et
-al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section 4.3, in a simple form.
-A stop where something is picked up for another stop is inserted together with that one, in linear time for each place.
+Times are propagated forwards (departures) and backwards (latest arrivals), and loads are prefix and suffix maxima, a
+simple form of Vidal et al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section
+4.3. A pickup and its delivery are inserted together, in linear time for each position.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.task import Task
 
 Place = tuple[int, ...]  # positions on a route where a stop, or a pickup and its delivery, are inserted; () for nowhere
-SLACK = 1e-6  # minutes and km that rounding may take
+SLACK = 1e-6  # minutes and km of tolerance for rounding
 NEVER = float("inf")
-MOST_REMEMBERED = 30_000  # routes of all types of vehicles, about 2 kB each
+MOST_REMEMBERED = 30_000  # maximum number of cached routes for all types of vehicles, about 2 kB each
 
 
 class Route:
-    """One vehicle's stops, and what is needed to insert another; made by `Rules.route`, and not changed."""
+    """One vehicle's stops, and the data needed to insert another; made by `Rules.route` and never changed."""
 
     __slots__ = (
         *("cost", "departure", "kind", "km", "latest", "legs", "loads", "most_after", "most_before", "nodes"),
@@ -32,28 +32,28 @@ class Route:
 
     def __init__(self, nodes: tuple[int, ...], num_deliveries: int, kind: int) -> None:
         self.nodes = nodes  # without the depot
-        self.kind = kind  # place of the vehicle's type in `Rules.kinds`
+        self.kind = kind  # index of the vehicle's type in `Rules.kinds`
         self.num_deliveries = num_deliveries  # stops before the first pickup
         self.departure: list[float] = []  # from the depot and from each stop
-        self.latest: list[float] = []  # arrival at each stop and back at the depot
-        self.legs: list[float] = []  # costs of the legs
-        self.loads: list[int] = []  # on the leg that leads to each position
-        self.most_before: list[int] = []  # greatest load up to the leg that leads to each position
-        self.most_after: list[int] = []  # greatest load from there on
+        self.latest: list[float] = []  # latest arrival at each stop and back at the depot
+        self.legs: list[float] = []  # costs of the edges
+        self.loads: list[int] = []  # load on the edge to each position
+        self.most_before: list[int] = []  # greatest load up to the edge to each position
+        self.most_after: list[int] = []  # greatest load from that edge on
         self.km = self.cost = 0.0
         self.places: dict[tuple[int, int], tuple[float, Place]] = {}  # see `Rules.place_of`
 
 
 class Rules:
-    """A task's limits as plain lists, which are faster than arrays where single numbers are read.
+    """Limits of a task as plain lists, which are faster than arrays for reading single numbers.
 
-    Row 0 is the vehicles' depot, also where it is another row of the table.
+    Row 0 stands for the vehicles' depot, even if that depot is another row of the table.
 
     Args:
         task: A plain task.
 
     Attributes:
-        kinds: Rules of each type of vehicle; only these where all are alike.
+        kinds: Rules of each type of vehicle; only this object if all vehicles are alike.
     """
 
     def __init__(self, task: Task) -> None:
@@ -63,15 +63,15 @@ class Rules:
             for matrix in matrices:
                 matrix[:, 0] = 0.0
         self.costs, self.minutes, self.km = (matrix.tolist() for matrix in matrices)
-        self.costs_to = matrices[0].T.tolist()  # of each stop, from all others
+        self.costs_to = matrices[0].T.tolist()  # costs to each stop from all others
         self.service, self.delivery, self.pickup = (x.tolist() for x in (task.service, task.delivery, task.pickup))
         self.sources = [0] * len(task.ids) if task.pickup_at is None else task.pickup_at.tolist()
-        self.deliveries = {source: node for node, source in enumerate(self.sources) if source}  # of pickups, by pickup
+        self.deliveries = {source: node for node, source in enumerate(self.sources) if source}  # by pickup
         self.loaded = task.loaded.tolist()
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
         dearest = float(max(matrices[0].max(), 1e-9))
         most = 4.0 * (dearest * len(task.ids) + task.fixed_cost)
-        self.price = [min(one, most) for one in task.penalty.tolist()]  # of leaving a stop out
+        self.price = [min(one, most) for one in task.penalty.tolist()]  # cost of leaving a stop out
         self.price[0] = 0.0
         self.limit(task, 0)
         self.most_remembered = MOST_REMEMBERED // max(1, len(task.types))
@@ -84,7 +84,7 @@ class Rules:
                 rules.most_remembered = self.most_remembered
 
     def limit(self, task: Task, kind: int) -> None:
-        """Take up the limits of a task's vehicles."""
+        """Set the limits of a task's vehicles."""
         self.task, self.kind = task, kind
         self.ready = task.ready.tolist()
         self.due = [late + SLACK for late in task.due.tolist()]
@@ -98,7 +98,7 @@ class Rules:
         self.remembered: dict[tuple[int, ...], Route | None] = {}
 
     def route(self, nodes: Iterable[int]) -> Route | None:
-        """Return a route, or None if it breaks a limit; a search asks for the same ones again and again."""
+        """Return a route, or None if it breaks a limit; results are cached, since a search repeats its requests."""
         stops = tuple(nodes)
         if stops in self.remembered:
             return self.remembered[stops]
@@ -143,7 +143,7 @@ class Rules:
         return made
 
     def paired(self, stops: Sequence[int]) -> bool:
-        """Return whether all goods that are picked up for another stop reach it, and it gets none but these."""
+        """Return whether goods picked up for another stop all reach it, and each such stop gets only these."""
         due: set[int] = set()
         for node in stops:
             if node in self.deliveries:
@@ -155,13 +155,13 @@ class Rules:
         return not due
 
     def unit(self, node: int) -> tuple[int, ...]:
-        """Return what is inserted or left out with a stop: itself, or a pickup and its delivery."""
+        """Return the stops that are inserted or left out together: the stop itself, or a pickup and its delivery."""
         if node in self.deliveries:
             return node, self.deliveries[node]
         return (self.sources[node], node) if self.sources[node] else (node,)
 
     def units(self, nodes: Iterable[int]) -> list[tuple[int, ...]]:
-        """Return the units of stops, in their order, each once."""
+        """Return the units of the stops, in order, each once."""
         return list(dict.fromkeys(map(self.unit, nodes))) if self.deliveries else [(node,) for node in nodes]
 
     def price_of(self, unit: tuple[int, ...]) -> float:
@@ -170,7 +170,7 @@ class Rules:
         return price if len(unit) == 1 else price + self.price[unit[1]]
 
     def latest(self, ends: Sequence[int]) -> list[float]:
-        """Return the latest arrival at each stop, and at the depot, that keeps all windows from there on."""
+        """Return the latest arrivals at each stop and at the depot that keep all later time windows."""
         found = [self.end]
         for k in range(len(ends) - 2, -1, -1):
             node = ends[k]
@@ -179,27 +179,27 @@ class Rules:
         return found[::-1]
 
     def place_of(self, unit: tuple[int, ...], route: Route, locked: int) -> tuple[float, Place]:
-        """Return `best_place` without a bound, found once for each route, however often a search takes it up again."""
+        """Return `best_place` without a bound; the result is cached in the route."""
         found = route.places.get((unit[0], locked))
         if found is None:
             found = route.places[unit[0], locked] = self.best_place(unit, route, locked, NEVER)
         return found
 
     def with_unit(self, unit: tuple[int, ...], route: Route, place: Place) -> Route | None:
-        """Return a route with a unit at its place."""
+        """Return the route with a unit inserted at the given positions."""
         first, last, nodes = place[0], place[-1], route.nodes
         if len(unit) == 1:
             return self.route((*nodes[:first], *unit, *nodes[first:]))
         return self.route((*nodes[:first], unit[0], *nodes[first:last], unit[1], *nodes[last:]))
 
     def best_place(self, unit: tuple[int, ...], route: Route, locked: int, most: float) -> tuple[float, Place]:
-        """Return the least extra cost of a unit on a route and its place, () where it costs `most` or fits nowhere.
+        """Return the least extra cost of a unit on a route and its positions; () if it fits nowhere below `most`.
 
         Args:
             unit: The stop, or a pickup and its delivery.
-            route: Where.
-            locked: Stops at the head of the route that stay.
-            most: Extra cost that is too much.
+            route: Route to insert the unit into.
+            locked: Number of stops at the head of the route that stay.
+            most: Upper bound; positions with this extra cost or more are rejected.
         """
         if len(unit) == 2:
             return self.best_pair(*unit, route, locked, most)
@@ -282,7 +282,7 @@ class Rules:
         return most, place
 
     def new_routes(self, unit: tuple[int, ...], routes: Sequence[Route]) -> list[Route]:
-        """Return a route with one unit for each type of which a vehicle is left, where it keeps the limits."""
+        """Return a route with one unit for each type that has a free vehicle, if the route keeps the limits."""
         if len(self.kinds) == 1:
             alone = self.route(unit) if len(routes) < self.most_routes else None
             return [] if alone is None else [alone]
@@ -291,7 +291,7 @@ class Rules:
         return [route for rules in free if (route := rules.route(unit)) is not None]
 
     def by_vehicle(self, routes: Sequence[Route]) -> tuple[tuple[int, ...], ...]:
-        """Return the stops of each vehicle, where vehicles differ in the order of the task, none for idle ones."""
+        """Return the stops of each vehicle; if vehicles differ, in the task's order, () for idle ones."""
         if len(self.kinds) == 1:
             return tuple(route.nodes for route in routes)
         stops: list[tuple[int, ...]] = []
@@ -301,12 +301,12 @@ class Rules:
         return tuple(stops)
 
     def total(self, routes: Iterable[Route], absent: Iterable[int]) -> float:
-        """Return the cost of routes, and the price of those left out."""
+        """Return the cost of the routes plus the price of the stops left out."""
         return float(sum(route.cost for route in routes) + sum(self.price[node] for node in absent))
 
 
 def with_depot_first(matrix: FloatArray, depot: int) -> FloatArray:
-    """Return a copy of a matrix, (A, A), in whose row and column 0 a depot stands in for the first row."""
+    """Return a copy of a matrix, (A, A), in which row and column 0 are replaced by those of the depot."""
     rows = np.arange(len(matrix))
     rows[0] = depot
     return matrix[np.ix_(rows, rows)]

@@ -1,9 +1,10 @@
 """Slack induction by string removals: Christiaens and Vanden Berghe (2020), Transportation Science 54.
 
-Strings of neighbouring stops are removed from a few routes, and inserted again one by one where they cost least, with a
-few routes overlooked by chance; simulated annealing accepts. Deviations: stops may be left out at their price, routes
-may begin with stops that stay, the temperature follows the time that is left and rises again several times, and in
-between the best choice of all routes seen so far is found (`recombine.py`), among them those of a policy.
+Strings of neighbouring stops are removed from a few routes and inserted again one by one at the least cost; some routes
+are skipped at random. Simulated annealing accepts or rejects the result. The search deviates from the paper: stops may
+be left out at their price, routes may begin with locked stops, the temperature follows the time left and rises again
+several times, and in between the best choice of all routes seen so far, including those of a policy, is computed
+(`recombine.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from routing_gym.planning.task import Task
 LONGEST_STRING, MEAN_REMOVED = 10, 6
 SPLIT, BLINK = 0.5, 0.01
 SPLIT_GROWS = 0.01
-EXCHANGE = 0.2  # share of the routes that strings are taken from which try a vehicle of another type
-SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some are left out
-HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean legs of the start
-CYCLES, LAST = 6, 0.05  # times that it cools down, and the share of the time after them
-FORCED = 0.1  # share of the rounds, while some are left out, that insert neighbours among them at any cost
-RECOMBINING = 0.3  # share of the time for choosing among routes, at most
+EXCHANGE = 0.2  # probability that a route from which a string was removed tries a vehicle of another type
+SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some stops are left out
+HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean edge costs of the first routes
+CYCLES, LAST = 6, 0.05  # number of cooling cycles, and the share of the time after them
+FORCED = 0.1  # share of the rounds that insert some neighbouring left-out stops at any cost
+RECOMBINING = 0.3  # maximum share of the time for recombining routes
 Report = Callable[[float, float], None]  # seconds so far, cost so far
 
 
@@ -46,14 +47,14 @@ class Found:
 
 
 class Search:
-    """A set of routes that is taken apart and put together again.
+    """Search that removes stops from a set of routes and inserts them again.
 
     Args:
         task: A plain task.
-        start: Stops of each vehicle, without the depot; none for an empty start.
-        locked: For each vehicle, how many of its first stops stay; such a start has to keep all limits.
-        seed: Of the random choices.
-        pool: Further routes, to choose from.
+        start: Stops of each vehicle, without the depot; may be empty.
+        locked: For each vehicle, the number of its first stops that stay; such a start must keep all limits.
+        seed: Random seed of the search.
+        pool: Further routes to choose from.
     """
 
     def __init__(
@@ -83,10 +84,10 @@ class Search:
         self.pool.add([*self.routes, *(route for route in known if route is not None)])
 
     def take_up(self, start: Sequence[Sequence[int]]) -> tuple[list[Route], list[int]]:
-        """Start from routes whose heads stay where they are; their other stops are inserted again where they must.
+        """Build the start from routes whose first stops are locked; insert the other stops again only if necessary.
 
         Raises:
-            ValueError: The stops that stay break a limit.
+            ValueError: The locked stops break a limit.
         """
         routes, absent = [], []
         for k, stops in enumerate(start[: self.rules.most_routes]):
@@ -107,7 +108,7 @@ class Search:
         return self.insert(routes, [node for node in self.rules.task.stops if node not in seen])
 
     def run(self, seconds: float, report: Report | None = None) -> Found:
-        """Search for some time; Ctrl-C ends it before, with the best routes so far."""
+        """Search for the given time, and return the best routes so far; Ctrl-C ends the search early."""
         started = reported = time.perf_counter()
         best, best_absent, best_cost = list(self.routes), list(self.absent), self.cost
         legs = max(1, len(self.stops) + len(self.routes))
@@ -142,11 +143,11 @@ class Search:
         return Found(trips, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
 
     def recombined(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
-        """Return a better choice of the routes that were seen, if there is one; none where stops stay."""
+        """Return a better choice of the routes seen so far; None if there is none, or if stops are locked."""
         return None if self.locked else self.pool.best(cost, RECOMBINING * seconds / (CYCLES + 1))
 
     def remove(self) -> tuple[list[Route], list[int]]:
-        """Take strings of stops out of the routes near a random stop; return what is left, and the stops taken out."""
+        """Remove strings of stops from routes near a random stop; return the remaining routes and the removed stops."""
         draw, rules = self.rng.random, self.rules
         where = {node: k for k, route in enumerate(self.routes) for node in route.nodes}
         mean = sum(len(route.nodes) for route in self.routes) / max(1, len(self.routes))
@@ -181,7 +182,7 @@ class Search:
         return routes, gone
 
     def some_absent(self) -> set[int]:
-        """Return some neighbouring stops that are left out, to insert at any cost; in most rounds none.
+        """Return some neighbouring left-out stops to insert at any cost; in most rounds an empty set.
 
         Together they may be worth a route that none of them is worth alone.
         """
@@ -192,13 +193,13 @@ class Search:
         return set(near[: 1 + int(self.rng.random() * LONGEST_STRING)])
 
     def exchange(self, routes: list[Route], ruined: list[int]) -> None:
-        """Let some routes have a vehicle of another type: a free one, or that of another route, if limits allow."""
+        """Give some routes a vehicle of another type: a free one, or that of another route, if limits allow."""
         kinds, draw = self.rules.kinds, self.rng.random
         for k in ruined:
             if draw() >= EXCHANGE or not routes[k].nodes:
                 continue
             other = int(draw() * (len(routes) + len(kinds)))
-            if other < len(routes) and not routes[other].nodes:  # its vehicle is free, perhaps taken by now
+            if other < len(routes) and not routes[other].nodes:  # the vehicle of an empty route may be in use by now
                 continue
             kind = routes[other].kind if other < len(routes) else other - len(routes)
             used = sum(route.kind == kind for route in routes if route.nodes)
@@ -211,7 +212,7 @@ class Search:
                 routes[k] = moved
 
     def string(self, nodes: Sequence[int], at: int, length: int) -> list[int]:
-        """Return neighbouring stops of a route that include one; every second time some between them stay."""
+        """Return a string of a route's stops around one stop; in half of the cases, some stops inside it stay."""
         draw, kept = self.rng.random, 0
         if length < len(nodes) and length > 1 and draw() < SPLIT:
             kept = 1
@@ -228,7 +229,7 @@ class Search:
         return string
 
     def insert(self, routes: list[Route], gone: list[int]) -> tuple[list[Route], list[int]]:
-        """Insert stops where they cost least; return the routes, and the stops that are left out."""
+        """Insert stops at the least cost; return the routes, and the stops that are left out."""
         rules = self.rules
         absent: list[int] = []
         used = sum(1 for route in routes if route.nodes)
@@ -245,7 +246,7 @@ class Search:
                 if extra < most and at:
                     most, chosen, place = extra, k, at
             new = rules.new_routes(unit, routes)
-            if len(new) > 1:  # equal costs are common: of types that differ in their limits only
+            if len(new) > 1:  # equal costs are common, for example of types that differ in their limits only
                 new.sort(key=lambda route: (route.cost, self.rng.random()))
             alone = next(iter(new), None)
             if alone is not None and alone.cost < most:
@@ -263,7 +264,7 @@ class Search:
         return routes, absent
 
     def ordered(self, gone: list[int]) -> list[int]:
-        """Sort stops for insertion: at random, the largest first, the farthest first, the nearest, or by windows."""
+        """Sort stops for insertion: at random, by amount, by distance from the depot, or by time window."""
         task, rules = self.rules.task, self.rules
         if self.absent and self.rng.random() < SMALLEST_FIRST:  # so that few are left out
             return sorted(gone, key=lambda node: rules.delivery[node] + rules.pickup[node] + self.rng.random())

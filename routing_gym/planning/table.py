@@ -1,4 +1,4 @@
-"""A planner's table from a CSV file, a DataFrame, arrays or dictionaries: cells as they are, and where they stand."""
+"""Tables from a CSV file, a DataFrame, arrays or dictionaries: unchanged cells with their positions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from routing_gym.files import found, printable
 
 
 class InvalidInput(ValueError):
-    """A planner's input cannot be used; the message has source, row, column, value and remedy."""
+    """Invalid input for a planning task; the message has source, row, column, value and remedy."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of cells.
+    """Table with named columns of cells.
 
     Attributes:
         source: Name of the file, or of the argument.
         columns: Cells by header, in lower case, with underscores for spaces.
         lines: Line of each row in its file; empty for other tables, whose rows are counted from 0.
-        decimal_comma: Whether 1,5 is one and a half.
+        decimal_comma: Whether commas are decimal separators: 1,5 is one and a half.
     """
 
     source: str
@@ -40,11 +40,11 @@ class Table:
         return len(next(iter(self.columns.values()), []))
 
     def place(self, row: int) -> str:
-        """Return where a row stands: "stops.csv, line 7" or "stops, row 5"."""
+        """Return the position of a row in its source: "stops.csv, line 7" or "stops, row 5"."""
         return f"{self.source}, line {self.lines[row]}" if self.lines else f"{self.source}, row {row}"
 
     def error(self, row: int, column: str, reason: str, value: Any = None) -> InvalidInput:
-        """Return an error about a cell; `reason` says what was expected and what to do."""
+        """Return an error about a cell; `reason` is the expected value and the remedy."""
         cell = self.columns[column][row] if column in self.columns and value is None else value
         return InvalidInput(printable(f"{self.place(row)}, column {column}: found {show(cell)}; {reason}"))
 
@@ -55,11 +55,11 @@ def read_table(value: Any, name: str) -> Table:
     Args:
         value: Path of a CSV file; a DataFrame of pandas or polars, or a PyArrow table; a mapping from names to columns;
             a sequence of mappings, one a row; or an array (A, 2) of x and y.
-        name: Of the argument, for messages.
+        name: Name of the argument, for messages.
 
     Raises:
-        InvalidInput: It is none of these, or its columns have different lengths.
-        InvalidFile: The file is no CSV file.
+        InvalidInput: The value is none of these, or its columns have different lengths, or the table is empty.
+        InvalidFile: The file is not a valid CSV file.
         OSError: The file cannot be opened.
     """
     if isinstance(value, str | Path):
@@ -85,10 +85,10 @@ def table_of(path: Path, file: CsvFile) -> Table:
 
 
 def columns_of_any(value: Any, name: str) -> list[tuple[str, list[Any]]]:
-    """Return headers and cells of a table that is no file; no library is imported for it.
+    """Return the headers and cells of a table that is not a file; no library is imported for it.
 
     Raises:
-        InvalidInput: It is no table.
+        InvalidInput: The value is not a table.
     """
     if hasattr(value, "collect_schema") and hasattr(value, "collect"):  # a LazyFrame of polars
         value = value.collect()
@@ -125,7 +125,7 @@ def as_cells(cells: Any, place: str) -> list[Any]:
     """Return a column as a list.
 
     Raises:
-        InvalidInput: It is a single value.
+        InvalidInput: The column is a single value.
     """
     if hasattr(cells, "to_list"):
         return list(cells.to_list())

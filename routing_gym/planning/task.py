@@ -1,4 +1,4 @@
-"""What is to be planned: stops, vehicles, minutes and kilometres, after everything about them has been checked."""
+"""Planning task: stops, vehicles, minutes and kilometres, after all checks."""
 
 from __future__ import annotations
 
@@ -25,47 +25,48 @@ DAY = 1440  # minutes
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A table of A rows and its vehicles, in minutes and km. Row 0 is a depot, where the problem has one.
+    """Table of A rows and its vehicles, in minutes and km. Row 0 is a depot if the problem has one.
 
     Attributes:
         source: Name of the table.
         problem: Key of `PROBLEMS`.
-        ids: Of the stops; unique.
-        names: Of the stops; by default the ids.
+        ids: Ids of the stops; unique.
+        names: Names of the stops; by default the ids.
         points: Latitude and longitude in degrees, or x and y, as given: (A, 2); None without coordinates.
         geographic: Whether the points are latitudes and longitudes.
         plane: The points on a plane, in the unit of `km`; None without coordinates.
-        minutes: Of driving from each stop (row) to each other: (A, A).
-        km: The same ways' lengths.
+        minutes: Driving minutes from each stop (row) to each other stop: (A, A).
+        km: Lengths of the same edges.
         straight: Whether `km` are the distances of `plane`, and minutes are proportional to them.
-        minimise: Which of the two the plan minimises.
+        minimise: Quantity that the plan minimises, "minutes" or "km".
         delivery: Units to deliver, times `units`: int64 (A,).
         pickup: Units to pick up, times `units`.
         units: Power of ten that makes all amounts whole.
-        ready: Earliest start of service, in minutes: (A,); the depot's: when vehicles start.
-        due: Latest start, inf for none; the depot's: latest return.
-        service: Minutes at each stop.
-        penalty: Cost of leaving a stop out, in the unit that is minimised; inf: it has to be served.
-        mixed: Pickups and deliveries may alternate on a route; else all deliveries come first.
-        pickup_at: Row of the stop where what a stop gets is picked up, on the same route, 0 for the depot: int64 (A,);
-            None: nothing is picked up for another stop. Both have the amount, in `pickup` and `delivery`.
-        count: Vehicles at most; None: as many as it takes.
-        vehicles: Their names, as far as given.
-        types: Where vehicles differ, a task for each type, with the vehicles of this type only. Capacity, `max_km` and
-            the hours of row 0 are then the most that any type has. The vehicles of the first type come first.
-        fixed_cost: Of each vehicle in use, in the unit that is minimised.
-        cost_per_unit: Of each minute or km, whichever is minimised.
-        allowed: Whether vehicles may serve a stop: bool (A,); None: all; see `types`.
+        ready: Earliest start of service, in minutes: (A,); for the depot, the earliest departure of the vehicles.
+        due: Latest start of service, inf for none; for the depot, the latest return.
+        service: Service minutes at each stop.
+        penalty: Cost of leaving a stop out, in the unit that is minimised; inf for stops that must be served.
+        mixed: Whether pickups and deliveries may alternate on a route; otherwise all deliveries come first.
+        pickup_at: Row of the stop where the goods of a stop are picked up, on the same route, 0 for the depot: int64
+            (A,); None if nothing is picked up for another stop. The amount stands at both stops, in `pickup` and in
+            `delivery`.
+        count: Maximum number of vehicles; None for no limit.
+        vehicles: Names of the vehicles, as far as given.
+        types: If vehicles differ, one task for each type, with the vehicles of this type only. Capacity, `max_km` and
+            the hours of row 0 are then the widest limits of all types. The vehicles of the first type come first.
+        fixed_cost: Cost of each vehicle in use, in the unit that is minimised.
+        cost_per_unit: Cost of each minute or km, whichever is minimised.
+        allowed: Whether vehicles may serve a stop: bool (A,); None for all stops; see `types`.
         depot: Row where vehicles start and end; see `types`.
         depots: Rows of all depots; row 0 is one of them.
-        capacity: Of each vehicle, times `units`; None: no limit.
-        max_km: Of each route; None: no limit.
-        open: Vehicles stay at their last stop.
+        capacity: Capacity of each vehicle, times `units`; None for no limit.
+        max_km: Maximum length of each route; None for no limit.
+        open: Whether vehicles stay at their last stop.
         values: Values of the table by the names of the problem's columns.
-        numbers: Those of the whole instance.
-        clock: How times are shown: as minutes, as HH:MM, or with the date.
-        origin: Midnight that times count from, where the table has dates.
-        notes: What the user should know: units, defaults, what is not used.
+        numbers: Values per instance, by name.
+        clock: Format of times: minutes, HH:MM, or with the date.
+        origin: Midnight that times count from, if the table has dates.
+        notes: Messages for the user about units, defaults and unused columns.
     """
 
     source: str
@@ -113,7 +114,7 @@ class Task:
 
     @property
     def plain(self) -> bool:
-        """Whether a plan is any set of routes that visit each stop once; see `Problem.plain_routes`."""
+        """Whether any set of routes that visit each stop once is a plan; see `Problem.plain_routes`."""
         return PROBLEMS[self.problem].plain_routes
 
     @property
@@ -123,7 +124,7 @@ class Task:
 
     @property
     def loaded(self) -> IntArray:
-        """Units for each stop that are on board when a vehicle leaves its depot, times `units`: int64 (A,)."""
+        """Units on board for each stop when a vehicle leaves its depot, times `units`: int64 (A,)."""
         return self.delivery if self.pickup_at is None else np.where(self.pickup_at > 0, 0, self.delivery)
 
     @property
@@ -133,12 +134,12 @@ class Task:
 
     @property
     def stops(self) -> list[int]:
-        """Rows to be visited, without depots; of problems that have none, without the start."""
+        """Rows to visit, without depots; for problems without a depot, without the start."""
         return [row for row in range(len(self.ids)) if row not in self.depots]
 
     @property
     def sentence(self) -> str:
-        """Which problem this is, in one line."""
+        """Summary of the task in one line: size, problem, limits and objective."""
         kind = PROBLEMS[self.problem]
         depots = "a depot" if len(self.depots) == 1 else f"{len(self.depots)} depots"
         size = f"{len(self.stops)} stops and {depots}" if kind.has_depot else f"{len(self.ids)} stops"
@@ -162,7 +163,7 @@ class Task:
         return ", ".join([*parts, f"minimises {self.minimise}"])
 
     def at(self, minutes: float) -> str:
-        """Return a time as the table writes times."""
+        """Return a time in the format of the table."""
         if not math.isfinite(minutes):
             return ""
         if self.clock == "minutes":
@@ -173,21 +174,21 @@ class Task:
         return f"{whole // 60:02d}:{whole % 60:02d}"
 
     def amount(self, units: float) -> float:
-        """Return an amount in the owner's unit."""
+        """Return an amount in the unit of the table."""
         return units / self.units
 
     def plane_points(self) -> FloatArray:
-        """Return points for policies that know planes only: those given, or an embedding of the matrix."""
+        """Return points for policies that accept only planes: those given, or an embedding of the matrix."""
         return embedding(self.costs) if self.plane is None else self.plane
 
     def type_of(self, number: int) -> int:
-        """Return the place in `types` of a vehicle, counted from 0; 0 where all are alike."""
+        """Return the index in `types` of a vehicle, counted from 0; 0 if all vehicles are alike."""
         ends = accumulate(kind.count or 0 for kind in self.types)
         return next((place for place, end in enumerate(ends) if number < end), 0)
 
     @property
     def priced(self) -> bool:
-        """Whether vehicles have costs of their own."""
+        """Whether vehicles have fixed costs or costs per unit."""
         return any(kind.fixed_cost != 0 or kind.cost_per_unit != 1 for kind in self.types or (self,))
 
     @property
@@ -196,11 +197,11 @@ class Task:
         return "cost" if self.priced else self.minimise
 
     def price(self, length: float) -> float:
-        """Return the cost of a route, from its minutes or km."""
+        """Return the cost of a route of the given minutes or km."""
         return self.fixed_cost + self.cost_per_unit * length
 
     def driven_by(self, number: int) -> Task:
-        """Return the task of the vehicles of one type: that of a vehicle, counted from 0."""
+        """Return the task of the type that a vehicle, counted from 0, belongs to."""
         return self.types[self.type_of(number)] if self.types else self
 
     def vehicle(self, number: int) -> str:
@@ -208,10 +209,10 @@ class Task:
         return self.vehicles[number] if number < len(self.vehicles) else str(number + 1)
 
     def replaced(self, **changes: Any) -> Task:
-        """Return a copy with other fields, also of the types of vehicles."""
+        """Return a copy with changed fields; the types of vehicles change, too."""
         return replace(self, types=tuple(replace(kind, **changes) for kind in self.types), **changes)
 
 
 def span(least: float, most: float) -> str:
-    """Return two numbers as text, one where they are equal."""
+    """Return two numbers as text; a single one if they are equal."""
     return f"{most:g}" if least == most else f"{least:g} to {most:g}"

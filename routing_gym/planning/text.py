@@ -10,11 +10,11 @@ from routing_gym.planning.task import Task
 from routing_gym.planning.timetable import PlanData, Visit
 
 HEADERS = ("stop", "arrival", "waiting", "service", "leaves", "load", "km")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet begins a formula
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a spreadsheet read a cell as a formula
 
 
 def plan_text(plan: PlanData) -> str:
-    """Return the plan as text: what was planned, a table for each route, what is left out, and the costs."""
+    """Return the plan as text: a summary, a table for each route, the stops left out, and the costs."""
     task = plan.task
     lines = [task.sentence]
     for route in plan.routes:
@@ -41,12 +41,12 @@ def omitted(count: int) -> str:
 
 
 def printable_lines(lines: list[str]) -> str:
-    """Join lines, with control characters of names as Python writes them."""
+    """Join lines; control characters in names are escaped as in Python literals."""
     return "\n".join(printable(line) for line in lines)
 
 
 def label(key: str, name: str) -> str:
-    """Return a stop's id and name, once where they are the same."""
+    """Return a stop's id and name; only the id if both are equal."""
     return key if name == key else f"{key} {name}"
 
 
@@ -78,7 +78,7 @@ def table(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def plan_csv(plan: PlanData) -> str:
-    """Return a row for each visit, and one for each stop that is left out; text cannot be taken for a formula."""
+    """Return a row for each visit and each stop that is left out; no cell can be taken for a formula."""
     task, text = plan.task, io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     header = "vehicle,position,row,id,name,arrival,waiting,start,service,departure,load,km,minutes,reason"
@@ -94,5 +94,5 @@ def plan_csv(plan: PlanData) -> str:
 
 
 def safe(text: str) -> str:
-    """Return a text that a spreadsheet shows as it is: one that would begin a formula gets an apostrophe."""
+    """Return a text that a spreadsheet shows unchanged: an apostrophe is put before a possible formula."""
     return f"'{text}" if text.startswith(FORMULA) and not text.lstrip("+-").replace(".", "", 1).isdigit() else text

@@ -1,4 +1,4 @@
-"""Times of a planner's table and of its vehicles, in minutes from one midnight."""
+"""Times of a table and of its vehicles, in minutes from a common midnight."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from routing_gym.planning.fleet import Fleet
 from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.table import InvalidInput, Table
 
-MOST_DAYS = 31  # of a plan
+MOST_DAYS = 31  # maximum span of the dates of one table
 
 
 def from_midnight(
     table: Table, headers: Mapping[str, str], moments: Mapping[str, list[Any]]
 ) -> tuple[datetime | None, str, dict[str, FloatArray]]:
-    """Return the midnight before all dates, how times are written, and the times in minutes from there.
+    """Return the midnight before all dates, the format of times, and the times in minutes from that midnight.
 
     Raises:
-        InvalidInput: Some dates have a time zone and others do not, or a duration is a date.
+        InvalidInput: Some dates have a time zone and others have none, a duration is a date, or dates are too far
+            apart.
     """
     dated = [(name, row, one) for name, column in moments.items() for row, one in enumerate(column)]
     dates = [(name, row, one) for name, row, one in dated if isinstance(one, datetime)]
@@ -49,10 +50,10 @@ def from_midnight(
 
 
 def refuse_mixed(table: Table, header: str, column: Sequence[Any]) -> None:
-    """Refuse columns that write times in several ways, of which some must be slips: 9.30 among 08:30, 05-04 and 08:30.
+    """Refuse columns with times in several formats, some of which must be errors: 9.30 among 08:30, 05-04 and 08:30.
 
     Raises:
-        InvalidInput: With the first cell that is written in another way than the first one of the column.
+        InvalidInput: A cell has another format than the first one of the column; the message names it.
     """
     first: tuple[str, Any] | None = None
     for row, one in enumerate(column):
@@ -66,10 +67,10 @@ def refuse_mixed(table: Table, header: str, column: Sequence[Any]) -> None:
 
 
 def shift_minutes(fleet: Fleet, name: str, origin: datetime | None) -> float:
-    """Return when the vehicles' shift starts or ends, in minutes; without a limit, minus or plus infinity.
+    """Return the start or end of the vehicles' shift, in minutes; without a limit, minus or plus infinity.
 
     Raises:
-        InvalidInput: It is a date and the stops have none, or none like it.
+        InvalidInput: The shift is a date, and the stops have no dates, or dates that differ in having a time zone.
     """
     one = fleet.earliest if name == "earliest" else fleet.latest
     if one is None:
@@ -83,10 +84,10 @@ def shift_minutes(fleet: Fleet, name: str, origin: datetime | None) -> float:
 
 
 def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | None) -> tuple[float, float]:
-    """Return when vehicles may leave the depot and have to be back, in minutes.
+    """Return the earliest departure from the depot and the latest return to it, in minutes.
 
     Raises:
-        InvalidInput: Their shift ends before it starts, or while the depot is closed.
+        InvalidInput: The shift ends before it starts, or while the depot is closed.
     """
     start, end = (shift_minutes(fleet, name, origin) for name in ("earliest", "latest"))
     if opens <= closes and max(opens, start) > min(closes, end):

@@ -1,6 +1,6 @@
-"""The timetable of a plan: who visits which stop when, with which load, after how many km; who is not visited, and why.
+"""Timetable of a plan: times, loads and km of all visits, and the reasons why stops are left out.
 
-Times, km and costs are added up here from the task's matrices, independently of what solvers report.
+Times, km and costs are computed here from the task's matrices, independently of the solvers' results.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from routing_gym.planning.task import Task
 
 @dataclass(frozen=True)
 class Visit:
-    """One stop of a route; minutes count as the table's times do.
+    """One stop of a route; minutes have the same origin as the times of the table.
 
     Attributes:
-        row: In the table; 0 is the depot.
-        id: Of the stop.
-        name: Of the stop.
-        arrival: When the vehicle arrives.
-        waiting: Minutes until the window opens.
-        start: When service starts.
-        service: Its minutes.
-        departure: When the vehicle leaves.
-        load: On board when it leaves.
-        km: Since the start of the route.
-        minutes: Of driving since the start of the route.
+        row: Row in the table; 0 is the depot.
+        id: Id of the stop.
+        name: Name of the stop.
+        arrival: Arrival time of the vehicle.
+        waiting: Minutes until the time window opens.
+        start: Start of service.
+        service: Service minutes.
+        departure: Departure time of the vehicle.
+        load: Load on board at departure.
+        km: Distance since the start of the route.
+        minutes: Driving minutes since the start of the route.
     """
 
     row: int
@@ -49,7 +49,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class PlannedRoute:
-    """One vehicle's route; the depot comes first, and last where the vehicle returns."""
+    """One vehicle's route; the first visit is the depot, and so is the last if the vehicle returns."""
 
     vehicle: str
     visits: tuple[Visit, ...]
@@ -70,7 +70,7 @@ class PlannedRoute:
 
     @property
     def minutes(self) -> float:
-        """Total of driving."""
+        """Total driving minutes."""
         return self.visits[-1].minutes
 
     @property
@@ -80,15 +80,15 @@ class PlannedRoute:
 
 @dataclass(frozen=True)
 class Unserved:
-    """A stop that is left out.
+    """Stop that is left out.
 
     Attributes:
-        row: In the table.
-        id: Of the stop.
-        name: Of the stop.
-        reason: "capacity", "window", "distance", "fleet", "price" (its penalty is less than its detour) or "problem"
-            (which does not visit all).
-        explanation: In words.
+        row: Row in the table.
+        id: Id of the stop.
+        name: Name of the stop.
+        reason: "capacity", "window", "distance", "fleet", "price" (the penalty is less than the cost of the detour) or
+            "problem" (the problem does not require all stops).
+        explanation: Reason in words.
     """
 
     row: int
@@ -100,19 +100,19 @@ class Unserved:
 
 @dataclass(frozen=True, eq=False)
 class PlanData:
-    """Data of a plan; `Plan` adds the formats that it is written in.
+    """Data of a plan; `Plan` adds the output formats.
 
     Attributes:
-        task: What was planned.
-        routes: One for each vehicle in use.
+        task: Task of the plan.
+        routes: One route for each vehicle in use.
         unserved: Stops that are left out.
-        cost: What is minimised: minutes of driving or km, with the costs of vehicles and the penalties of stops left
-            out; or what the problem defines (the prize of OP).
-        solver: Whose plan it is.
-        costs: Cost of each solver's plan, by its name.
-        left_out: Stops that each solver's plan leaves out.
-        seconds: Of planning.
-        notes: What the user should know.
+        cost: Quantity that is minimised: minutes of driving or km, with the costs of vehicles and the penalties of
+            stops left out; or the cost that the problem defines (the prize of OP).
+        solver: Name of the solver that made the plan.
+        costs: Cost of each solver's plan, by solver name.
+        left_out: Number of stops that each solver's plan leaves out.
+        seconds: Planning time.
+        notes: Messages for the user.
         geometry: Streets to draw, by vehicle: (points, 2) of longitude and latitude, as in GeoJSON.
     """
 
@@ -129,7 +129,7 @@ class PlanData:
 
     @property
     def problem(self) -> str:
-        """Name of the problem that the table is."""
+        """Name of the task's problem."""
         return self.task.problem
 
     @property
@@ -145,21 +145,21 @@ class PlanData:
 
     @property
     def minutes(self) -> float:
-        """Total of driving."""
+        """Total driving minutes."""
         return sum(route.minutes for route in self.routes)
 
 
 def timetable(
     task: Task, vehicle: str, nodes: Sequence[int], closed: bool, loads: Sequence[float] | None = None
 ) -> PlannedRoute:
-    """Return when a vehicle is where.
+    """Return the route of a vehicle with all its times.
 
     Args:
         task: The task.
-        vehicle: Its name.
-        nodes: Rows it visits, the start first, without the return.
-        closed: Whether it returns.
-        loads: On board after each visit, where it does not follow from deliveries and pickups.
+        vehicle: Name of the vehicle.
+        nodes: Rows that it visits, the start first, without the return.
+        closed: Whether the vehicle returns.
+        loads: Load after each visit, if it does not follow from deliveries and pickups.
     """
     time, km, driven = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0, 0.0, 0.0
     load = int(task.loaded[list(nodes[1:])].sum())
@@ -197,7 +197,7 @@ def timetable(
 
 
 def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
-    """Return why a stop is left out: the limit without which it would fit, alone or into one of the routes."""
+    """Return the reason why a stop is left out: the limit without which it would fit, alone or into a route."""
     task = rules.task
     amount, unit = max(task.delivery[node], task.pickup[node]), rules.unit(node)
 

@@ -1,4 +1,4 @@
-"""The registry of routing problems. A new problem is one file here and one line below."""
+"""Registry of routing problems. A new problem needs one file here and one line below."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def unknown_problem(name: str) -> str:
-    """Return the message about a name that no problem has."""
+    """Return the error message for an unknown problem name."""
     return (
         f"unknown problem {name!r}; choose one of {', '.join(LISTED)}, or a combination of the VRP family such as "
         "MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW"
@@ -63,19 +63,19 @@ def unknown_problem(name: str) -> str:
 
 
 def make_problem(name: str, num_nodes: int, **settings: Any) -> AnyProblem:
-    """Make a problem by name.
+    """Build a problem by name.
 
     Args:
         name: "TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "PDP", "MTSP", "TSPFE", "ATSP", or one of VRP's presets
             such as "VRPTW".
-        num_nodes: Cities of TSP, TSPFE and ATSP, customers of the others.
-        **settings: The problem's own: `capacity` (CVRP, SDVRP, the VRP family), `prize` and `max_length` (OP),
+        num_nodes: Number of cities for TSP, TSPFE and ATSP, of customers for the others.
+        **settings: Settings of the problem: `capacity` (CVRP, SDVRP, the VRP family), `prize` and `max_length` (OP),
             `penalty_scale` (PCTSP, SPCTSP), `num_salesmen` (MTSP), `max_length` (with L), `num_depots` (with MD or
             HF); `matrices` (all but ATSP), for instances on streets, whose lengths are observed.
 
     Raises:
-        ValueError: Unknown name or invalid value.
-        TypeError: A setting that the problem does not have.
+        ValueError: The name is unknown or a value is invalid.
+        TypeError: The problem does not have a given setting.
     """
     if name not in PROBLEMS:
         raise ValueError(unknown_problem(name))

@@ -1,4 +1,4 @@
-"""Asymmetric TSP: a closed tour of all cities, where an edge may have another length in the other direction.
+"""Asymmetric TSP: a closed tour of all cities; the length of an edge may depend on its direction.
 
 Kwon et al. (2021), "Matrix encoding networks for neural combinatorial optimization" (MatNet), section 5.1: an
 instance is a matrix. Its entries are drawn uniformly from the integers 0 to 999,999, replaced by the lengths of the
@@ -32,7 +32,7 @@ class ATSP(ClosedTour[ATSPInstance]):
     """Asymmetric TSP with `num_nodes` cities, which have no coordinates; actions are cities 0 to n-1.
 
     Raises:
-        ValueError: Fewer than two cities.
+        ValueError: There are fewer than two cities.
     """
 
     name: ClassVar[str] = "ATSP"

@@ -1,4 +1,4 @@
-"""Checks of what comes from outside: sizes, instances, tours. Each error says where, what, and what to do."""
+"""Checks of user input: sizes, instances, tours. Each error message has the location, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from routing_gym.problems.geometry import MAX_FLOAT
 
 IntArray = npt.NDArray[np.int64]
 
-TOLERANCE = 1e-6  # on limits of lengths and prizes, which are sums of float32: of masks, `objective` and solvers
-MAX_PENALTY = 1e9  # beyond it, what is left of the sum when one is taken off is rounding errors
-MOST = 2**31 - 1  # of any count, so that sums of them fit into int64
+TOLERANCE = 1e-6  # on limits of lengths and prizes (sums of float32), for masks, `objective` and solvers
+MAX_PENALTY = 1e9  # beyond it, the sum of the other penalties would be lost in rounding errors
+MOST = 2**31 - 1  # largest count, so that sums of counts fit into int64
 
 
 def check_instance_type(problem: AnyProblem, drawn: type, what: str) -> None:
-    """Check that a problem has the instances that a generator draws.
+    """Check that a generator's instances are of the problem's instance class.
 
     Raises:
-        ValueError: It has others; `what` names the generator and its problems.
+        ValueError: They are not. In the message, `what` names the generator and its problems.
     """
     if problem.instance_type is not drawn:
         raise ValueError(f"{what}, not of {problem.name}; choose another generator")
 
 
 def check_size(problem: AnyProblem) -> None:
-    """Refuse a `num_nodes` that is no integer or too small; keep NumPy's integers as Python's, which go into JSON.
+    """Check `num_nodes` and `matrices`, and convert NumPy's types to Python's, which JSON can hold.
 
     Raises:
-        ValueError: With the value and the minimum; or `matrices` of a problem that has none to choose.
+        ValueError: `num_nodes` is not an integer or too small, `matrices` is not a bool, or the problem does not
+            support matrices.
     """
     if isinstance(problem.num_nodes, bool) or not isinstance(problem.num_nodes, (int, np.integer)):
         traced = is_jax_array(problem.num_nodes)
@@ -52,10 +53,10 @@ def check_size(problem: AnyProblem) -> None:
 
 
 def check_integer(name: str, value: Any, minimum: int) -> int:
-    """Return an argument as Python's integer.
+    """Return an argument as a Python integer.
 
     Raises:
-        ValueError: It is no integer, less than the minimum, or larger than any use for it.
+        ValueError: The argument is not an integer, less than the minimum, or above 2**31 - 1.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
@@ -65,14 +66,14 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
 
 
 def check_positive(owner: Any, field: str) -> None:
-    """Refuse a setting of a problem or a solver that is no positive, finite number; keep NumPy's as Python's.
+    """Check that a setting is a positive, finite number, and convert NumPy's numbers to Python's.
 
     Args:
-        owner: A frozen dataclass with a `name`.
-        field: The setting.
+        owner: Problem or solver: a frozen dataclass with a `name`.
+        field: Name of the setting.
 
     Raises:
-        ValueError: With the value.
+        ValueError: The setting is not a positive, finite number. The message has the value.
     """
     value = getattr(owner, field)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
@@ -82,10 +83,10 @@ def check_positive(owner: Any, field: str) -> None:
 
 
 def check_settings(name: str, kind: Any, settings: Collection[str], fixed: Collection[str] = ()) -> None:
-    """Refuse settings that are no fields of a dataclass, or are `fixed` already.
+    """Check that settings are fields of a dataclass, and not among the `fixed` ones.
 
     Raises:
-        TypeError: With those that there are.
+        TypeError: A setting is unknown or fixed. The message lists the known ones.
     """
     known = [field.name for field in fields(kind) if field.name not in fixed]
     if unknown := sorted(set(settings) - set(known)):
@@ -98,16 +99,16 @@ def check_field(
     """Check one array of an instance for shape, kind, finiteness and range.
 
     Args:
-        instance: A dataclass of NumPy arrays.
-        field: Its field.
+        instance: Dataclass of NumPy arrays.
+        field: Name of the field.
         shape: Shape of one row.
         dtype: `np.int64`, `np.float32` or `np.bool_`.
         low: Smallest valid value.
         high: Largest valid value.
-        hint: What to do about a value out of range.
+        hint: Remedy for a value out of range.
 
     Raises:
-        InvalidInstance: With the field, place, value and what was expected.
+        InvalidInstance: The field is invalid. The message names the field, the index, the value and the expected one.
     """
     values = getattr(instance, field)
     if not isinstance(values, np.ndarray) or values.dtype != dtype:
@@ -129,10 +130,10 @@ def check_field(
 
 
 def check_nodes(instance: Any, num_actions: int) -> None:
-    """Check coordinates and, where given, distances.
+    """Check coordinates and, if given, distances.
 
     Raises:
-        InvalidInstance: As `check_field`.
+        InvalidInstance: See `check_field` and `check_distances`.
     """
     check_field(
         instance, "coords", (num_actions, 2), np.float32, 0.0, 1.0, "scale both axes into the unit square by one factor"
@@ -142,10 +143,10 @@ def check_nodes(instance: Any, num_actions: int) -> None:
 
 
 def check_distances(instance: Any, num_actions: int) -> None:
-    """Check the field `distances`; the way back may be of another length.
+    """Check the field `distances`, which need not be symmetric.
 
     Raises:
-        InvalidInstance: As `check_field`, or a node that is away from itself.
+        InvalidInstance: See `check_field`; or the distance of a node to itself is not 0.
     """
     check_field(instance, "distances", (num_actions, num_actions), np.float32, 0.0, MAX_FLOAT)
     diagonal = np.diagonal(instance.distances, axis1=1, axis2=2)
@@ -159,7 +160,7 @@ def check_batch(instance: Any) -> None:
     """Check that all arrays of an instance have the same batch size.
 
     Raises:
-        InvalidInstance: With the sizes found.
+        InvalidInstance: They have not. The message has the sizes.
     """
     sizes = {name: len(value) for name, value in vars(instance).items() if np.ndim(value)}
     if len(set(sizes.values())) > 1:
@@ -170,7 +171,7 @@ def check_depot_values(instance: Any, *fields: str, num_depots: int = 1) -> None
     """Check that per-node arrays are 0 at the depots, which come first.
 
     Raises:
-        InvalidInstance: With field, row and value.
+        InvalidInstance: A value is not 0. The message has the field, the row and the value.
     """
     for field in fields:
         at_depot = getattr(instance, field)[:, :num_depots]
@@ -184,8 +185,8 @@ def as_tours(actions: Array, batch_size: int, num_actions: int) -> IntArray:
     """Convert tours to int64 NumPy (B, T) after checking shape, type and range.
 
     Raises:
-        ValueError: Wrong shape or type.
-        InfeasibleTour: A node that does not exist.
+        ValueError: The shape or type is wrong.
+        InfeasibleTour: A node does not exist.
     """
     tours = to_numpy(actions)
     if tours.ndim != 2 or tours.shape[0] != batch_size:
@@ -200,10 +201,10 @@ def as_tours(actions: Array, batch_size: int, num_actions: int) -> IntArray:
 
 
 def check_each_once(tours: IntArray, num_actions: int, num_depots: int) -> npt.NDArray[np.bool_]:
-    """Check that no node but depots is visited twice; return who is visited: bool (B, A).
+    """Check that no node except depots is visited twice; return a mask of the visited nodes: bool (B, A).
 
     Raises:
-        InfeasibleTour: At the second visit.
+        InfeasibleTour: A node is visited twice. The step is that of the second visit.
     """
     visited = np.zeros((len(tours), num_actions), dtype=bool)
     every_row = np.arange(len(tours))
@@ -220,7 +221,7 @@ def check_all_visited(visited: npt.NDArray[np.bool_], first_node: int, num_steps
     """Check that every node from `first_node` on is visited.
 
     Raises:
-        InfeasibleTour: Naming the first missing node.
+        InfeasibleTour: A node is missing. The message names the first one.
     """
     missing = ~visited[:, first_node:]
     if missing.any():
@@ -232,7 +233,7 @@ def check_returns(tours: IntArray, num_depots: int = 1) -> None:
     """Check that every tour ends at a depot.
 
     Raises:
-        InfeasibleTour: With the last node.
+        InfeasibleTour: A tour ends at another node, which the message names, or is empty.
     """
     if tours.shape[1] == 0:
         raise InfeasibleTour(0, 0, "the tour is empty; end it at the depot (0)")
@@ -248,7 +249,7 @@ def check_single_trip(tours: IntArray) -> None:
     """Check that no tour leaves the depot again after returning to it.
 
     Raises:
-        InfeasibleTour: At the first customer after the return.
+        InfeasibleTour: A customer follows the return. The step is that of the first one.
     """
     after_end = (np.cumsum(tours == 0, axis=1) > 0) & (tours > 0)
     if after_end.any():
@@ -259,14 +260,14 @@ def check_single_trip(tours: IntArray) -> None:
 
 
 def tour_length(instance: Any, tours: IntArray, closed_at_depot: bool) -> npt.NDArray[np.float64]:
-    """Length of closed tours (B, T): float32 legs, added in float64; with a depot they start and end at node 0."""
+    """Return the lengths of closed tours (B, T): float32 edges, added in float64; with a depot, node 0 is prepended."""
     if closed_at_depot:
         tours = np.pad(tours, ((0, 0), (1, 0)))
     return np.asarray(leg_lengths(instance, tours).sum(axis=1))
 
 
 def leg_lengths(instance: Any, tours: IntArray) -> npt.NDArray[np.float64]:
-    """Lengths of the legs of closed tours (B, T), each from a node to the next, as float32: float64 (B, T)."""
+    """Return the edge lengths of closed tours (B, T), from each node to the next: float64 (B, T) of float32 values."""
     rows = np.arange(len(tours))[:, None]
     following = np.roll(tours, -1, axis=1)
     if instance.distances is not None:

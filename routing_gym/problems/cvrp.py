@@ -42,7 +42,7 @@ from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, ob
 from routing_gym.traits import COORDS, DISTANCES, Column, Observations
 
 MAX_DEMAND = 9  # of generated instances
-MAX_CAPACITY = 2**40  # so that no sum of demands, of which none exceeds it, leaves int64
+MAX_CAPACITY = 2**40  # no demand exceeds the capacity, so that sums of demands fit into int64
 InstanceT = TypeVar("InstanceT", bound="CVRPInstance")
 StateT = TypeVar("StateT")
 WholeStateT = TypeVar("WholeStateT", bound="CVRPState")
@@ -63,15 +63,15 @@ class CVRPInstance:
 @dataclass(frozen=True)
 class CVRPState:
     node: Array  # int64 (B,), 0 = depot
-    load: Array  # int64 (B,), demand served since the depot
+    load: Array  # int64 (B,), demand served since the last visit to the depot
     num_served: Array  # int64 (B,)
     served: Array  # bool (B, A), depot column always False
 
 
 def default_capacity(num_customers: int) -> int:
-    """Capacity 30, 40 and 50 for the paper's 20, 50 and 100 customers, linear in between.
+    """Return the default capacity: 30, 40 and 50 for the paper's 20, 50 and 100 customers, linear in between.
 
-    20 for 10 customers and fewer; one more per five customers above 100.
+    It is 20 for up to 10 customers, and increases by 1 per five customers above 100.
     """
     if num_customers > 100:
         return 50 + (num_customers - 100) // 5
@@ -80,10 +80,10 @@ def default_capacity(num_customers: int) -> int:
 
 @dataclass(frozen=True)
 class VehicleRouting(Problem[InstanceT, StateT]):
-    """Sizes, instances and their observation: what all problems share whose vehicles have a capacity.
+    """Base class of problems whose vehicles have a capacity: sizes, instances and their observation.
 
     Attributes:
-        capacity: Of generated instances; by default `default_capacity(num_nodes)`.
+        capacity: Vehicle capacity in generated instances; by default `default_capacity(num_nodes)`.
     """
 
     instance_type: ClassVar[type] = CVRPInstance
@@ -148,7 +148,7 @@ class VehicleRouting(Problem[InstanceT, StateT]):
         )
 
     def amounts(self, instance: InstanceT, routes: list[list[int]]) -> list[dict[str, tuple[float, float | None]]]:
-        """Return the load of each route; a vehicle delivers as much as it can, and the next one what is left."""
+        """Return the load of each route. A vehicle delivers as much as it can; the next one delivers the rest."""
         left, capacity = to_numpy(instance.demand)[0].copy(), int(instance.capacity[0])
         loads = []
         for nodes in routes:
@@ -161,7 +161,7 @@ class VehicleRouting(Problem[InstanceT, StateT]):
         return [{"load": (load, capacity)} for load in loads]
 
     def dearest_visits(self, instance: InstanceT, extra: Array) -> Array:
-        """Cost of a trip to every customer alone, and of `extra` (B,) more to the farthest: float32 (B,)."""
+        """Return the cost of one route per customer, plus `extra` (B,) routes to the farthest: float32 (B,)."""
         xp = array_namespace(instance.demand)
         away = reach(instance, centre=0)
         trips = 2 * (away[:, 1:] + away[:, :1])
@@ -169,7 +169,7 @@ class VehicleRouting(Problem[InstanceT, StateT]):
 
 
 def share(amount: Array, capacity: Array) -> Array:
-    """Divide integers as float32; both are cast first, since int / int is float64 in NumPy only."""
+    """Divide integers in float32; both are cast first, because int / int is float64 in NumPy only."""
     xp = array_namespace(amount)
     return xp.astype(amount, xp.float32) / xp.astype(capacity, xp.float32)
 
@@ -178,12 +178,12 @@ def share(amount: Array, capacity: Array) -> Array:
 class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
     """Rules of CVRP, which the VRP family extends: each customer is served in one visit.
 
-    What a problem adds to the fields of `CVRPInstance` and `CVRPState` has a default there.
+    Fields that a problem adds to `CVRPInstance` and `CVRPState` have default values.
     """
 
     any_first_node: ClassVar[bool] = True
     plain_routes: ClassVar[bool] = True
-    subproblem: ClassVar[str | None] = "CVRP"  # some routes, which do not depend on the others
+    subproblem: ClassVar[str | None] = "CVRP"  # a subset of the routes, which is independent of the others
 
     @property
     def horizon(self) -> int:
@@ -197,9 +197,9 @@ class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
         return state
 
     def action_mask(self, instance: InstanceT, state: WholeStateT) -> Array:
-        """Mark nodes the vehicle may visit next.
+        """Return a mask of the nodes that the vehicle may visit next.
 
-        A customer is legal if it is not served and its demand fits. The depot is legal if the vehicle is elsewhere or
+        A customer is legal if it is not served and its demand fits. The depot is legal if the vehicle is not there or
         all customers are served.
 
         Returns:
@@ -237,7 +237,7 @@ class WholeDeliveries(VehicleRouting[InstanceT, WholeStateT]):
         return {"current_node": state.node, "free_capacity": free[:, None]}
 
     def cost_bound(self, instance: InstanceT) -> Array:
-        """A trip to each customer alone, by the triangle inequality."""
+        """Return the cost of one route per customer, a bound by the triangle inequality."""
         return self.dearest_visits(instance, array_namespace(instance.capacity).zeros_like(instance.capacity))
 
     def progress(self, instance: InstanceT, state: WholeStateT) -> Array:
@@ -257,7 +257,7 @@ class CVRP(WholeDeliveries[CVRPInstance, CVRPState]):
     """Capacitated vehicle routing with `num_nodes` customers; action 0 returns to the depot.
 
     Raises:
-        ValueError: No customer, or a capacity below the largest demand drawn (9).
+        ValueError: There is no customer, or the capacity is below the largest generated demand (9).
     """
 
     name: ClassVar[str] = "CVRP"
@@ -266,10 +266,10 @@ class CVRP(WholeDeliveries[CVRPInstance, CVRPState]):
 
 
 def check_loads(instance: CVRPInstance, tours: IntArray) -> None:
-    """Check that no trip carries more than the capacity.
+    """Check that no route carries more than the capacity.
 
     Raises:
-        InfeasibleTour: At the first customer that does not fit.
+        InfeasibleTour: A load exceeds the capacity. The step is that of the first customer that does not fit.
     """
     demand, capacity = to_numpy(instance.demand), to_numpy(instance.capacity)
     every_row = np.arange(len(tours))

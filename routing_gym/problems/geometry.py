@@ -1,4 +1,4 @@
-"""What the problem files share: coordinates, distances, sizes, spaces."""
+"""Common functions of the problem files: coordinates, distances, sizes, spaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_FLOAT = float(np.finfo(np.float32).max)  # "unbounded" in spaces: Gymnasium'
 
 
 def node_spaces(problem: AnyProblem) -> dict[str, spaces.Space[Any]]:
-    """Return the observation spaces that all problems with coordinates share, those of matrices among them."""
+    """Return the observation spaces that all problems with coordinates share, including those of observed matrices."""
     num_actions = problem.num_actions
     matrix = spaces.Box(0.0, MAX_FLOAT, (num_actions, num_actions), np.float32)
     return {
@@ -31,7 +31,7 @@ def node_spaces(problem: AnyProblem) -> dict[str, spaces.Space[Any]]:
 
 
 def leg_length(instance: Any, origin: Array, destination: Array) -> Array:
-    """Length of the way from `origin` to `destination`, both int64 (B,): float32 (B,)."""
+    """Return the length of the edge from `origin` to `destination`, both int64 (B,): float32 (B,)."""
     if instance.distances is not None:
         num_rows, num_nodes, _ = instance.distances.shape
         return gather(instance.distances.reshape(num_rows, num_nodes**2), origin * num_nodes + destination)
@@ -39,28 +39,28 @@ def leg_length(instance: Any, origin: Array, destination: Array) -> Array:
 
 
 def lengths_from(instance: Any, origin: Array) -> Array:
-    """Lengths of the ways from `origin`, int64 (B,), to every node: float32 (B, A)."""
+    """Return the lengths of the edges from `origin`, int64 (B,), to every node: float32 (B, A)."""
     if instance.distances is not None:
         return gather(instance.distances, origin)
     return euclidean(gather(instance.coords, origin)[:, None, :], instance.coords)
 
 
 def lengths_to_depot(instance: Any) -> Array:
-    """Lengths of the ways from every node to node 0: float32 (B, A)."""
+    """Return the lengths of the edges from every node to node 0: float32 (B, A)."""
     if instance.distances is not None:
         return instance.distances[:, :, 0]
     return euclidean(instance.coords[:, :1], instance.coords)
 
 
 def reach(instance: Any, centre: int | None = None) -> Array:
-    """Bound the legs: the one from i to j is at most as long as what i and j reach, together.
+    """Return a number r for each node such that the edge from i to j is at most r(i) + r(j) long.
 
-    By the triangle inequality, each node's distance from any one point will do. Given distances need not
-    keep it: half of the longest leg from or to the node.
+    By the triangle inequality, r may be the distance from any common point. Given distances need not satisfy it, so r
+    is then half of the longest edge from or to the node.
 
     Args:
         instance: B instances.
-        centre: The node to use as that point; None takes the middle of the square.
+        centre: Node that is the common point; None for the middle of the square.
 
     Returns:
         float32 (B, A).
@@ -75,32 +75,33 @@ def reach(instance: Any, centre: int | None = None) -> Array:
 
 
 def tour_bound(instance: Any) -> Array:
-    """Bound a tour of all nodes: two legs at each, none longer than what its ends reach together: float32 (B,)."""
+    """Return an upper bound on the length of a tour of all nodes: twice the sum of `reach`, float32 (B,)."""
     legs = reach(instance)
     return 2 * array_namespace(legs).sum(legs, axis=1)
 
 
 def all_lengths(instance: Any) -> Array:
-    """Lengths of the ways between all nodes: float32 (B, A, A), from each (row) to each (column)."""
+    """Return the edge lengths between all nodes: float32 (B, A, A), from each node (row) to each node (column)."""
     if instance.distances is not None:
         return instance.distances
     return euclidean(instance.coords[:, :, None], instance.coords[:, None])
 
 
 def all_durations(instance: Any) -> Array:
-    """Durations of the ways between all nodes: float32 (B, A, A). The speed is 1 where they are not given."""
+    """Return the edge durations between all nodes: float32 (B, A, A). Without `durations`, the speed is 1."""
     durations = getattr(instance, "durations", None)
     return all_lengths(instance) if durations is None else durations
 
 
-MATRICES = {"distances": all_lengths, "durations": all_durations}  # what None in a field stands for
+MATRICES = {"distances": all_lengths, "durations": all_durations}  # values that None in a field stands for
 
 
 def match_fields(batches: Sequence[Any]) -> list[Any]:
-    """Give batches of instances the fields that some of them have and others do not, such as matrices.
+    """Fill the optional fields, such as matrices, that some batches of instances have and others lack.
 
-    A batch has a field for all its rows or for none. What None stands for is said by `MATRICES`, or by the class of the
-    instances: `stands_for` maps fields to functions of a batch without the field and of another batch's.
+    A batch has a field for all its rows or for none. `MATRICES` defines the values that None stands for. The class of
+    the instances may define more: `stands_for` maps fields to functions of a batch without the field and of the field
+    of another batch.
     """
     matched = list(batches)
     own = getattr(type(batches[0]), "stands_for", {})
@@ -125,12 +126,12 @@ def embedding(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def symmetry(coords: Array, index: int | npt.NDArray[np.int64]) -> Array:
-    """Show points through one of the eight symmetries of the unit square: no distance changes.
+    """Transform points by one of the eight symmetries of the unit square, which preserves all distances.
 
     Args:
-        coords: (B, A, 2).
-        index: 0 to 7, for all rows or one per row (B,). Bit 4 swaps the axes, then bits 1 and 2 mirror the
-            first and the second; 0 changes nothing.
+        coords: Coordinates (B, A, 2).
+        index: Index of the symmetry, 0 to 7, for all rows or one per row (B,). Bit 4 swaps the axes, then bits 1 and 2
+            mirror the first and the second; 0 is the identity.
     """
     xp, where = array_namespace(coords), device(coords)
     swap, mirror_x, mirror_y = (xp.asarray(np.reshape(index, (-1, 1)) & bit != 0, device=where) for bit in (4, 1, 2))
@@ -142,7 +143,7 @@ def symmetry(coords: Array, index: int | npt.NDArray[np.int64]) -> Array:
 def uniform_coords(uniforms: Array, num_points: int) -> Array:
     """Convert the first 2 * num_points uniforms of each row to float32 (B, num_points, 2) in [0, 1]."""
     points = uniforms[:, : 2 * num_points].reshape(-1, num_points, 2)
-    return points.astype(np.float32)  # NumPy and JAX alike; for one instance, the wrappers take longer than the work
+    return points.astype(np.float32)  # NumPy and JAX; for one instance, wrappers would take longer than the operation
 
 
 def with_depot(customers: Array, num_depots: int = 1, value: float = 0) -> Array:
@@ -158,10 +159,10 @@ def with_depot(customers: Array, num_depots: int = 1, value: float = 0) -> Array
 
 
 def expected_length(num_customers: int) -> float:
-    """The K of Kool et al. (2019), appendix: about half the length of an optimal tour of all nodes.
+    """Return the K of Kool et al. (2019), appendix: about half the length of an optimal tour of all nodes.
 
-    2, 3 and 4 at the paper's 20, 50 and 100 customers, linear in between, constant below, and
-    0.4 sqrt(n) above (half of the 0.7124 sqrt(n) that random uniform tours tend to, rounded as 4 is).
+    K is 2, 3 and 4 for the paper's 20, 50 and 100 customers, linear in between, constant below, and 0.4 sqrt(n) above:
+    half of the asymptotic length 0.7124 sqrt(n) of optimal tours of uniform nodes, rounded like the 4.
     """
     if num_customers > 100:
         return 0.4 * math.sqrt(num_customers)

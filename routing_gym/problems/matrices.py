@@ -1,9 +1,9 @@
-"""Matrices of lengths and durations: those that problems draw, observe and start from; and shortest paths.
+"""Matrices of lengths and durations: generation, observation and shortest paths.
 
 With the setting `matrices`, instances are drawn on random streets between their nodes and some junctions. The streets
 are a Gabriel graph (Gabriel and Sokal 1969, "A new statistical approach to geographic variation analysis"), which is
-planar. Those of the relative neighbourhood graph (Toussaint 1980) stay open in both directions: it connects all
-vertices, so that every node is reached from every other. Of the others, some are closed and some are one-way.
+planar. Streets of the relative neighbourhood graph (Toussaint 1980) stay open in both directions: it connects all
+vertices, so that every node can be reached from every other. Some of the other streets are closed or one-way.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from routing_gym.arrays import Array, double, euclidean, is_jax, is_narrow, iter
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import MATRICES, uniform_coords
 
-RANGE = 1_000_000  # of integers, whose sums of two are exact in float32
+RANGE = 1_000_000  # range of integers; a sum of two is exact in float32
 ROWS_AT_ONCE = 32  # instances of 50 nodes that fit into the cache of a core, which halves the time
 NODES_PER_JUNCTION = 4
 CLOSED, ONE_WAY = 0.2, 0.6  # shares of the streets that need not be open in both directions
 FAST, FAST_SPEED, SLOWEST, SLOW = 0.2, 2.0, 0.5, 1.0  # share of fast streets, their speed; range of the others' speeds
-STEPS = 2.0**18  # of lengths and durations in a unit, whose sums of two are exact
-MOST_LENGTH = 64.0  # of any path
-NO_STREET = 256.0  # a longer duration than any path's
-ROUNDING = 0.05  # by how much lengths that are straight lines may differ from these
-LONGEST = 2**0.5  # of scaled matrices; as in the unit square, for limits that allow a way there and back
+STEPS = 2.0**18  # steps of lengths and durations per unit; a sum of two is exact
+MOST_LENGTH = 64.0  # greatest length of a path
+NO_STREET = 256.0  # longer than the duration of any path
+ROUNDING = 0.05  # largest mean deviation of rounded straight lines from exact ones
+LONGEST = 2**0.5  # longest entry of scaled matrices, like in the unit square, so that round trips are within limits
 
 
 def num_matrix_uniforms(problem: AnyProblem) -> int:
-    """Return the number of random numbers that the matrices of an instance are made from."""
+    """Return the number of random numbers from which the matrices of an instance are drawn."""
     return num_road_uniforms(problem.num_actions) if problem.matrices else 0
 
 
@@ -53,12 +53,12 @@ def has_matrices(instance: Any) -> bool:
 
 
 def draw_matrices(problem: AnyProblem, coords: Array, uniforms: Array) -> dict[str, Array]:
-    """Draw the matrices of instances: those that the problem observes, as fields of an instance.
+    """Draw the matrices that the problem observes, as fields of an instance.
 
     Args:
-        problem: Without `matrices`, there are none.
-        coords: (B, A, 2), in the unit square.
-        uniforms: (B, num_matrix_uniforms(problem) or more), in [0, 1), of which the last are taken.
+        problem: Problem of the instances; the result is empty unless it has `matrices`.
+        coords: Coordinates (B, A, 2), in the unit square.
+        uniforms: Random numbers in [0, 1), at least num_matrix_uniforms(problem) per row; the last ones are used.
     """
     if not problem.matrices:
         return {}
@@ -67,15 +67,15 @@ def draw_matrices(problem: AnyProblem, coords: Array, uniforms: Array) -> dict[s
 
 
 def observe_nodes(problem: AnyProblem, instance: Any) -> dict[str, Array]:
-    """Return the observations that all problems with coordinates share: these, and the matrices that are observed."""
+    """Return the observations that all problems with coordinates share: coordinates, and matrices if observed."""
     return {"coords": instance.coords, **{name: MATRICES[name](instance) for name in problem.observed.per_edge}}
 
 
 def random_lengths(uniforms: Array) -> Array:
-    """Draw lengths as Kwon et al. (2021) do, see `ATSP`: millionths, of shortest paths; float32 (B, n, n).
+    """Draw lengths of shortest paths in millionths, like Kwon et al. (2021), see `ATSP`: float32 (B, n, n).
 
     Args:
-        uniforms: (B, n, n), in [0, 1).
+        uniforms: Random numbers (B, n, n) in [0, 1).
     """
     xp = array_namespace(uniforms)
     matrix = xp.astype(xp.floor(uniforms * RANGE), xp.float32)
@@ -83,47 +83,47 @@ def random_lengths(uniforms: Array) -> Array:
 
 
 def shortest_paths(lengths: Array) -> Array:
-    """Replace the lengths of legs by those of the shortest paths (Floyd 1962, algorithm 97).
+    """Return the lengths of the shortest paths (Floyd 1962, algorithm 97).
 
     Args:
-        lengths: (B, n, n).
+        lengths: Edge lengths (B, n, n).
     """
     xp = array_namespace(lengths)
 
     def allow(k: int, d: Array) -> Array:
-        """Let paths pass through node k."""
+        """Allow paths through node k."""
         return xp.minimum(d, d[:, :, k, None] + d[:, None, k, :])
 
     return xp.concat([iterate(lengths.shape[1], allow, lengths[rows]) for rows in in_cache(lengths)])
 
 
 def in_cache(x: Array) -> list[slice]:
-    """Split rows (B, ...) into groups that are worked on one after the other; JAX compiles one for all."""
+    """Split rows (B, ...) into groups that fit into the cache; JAX gets one group, which it compiles."""
     size = len(x) if is_jax(array_namespace(x)) else ROWS_AT_ONCE
     return [slice(start, start + size) for start in range(0, len(x), size)]
 
 
 def num_junctions(num_nodes: int) -> int:
-    """Return how many junctions of streets there are beside the nodes."""
+    """Return the number of junctions of streets in addition to the nodes."""
     return -(-num_nodes // NODES_PER_JUNCTION)
 
 
 def num_road_uniforms(num_nodes: int) -> int:
-    """Return the number of random numbers that `road_matrices` takes."""
+    """Return the number of random numbers per instance that `road_matrices` takes."""
     junctions = num_junctions(num_nodes)
     return 2 * junctions + (num_nodes + junctions) ** 2
 
 
 def road_matrices(coords: Array, uniforms: Array) -> tuple[Array, Array]:
-    """Draw streets between nodes; return lengths and durations of the fastest ways: float32 (B, A, A) each.
+    """Draw streets between nodes; return lengths and durations of the fastest paths: float32 (B, A, A) each.
 
-    Both are scaled to the mean of the straight lines between the nodes, less if an entry would exceed the diagonal of
-    the unit square. So the mean speed is about 1, and limits and time windows that allow a round trip of two diagonals
-    can be met.
+    Both are scaled to the mean of the straight lines between the nodes, or less if an entry would exceed the diagonal
+    of the unit square. The mean speed is therefore about 1, and limits and time windows that allow a round trip of two
+    diagonals can be met.
 
     Args:
-        coords: (B, A, 2), in the unit square.
-        uniforms: (B, num_road_uniforms(A)), in [0, 1).
+        coords: Coordinates (B, A, 2), in the unit square.
+        uniforms: Random numbers (B, num_road_uniforms(A)) in [0, 1).
     """
     xp = array_namespace(coords)
     parts = [roads(coords[rows], uniforms[rows]) for rows in in_cache(coords)]
@@ -132,7 +132,7 @@ def road_matrices(coords: Array, uniforms: Array) -> tuple[Array, Array]:
 
 
 def roads(coords: Array, uniforms: Array) -> tuple[Array, Array]:
-    """Return what `road_matrices` does, for a few rows."""
+    """Compute `road_matrices` for one group of rows."""
     xp, num_nodes, junctions = array_namespace(coords), coords.shape[1], num_junctions(coords.shape[1])
     size = num_nodes + junctions
     places = xp.concat([coords, uniform_coords(uniforms, junctions)], axis=1)
@@ -145,11 +145,11 @@ def roads(coords: Array, uniforms: Array) -> tuple[Array, Array]:
 
 
 def streets(places: Array, uniforms: Array) -> tuple[Array, Array]:
-    """Draw streets between places: lengths and durations (B, V, V), `NO_STREET` where there is none.
+    """Draw streets between vertices: lengths and durations (B, V, V); the duration is `NO_STREET` where no street is.
 
     Args:
-        places: (B, V, 2).
-        uniforms: (B, V, V). Above the diagonal they decide on speeds, below it on directions.
+        places: Coordinates (B, V, 2) of the nodes and junctions.
+        uniforms: Random numbers (B, V, V). Those above the diagonal determine speeds, those below it directions.
     """
     xp = array_namespace(places)
     lengths = euclidean(places[:, :, None], places[:, None])
@@ -168,11 +168,11 @@ def mirrored(triangle: Array) -> Array:
 
 
 def is_passed(d: Array, combine: Callable[[Array, Array], Array]) -> Array:
-    """Mark pairs of nodes for which some third node makes `combine` of its two distances less than theirs.
+    """Return a mask of the pairs for which `combine` of a third vertex's two distances is less than their distance.
 
     Args:
-        d: Symmetric (B, V, V).
-        combine: Of distances to both nodes.
+        d: Symmetric distances (B, V, V).
+        combine: Function of a third vertex's distances to both vertices of the pair.
     """
     xp = array_namespace(d)
 
@@ -185,14 +185,14 @@ def is_passed(d: Array, combine: Callable[[Array, Array], Array]) -> Array:
 def fastest_ways(lengths: Array, durations: Array) -> tuple[Array, Array]:
     """Return the lengths and durations of the fastest paths along streets: (B, V, V) each."""
     xp = array_namespace(lengths)
-    if not is_narrow(xp):  # both in one number of 51 bits, which halves the time
+    if not is_narrow(xp):  # packing both into one number of 51 bits halves the time
         packed = xp.round(xp.astype(durations, double(xp)) * STEPS) * (MOST_LENGTH * STEPS) + xp.round(lengths * STEPS)
         packed = shortest_paths(packed)
         slowest = xp.floor(packed / (MOST_LENGTH * STEPS))
         return (packed - slowest * (MOST_LENGTH * STEPS)) / STEPS, slowest / STEPS
 
     def allow(k: int, ways: Array) -> Array:
-        """Let paths pass through node k, if that is faster."""
+        """Allow paths through node k, if they are faster."""
         passing = ways[:, :, :, k, None] + ways[:, :, None, k, :]
         return xp.where(passing[:1] < ways[:1], passing, ways)
 
@@ -201,7 +201,7 @@ def fastest_ways(lengths: Array, durations: Array) -> tuple[Array, Array]:
 
 
 def scaled_like(ways: Array, straight: Array) -> Array:
-    """Scale ways (B, A, A) so that they have the mean of others and none exceeds `LONGEST`; return float32."""
+    """Scale `ways` (B, A, A) to the mean of `straight`, or less if an entry would exceed `LONGEST`; return float32."""
     xp = array_namespace(ways)
     ratio = xp.sum(xp.astype(straight, ways.dtype), axis=(1, 2)) / xp.sum(ways, axis=(1, 2))
     ratio = xp.minimum(ratio, LONGEST / xp.max(ways, axis=(1, 2)))

@@ -1,7 +1,7 @@
-"""Min-max multiple TSP: several salesmen share the customers, and the cost is the longest of their tours.
+"""Min-max multiple TSP: several salesmen share the customers; the cost is the length of the longest tour.
 
 França, Gendreau, Laporte, Müller (1995), "The m-traveling salesman problem with minmax objective",
-Transportation Science 29. All start and end at the depot. Depot and customers are uniform in the unit square.
+Transportation Science 29. All tours start and end at the depot. Depot and customers are uniform in the unit square.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ class MTSPInstance:
 @dataclass(frozen=True)
 class MTSPState:
     node: Array  # int64 (B,), 0 = depot
-    salesmen_left: Array  # int64 (B,), not yet back at the depot for good, the one who travels among them
-    length: Array  # float64 (B,), travelled so far by that one
-    longest: Array  # float64 (B,), of all tours, his unfinished one among them
+    salesmen_left: Array  # int64 (B,), salesmen whose tour is not complete, including the current one
+    length: Array  # float64 (B,), length of the current tour so far
+    longest: Array  # float64 (B,), length of the longest tour, including the current one
     num_visited: Array  # int64 (B,)
     visited: Array  # bool (B, A), depot column always False
 
 
 @dataclass(frozen=True)
 class MTSP(Problem[MTSPInstance, MTSPState]):
-    """Min-max multiple TSP with `num_nodes` customers; action 0 ends a salesman's tour, and the next one starts.
+    """Min-max multiple TSP with `num_nodes` customers; action 0 ends a salesman's tour, and the next salesman starts.
 
     The salesmen travel one after the other. No tour is empty, but salesmen may stay at the depot. The cost of a step is
     the increase of the longest tour, so that the sum of the costs is the longest tour.
 
     Attributes:
-        num_salesmen: Of generated instances.
+        num_salesmen: Number of salesmen in generated instances.
 
     Raises:
-        ValueError: No customer, or no salesman.
+        ValueError: There is no customer or no salesman.
     """
 
     name: ClassVar[str] = "MTSP"
@@ -116,7 +116,10 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         return MTSPState(zero, instance.num_salesmen, length, length, zero, visited)
 
     def action_mask(self, instance: MTSPInstance, state: MTSPState) -> Array:
-        """Mark unvisited customers; and the depot, if the salesman is elsewhere and is not the last or all are visited.
+        """Return a mask of the nodes that the salesman may visit next.
+
+        A customer is legal if it is not visited. The depot is legal if all customers are visited, or if the salesman is
+        not there and is not the last.
 
         Returns:
             bool (B, A). Never all False in a row.
@@ -168,14 +171,14 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
         return spaces.Dict(
             {
                 **node_spaces(self),
-                "salesmen_left": spaces.Box(0.0, 1.0, (1,), np.float32),  # share of the instance's
+                "salesmen_left": spaces.Box(0.0, 1.0, (1,), np.float32),  # share of the instance's salesmen
                 "current_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
                 "longest_length": spaces.Box(0.0, MAX_FLOAT, (1,), np.float32),
             }
         )
 
     def cost_bound(self, instance: MTSPInstance) -> Array:
-        """One salesman visits everybody."""
+        """Return a bound on the length of a tour of all nodes by one salesman."""
         return tour_bound(instance)
 
     def progress(self, instance: MTSPInstance, state: MTSPState) -> Array:
@@ -196,16 +199,16 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
 
 
 def count_departures(tours: IntArray) -> IntArray:
-    """Return how often somebody has left the depot up to each step: int64 (B, T)."""
+    """Return the number of departures from the depot up to each step: int64 (B, T)."""
     before = np.pad(tours, ((0, 0), (1, 0)))[:, :-1]
     return np.cumsum((tours > 0) & (before == 0), axis=1)
 
 
 def check_salesmen(instance: MTSPInstance, tours: IntArray, salesman: IntArray) -> None:
-    """Check that there are as many salesmen as tours.
+    """Check that there are not more tours than salesmen.
 
     Raises:
-        InfeasibleTour: Where one too many leaves the depot.
+        InfeasibleTour: There are. The step is the first departure that exceeds the number of salesmen.
     """
     num_salesmen = to_numpy(instance.num_salesmen)
     too_many = salesman > num_salesmen[:, None]

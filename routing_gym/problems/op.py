@@ -74,25 +74,25 @@ class OPState:
     length: Array  # float64 (B,), travelled so far
     returned: Array  # bool (B,), back at the depot: done
     visited: Array  # bool (B, A), depot column always False
-    to_depot: Array  # float64 (B, A), constant; kept so that a mask costs one row of distances, not two
+    to_depot: Array  # float64 (B, A), constant; stored so that a mask computes one row of distances, not two
 
 
 def length_limit(instance: OPInstance) -> Array:
     """Return the length limit for masks and solvers, which add float32 edges in float64: float64 (B,).
 
-    `objective` allows half the tolerance more: torch and NumPy round some legs differently.
+    `objective` allows half the tolerance more, because torch and NumPy round some edges differently.
     """
     xp = array_namespace(instance.max_length)
     return xp.astype(instance.max_length, double(xp)) + TOLERANCE / 2
 
 
 def distance_prize(coords: Array) -> Array:
-    """Prizes (1 + floor(d / max d * 99)) / 100 that grow with the distance d from the depot, node 0.
+    """Return prizes (1 + floor(d / max d * 99)) / 100 that increase with the distance d from the depot, node 0.
 
-    The order of operations is the original code's: another one rounds some prizes differently.
+    The order of operations is that of the original code: another order would round some prizes differently.
 
     Args:
-        coords: (B, A, 2).
+        coords: Coordinates (B, A, 2).
 
     Returns:
         Prizes of the customers: float64 (B, n).
@@ -101,7 +101,7 @@ def distance_prize(coords: Array) -> Array:
     points = xp.astype(coords, double(xp))
     distance = euclidean(points[:, :1], points[:, 1:])
     farthest = xp.max(distance, axis=1, keepdims=True)
-    # The farthest by itself: JAX multiplies by 1 / max d, which makes a little less than 1 of some.
+    # The farthest is set to 1: JAX multiplies by 1 / max d, so that some quotients would be slightly below 1.
     share = xp.where(distance == farthest, xp.ones_like(distance), distance / farthest)
     return (1 + xp.floor(share * 99)) / 100
 
@@ -112,15 +112,15 @@ class OP(Problem[OPInstance, OPState]):
 
     The cost is minus the collected prize. At every node, the length so far plus the direct edge to the depot must
     be within the maximum length: masks, `objective` and solvers keep this rule. By the triangle inequality, every tour
-    of at most that length does. Distances that violate it could make a detour the only way back. The rule excludes
-    such tours, so that the depot is always legal and a mask needs no search.
+    of at most that length satisfies it. With distances that violate the triangle inequality, only a detour could be
+    short enough. The rule excludes such tours, so that the depot is always legal and a mask needs no search.
 
     Attributes:
-        prize: Kind of prizes drawn: "constant" (1), "uniform" (0.01 to 1) or "distance" (farther is more).
-        max_length: Of generated instances; by default `expected_length(num_nodes)`.
+        prize: Kind of generated prizes: "constant" (1), "uniform" (0.01 to 1) or "distance" (increasing with it).
+        max_length: Maximum length in generated instances; by default `expected_length(num_nodes)`.
 
     Raises:
-        ValueError: No customer, an unknown kind of prize, or a length that is not positive and finite.
+        ValueError: There is no customer, the kind of prize is unknown, or the length is not positive and finite.
     """
 
     name: ClassVar[str] = "OP"
@@ -181,7 +181,7 @@ class OP(Problem[OPInstance, OPState]):
         check_depot_values(instance, "prize")
 
     def rescale(self, instance: OPInstance) -> OPInstance:
-        """Scale the prizes of rows in which some exceed 1, the most that is drawn."""
+        """Scale the prizes of rows in which some exceed 1, the largest generated prize."""
         xp = array_namespace(instance.prize)
         highest = xp.max(instance.prize, axis=-1, keepdims=True)
         return replace(instance, prize=instance.prize / xp.clip(highest, 1.0, None))
@@ -198,7 +198,7 @@ class OP(Problem[OPInstance, OPState]):
         )
 
     def action_mask(self, instance: OPInstance, state: OPState) -> Array:
-        """Mark the depot, and nodes from which the vehicle can still return within the length.
+        """Return a mask of the depot and the customers from which the vehicle can still return within the length.
 
         A customer is legal if it is not visited and length so far + edge + direct edge to the depot <= maximum + 5e-7.
 
@@ -254,7 +254,7 @@ class OP(Problem[OPInstance, OPState]):
         return array_namespace(instance.max_length).zeros_like(instance.max_length)
 
     def progress(self, instance: OPInstance, state: OPState) -> Array:
-        """Return the share of all prizes that is collected; 1 where there is none to collect."""
+        """Return the share of all prizes that is collected; 1 if all prizes are 0."""
         xp = array_namespace(instance.prize)
         prize = xp.astype(instance.prize, double(xp))
         left = xp.sum(xp.where(state.visited, xp.zeros_like(prize), prize), axis=1)
@@ -280,9 +280,9 @@ class OP(Problem[OPInstance, OPState]):
 
 
 def legal_tour(problem: OP, instance: OPInstance, tour: Sequence[int]) -> list[int]:
-    """Return a tour of one row, or it backwards, without the customers that the mask forbids.
+    """Return a tour of one row without the customers that the mask forbids, in the better of both directions.
 
-    Nobody is left out of a tour within the limit, but where distances violate the triangle inequality: see `OP`.
+    A tour within the limit keeps all customers, unless distances violate the triangle inequality: see `OP`.
     """
     options = []
     for nodes in (tour[:-1], tour[-2::-1]):

@@ -72,7 +72,7 @@ class PCTSPInstance:
 
 @dataclass(frozen=True)
 class SPCTSPInstance(PCTSPInstance):
-    """Like `PCTSPInstance`, with the prizes that show only when collected."""
+    """B instances like `PCTSPInstance`, with the real prizes, which only visits reveal."""
 
     real_prize: Array  # float32 (B, A), 0 at the depot
 
@@ -80,9 +80,9 @@ class SPCTSPInstance(PCTSPInstance):
 @dataclass(frozen=True)
 class PCTSPState:
     node: Array  # int64 (B,), 0 = depot
-    num_visited: Array  # int64 (B,), customers
+    num_visited: Array  # int64 (B,), number of visited customers
     collected: Array  # float64 (B,), prize so far
-    unpaid: Array  # float64 (B,), penalties of the unvisited
+    unpaid: Array  # float64 (B,), penalties of the unvisited customers
     returned: Array  # bool (B,), back at the depot: done
     visited: Array  # bool (B, A), depot column always False
 
@@ -95,7 +95,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         penalty_scale: The K of the penalties U(0, 3K/n); by default `expected_length(num_nodes)`.
 
     Raises:
-        ValueError: No customer, or a penalty scale that is not positive and finite.
+        ValueError: There is no customer, or the penalty scale is not positive and finite.
     """
 
     name: ClassVar[str] = "PCTSP"
@@ -144,7 +144,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         )
 
     def collectable(self, instance: PCTSPInstance) -> Array:
-        """Prizes that a visit yields: float32 (B, A)."""
+        """Return the prizes of the nodes: float32 (B, A)."""
         return instance.expected_prize
 
     def validate(self, instance: PCTSPInstance) -> None:
@@ -167,7 +167,10 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         )
 
     def action_mask(self, instance: PCTSPInstance, state: PCTSPState) -> Array:
-        """Mark unvisited customers, and the depot if the prize suffices (within 1e-6) or no customer is left.
+        """Return a mask of the nodes that the vehicle may visit next.
+
+        A customer is legal if it is not visited. The depot is legal if the prize suffices (within 1e-6) or all
+        customers are visited. After the return, only the depot is legal.
 
         Returns:
             bool (B, A). Never all False in a row.
@@ -223,7 +226,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
         return [{"prize": (float(to_numpy(self.collectable(instance))[0, nodes].sum()), None)} for nodes in routes]
 
     def cost_bound(self, instance: PCTSPInstance) -> Array:
-        """Like the TSP, but for a customer either two legs or the penalty, whichever is more."""
+        """Return a bound like that of the TSP, with two edges or the penalty per customer, whichever is larger."""
         xp = array_namespace(instance.penalty)
         legs = 2 * reach(instance)
         return xp.sum(xp.maximum(legs, instance.penalty), axis=1)
@@ -249,7 +252,7 @@ class PCTSP(Problem[PCTSPInstance, PCTSPState]):
 
 @dataclass(frozen=True)
 class SPCTSP(PCTSP):
-    """Stochastic PCTSP: the observed prizes are expected values, and a visit collects the real prize."""
+    """Stochastic PCTSP: observed prizes are expected values; a visit collects the real prize."""
 
     name: ClassVar[str] = "SPCTSP"
     instance_type: ClassVar[type] = SPCTSPInstance

@@ -40,7 +40,7 @@ class PDPInstance:
     """B instances with n customers each; node 0 is the depot, A = n + 1."""
 
     coords: Array  # float32 (B, A, 2), in the unit square
-    pickup: Array  # int64 (B, A), where what a node gets is picked up; 0 where it gets nothing
+    pickup: Array  # int64 (B, A), pickup node of each delivery; 0 for other nodes
     distances: Array | None = None  # float32 (B, A, A), replaces the Euclidean metric
 
 
@@ -49,7 +49,7 @@ class PDPState:
     node: Array  # int64 (B,), 0 = depot
     num_visited: Array  # int64 (B,)
     visited: Array  # bool (B, A), depot column always False
-    ready: Array  # bool (B, A), whether a node's pickup is done, or it needs none
+    ready: Array  # bool (B, A), whether a node's pickup is visited, or it has none
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class PDP(Problem[PDPInstance, PDPState]):
     """Pickup and delivery with `num_nodes` customers; action 0 returns to the depot after all visits.
 
     In generated instances of an odd size the last customer is neither pickup nor delivery. The vehicle has no
-    capacity. Instances may have several deliveries of one pickup.
+    capacity limit. Instances may have several deliveries of one pickup.
 
     Raises:
-        ValueError: No customer.
+        ValueError: There is no customer.
     """
 
     name: ClassVar[str] = "PDP"
@@ -114,10 +114,13 @@ class PDP(Problem[PDPInstance, PDPState]):
         return PDPState(zero, zero, xp.zeros_like(instance.pickup, dtype=xp.bool), instance.pickup == 0)
 
     def action_mask(self, instance: PDPInstance, state: PDPState) -> Array:
-        """Mark unvisited customers whose pickup, if any, is visited; and the depot if all customers are visited.
+        """Return a mask of the nodes that the vehicle may visit next.
+
+        A customer is legal if it is not visited and its pickup, if any, is visited. The depot is legal if all customers
+        are visited.
 
         Returns:
-            bool (B, A). Never all False in a row: a pickup needs no other.
+            bool (B, A). Never all False in a row, because pickups need no other visit before them.
         """
         xp = array_namespace(state.node)
         return scatter(state.ready & ~state.visited, xp.zeros_like(state.node), state.num_visited == self.num_nodes)
@@ -170,10 +173,10 @@ class PDP(Problem[PDPInstance, PDPState]):
 
 
 def check_order(pickup: IntArray, tours: IntArray) -> None:
-    """Check that every delivery comes after its pickup, where each customer is visited once.
+    """Check that every delivery comes after its pickup. Each customer must be visited once.
 
     Raises:
-        InfeasibleTour: At the first delivery that comes before.
+        InfeasibleTour: A delivery comes before its pickup. The step is that of the first one.
     """
     place = np.zeros(pickup.shape, dtype=np.int64)
     np.put_along_axis(place, tours, np.broadcast_to(np.arange(tours.shape[1]), tours.shape), axis=1)

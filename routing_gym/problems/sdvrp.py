@@ -26,7 +26,7 @@ SDVRPInstance = CVRPInstance
 @dataclass(frozen=True)
 class SDVRPState:
     node: Array  # int64 (B,), 0 = depot
-    load: Array  # int64 (B,), delivered since the depot
+    load: Array  # int64 (B,), demand delivered since the last visit to the depot
     undelivered: Array  # int64 (B,), sum of `remaining_demand`
     remaining_demand: Array  # int64 (B, A), 0 at the depot
 
@@ -36,7 +36,7 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
     """Split-delivery vehicle routing with `num_nodes` customers; action 0 returns to the depot.
 
     Raises:
-        ValueError: No customer, or a capacity below the largest demand drawn (9).
+        ValueError: There is no customer, or the capacity is below the largest generated demand (9).
     """
 
     name: ClassVar[str] = "SDVRP"
@@ -46,10 +46,10 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
 
     @property
     def horizon(self) -> int:
-        """Bound the steps of any instance.
+        """Upper bound on the steps of any instance.
 
-        A visit completes a customer (n of them) or empties the vehicle (floor(total demand / capacity),
-        at most n as no demand exceeds the capacity), and each can be followed by a return.
+        A visit completes a customer (n visits) or empties the vehicle (floor(total demand / capacity) visits, at
+        most n because no demand exceeds the capacity). Each visit can be followed by a return.
         """
         return 2 * (self.num_nodes + self.num_nodes)
 
@@ -59,10 +59,10 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
         return SDVRPState(zero, zero, xp.sum(instance.demand, axis=1), instance.demand)
 
     def action_mask(self, instance: CVRPInstance, state: SDVRPState) -> Array:
-        """Mark nodes the vehicle may visit next.
+        """Return a mask of the nodes that the vehicle may visit next.
 
         A customer is legal if it has remaining demand and the vehicle is not empty. The depot is legal if the vehicle
-        is elsewhere or no demand remains.
+        is not there or no demand remains.
 
         Returns:
             bool (B, A). Never all False in a row.
@@ -106,7 +106,7 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
         return spaces.Dict({**super().observation_space().spaces, "remaining_demand": remaining})
 
     def cost_bound(self, instance: CVRPInstance) -> Array:
-        """Like CVRP, and a trip for each visit that empties the vehicle: total demand / capacity of them at most."""
+        """Return the bound of CVRP plus total demand / capacity routes, one for each visit that empties the vehicle."""
         total = array_namespace(instance.demand).sum(instance.demand, axis=1)
         return self.dearest_visits(instance, total // instance.capacity)
 
@@ -121,10 +121,10 @@ class SDVRP(VehicleRouting[CVRPInstance, SDVRPState]):
 
 
 def check_deliveries(instance: CVRPInstance, tours: IntArray) -> None:
-    """Replay the deliveries: no useless visit, and nothing left at the end.
+    """Simulate the deliveries; check that every visit delivers something and that no demand is left at the end.
 
     Raises:
-        InfeasibleTour: At the first visit that can deliver nothing, or at the end.
+        InfeasibleTour: A visit delivers nothing (the step is that of the first one), or demand is left at the end.
     """
     remaining, capacity = to_numpy(instance.demand).copy(), to_numpy(instance.capacity)
     every_row = np.arange(len(tours))

@@ -1,7 +1,7 @@
 """Travelling salesman problem: visit every city once and return to the first.
 
 Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", appendix B.1: cities uniform in the
-unit square. The first action chooses the first city of the tour, and the step to the last city also pays for the
+unit square. The first action chooses the first city of the tour. The cost of the step to the last city includes the
 closing edge.
 """
 
@@ -43,7 +43,7 @@ class TSPState:
     node: Array  # int64 (B,), the last city visited; 0 before the first action
     first_node: Array  # int64 (B,), the first city visited; 0 before the first action
     num_visited: Array  # int64 (B,)
-    selectable: Array  # bool (B, n), unvisited; the last city stays marked, so that a done row keeps one legal action
+    selectable: Array  # bool (B, n), unvisited; the last city stays True, so that a done row keeps one legal action
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ClosedTour(Problem[InstanceT, TSPState]):
     """Base class of problems whose solutions are closed tours of `num_nodes` cities; actions are cities 0 to n-1.
 
     Raises:
-        ValueError: Fewer than two cities.
+        ValueError: There are fewer than two cities.
     """
 
     state_type: ClassVar[type] = TSPState
@@ -122,12 +122,12 @@ class TSP(ClosedTour[TSPInstance]):
     """Travelling salesman problem with `num_nodes` cities; actions are cities 0 to n-1.
 
     Raises:
-        ValueError: Fewer than two cities.
+        ValueError: There are fewer than two cities.
     """
 
     name: ClassVar[str] = "TSP"
     plain_routes: ClassVar[bool] = True
-    subproblem: ClassVar[str] = "TSPFE"  # some cities, and the paths outside as fixed edges
+    subproblem: ClassVar[str] = "TSPFE"  # some cities, with the paths between them as fixed edges
     instance_type: ClassVar[type] = TSPInstance
     columns: ClassVar[tuple[Column, ...]] = (COORDS, DISTANCES)
 

@@ -1,9 +1,9 @@
 """TSP with fixed edges: a shortest closed tour on which some pairs of cities are neighbours.
 
-Fixed edges are those of TSPLIB (Reinelt 1995, "TSPLIB 95", FIXED_EDGES_SECTION). With one of them, the solution is the
-shortest Hamiltonian path between two given cities. Large-neighbourhood search has many: it removes parts of a tour, and
-contracts each remaining segment to the edge between its ends (Li et al. 2025, "Destroy and repair using hyper-graphs
-for routing"). A city therefore has at most one fixed edge; contract a chain of fixed edges to its ends.
+Fixed edges are those of TSPLIB (Reinelt 1995, "TSPLIB 95", FIXED_EDGES_SECTION). With one fixed edge, the solution is
+the shortest Hamiltonian path between two given cities. Large-neighbourhood search uses many: it removes parts of a
+tour, and contracts each remaining segment to the edge between its ends (Li et al. 2025, "Destroy and repair using
+hyper-graphs for routing"). A city therefore has at most one fixed edge; contract a chain of fixed edges to its ends.
 
 The length of a fixed edge is the distance between its ends, and part of the cost.
 """
@@ -32,7 +32,7 @@ class TSPFEInstance:
     """B instances with n cities each."""
 
     coords: Array  # float32 (B, n, 2), in the unit square
-    partner: Array  # int64 (B, n), the other end of a city's fixed edge; the city itself where it has none
+    partner: Array  # int64 (B, n), the other end of a city's fixed edge; the city itself if it has none
     distances: Array | None = None  # float32 (B, n, n), replaces the Euclidean metric
 
 
@@ -40,15 +40,15 @@ class TSPFEInstance:
 class TSPFE(ClosedTour[TSPFEInstance]):
     """TSP with fixed edges, of `num_nodes` cities; actions are cities 0 to n-1.
 
-    The tour may start anywhere. After one end of a fixed edge, the other end follows immediately. This loses no tour:
-    every closed tour can be followed in this way, from any city, in one of the two directions (with asymmetric
+    The tour may start at any city. After one end of a fixed edge, the other end follows immediately. This excludes no
+    tour: every closed tour can be traversed in this way, from any city, in one of the two directions (with asymmetric
     distances: from some city). `objective` accepts it from every city, in both directions.
 
-    Generated instances: cities uniform in the unit square; fixed edges, a uniform number from 0 to n / 2,
-    join random cities.
+    In generated instances, cities are uniform in the unit square. The number of fixed edges is uniform from 0 to n / 2;
+    they join random cities.
 
     Raises:
-        ValueError: Fewer than two cities.
+        ValueError: There are fewer than two cities.
     """
 
     name: ClassVar[str] = "TSPFE"
@@ -65,7 +65,7 @@ class TSPFE(ClosedTour[TSPFEInstance]):
         return 3 * self.num_nodes + 1 + num_matrix_uniforms(self)
 
     def from_uniforms(self, uniforms: Array) -> TSPFEInstance:
-        """Pair the cities that come first in a random order: the first with the second, and so on."""
+        """Convert random numbers to instances; fixed edges join the first cities of a random order, pair by pair."""
         xp, last = array_namespace(uniforms), 3 * self.num_nodes
         order = xp.argsort(uniforms[:, 2 * self.num_nodes : last], axis=1)
         place = xp.argsort(order, axis=1)
@@ -88,7 +88,7 @@ class TSPFE(ClosedTour[TSPFEInstance]):
             raise InvalidInstance(f"{found}; give both ends of an edge each other's number, at most one edge a city")
 
     def action_mask(self, instance: TSPFEInstance, state: TSPState) -> Array:
-        """Mark the other end of the current city's fixed edge if it is unvisited, else all unvisited cities.
+        """Return a mask of the other end of the current city's fixed edge if unvisited, else of all unvisited cities.
 
         Returns:
             bool (B, n). Never all False in a row.
@@ -123,7 +123,7 @@ def check_fixed_edges(partner: IntArray, tours: IntArray) -> None:
     """Check that both ends of every fixed edge are neighbours on the closed tour, a permutation of the cities.
 
     Raises:
-        InfeasibleTour: At the first city whose partner is none of its neighbours.
+        InfeasibleTour: The ends of a fixed edge are not neighbours. The step is that of the first such city.
     """
     wanted = np.take_along_axis(partner, tours, axis=1)  # (B, n)
     neighbours = (wanted == np.roll(tours, 1, axis=1)) | (wanted == np.roll(tours, -1, axis=1))
@@ -135,28 +135,28 @@ def check_fixed_edges(partner: IntArray, tours: IntArray) -> None:
 
 
 def from_fixed_edge(tours: IntArray, partner: IntArray) -> IntArray:
-    """Start tours whose closing edge is fixed at their last city, as `TSPFE.action_mask` wants it.
+    """Start each tour whose closing edge is fixed at its last city, so that `TSPFE.action_mask` allows the tour.
 
     Args:
-        tours: int64 (B, n), closed tours with all fixed edges.
-        partner: int64 (B, n).
+        tours: Closed tours with all fixed edges, int64 (B, n).
+        partner: Other ends of the fixed edges, int64 (B, n).
     """
     closing = (np.take_along_axis(partner, tours[:, :1], axis=1) == tours[:, -1:]) & (tours.shape[1] > 2)
     return np.where(closing, np.roll(tours, 1, axis=1), tours)
 
 
 def with_fixed_edges(distances: npt.NDArray[np.float64], partner: IntArray) -> npt.NDArray[np.float64]:
-    """Make all legs but TSPFE's fixed edges longer, by so much that the shortest tours have all of these.
+    """Lengthen all edges except TSPFE's fixed edges so much that the shortest tours contain all fixed edges.
 
-    In a tour without some fixed edge, one of its ends can be moved next to the other: three legs go, all of them
-    longer by `extra`, and three come, the fixed edge among them. That costs less than `extra` and saves it.
+    In a tour without some fixed edge, one of its ends can be moved next to the other. This replaces three edges, all of
+    them longer by `extra`, by three edges that include the fixed one. It saves `extra` and costs less than that.
 
     Args:
-        distances: (B, n, n).
-        partner: int64 (B, n).
+        distances: Distances (B, n, n).
+        partner: Other ends of the fixed edges, int64 (B, n).
 
     Returns:
-        float64 (B, n, n).
+        Lengthened distances: float64 (B, n, n).
     """
     extra = 3 * distances.max(axis=(1, 2), keepdims=True) + 1
     return np.asarray(distances + extra * (np.arange(partner.shape[1]) != partner[:, :, None]))

@@ -1,16 +1,15 @@
-"""One drawing of an instance and a tour, for every problem.
+"""Figures of an instance and a tour, for every problem.
 
-Depot: a square. Customers: circles whose area grows with their demand or prize where the instance has
-one; grey and hollow while unvisited. Each route has its own colour (Paul
-Tol's "muted" scheme, which colour-blind readers can tell apart; dashed from the tenth on). An SDVRP
-customer that several routes serve has the first one's colour inside and the last one's around it. Thin
-arrows lead from PDP's pickups to their deliveries; TSPFE's fixed edges are broad bands under the tour. Backhauls are
-triangles. A time window is the dark arc of a dial around its customer, on which a turn, clockwise from the top, is from
-the depot's opening to its closing.
+The depot is a square. Customers are circles whose area increases with their demand or prize, if the instance has
+one; unvisited customers are grey and hollow. Each route has its own colour (Paul Tol's "muted" scheme, which
+colour-blind readers can distinguish); routes from the tenth on are dashed. An SDVRP customer that several routes serve
+has the first route's colour inside and the last route's around it. Thin arrows lead from PDP's pickups to their
+deliveries. TSPFE's fixed edges are broad bands under the tour. Backhauls are triangles. A time window is the dark arc
+of a dial around its customer; one turn, clockwise from the top, lasts from the depot's opening to its closing.
 
-Everything drawn follows from the instance's fields and the contract of `Problem`, so a new problem needs
-no line here. Nodes without coordinates are placed on a circle, in order, and edges have arrows; the drawn lengths then
-have no meaning. Pictures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
+The drawing depends only on the instance's fields and the contract of `Problem`, so a new problem needs no code here.
+Nodes without coordinates are placed on a circle, in order, and edges have arrows; the drawn lengths then have no
+meaning. Figures need matplotlib; text does not. Only `show` uses pyplot, for a single window.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933")
 GREY, DARK, BAND = "#999999", "#222222", "#E2D3A4"
-INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders want even numbers of pixels
+INCHES, PIXELS_PER_INCH = (6.0, 6.6), 100  # video encoders need even numbers of pixels
 WINDOW = "routing-gym"
 TINY = np.finfo(np.float32).tiny
 AXES_BOX = (0.02, 0.08, 0.96, 0.87)  # left, bottom, width, height in shares of the figure
@@ -52,13 +51,13 @@ def draw(
     """Draw one instance and the actions taken so far.
 
     Args:
-        problem: The problem of the instance.
+        problem: Problem of the instance.
         instance: One row of the problem's instance dataclass, on any backend.
-        tour: Integers (T,), possibly none. An unfinished tour stays open and its current node is ringed;
-            actions after the end are ignored.
-        cost: For the title, in any unit; by default the sum of the step costs.
-        title: Replaces the default, which names the problem and the cost (OP: the prize).
-        axes: Where to draw; by default a new figure, unknown to pyplot.
+        tour: Actions, integers (T,), possibly empty. An unfinished tour is drawn open with a ring around its current
+            node; actions after the end are ignored.
+        cost: Cost in the title, in any unit; by default the sum of the step costs.
+        title: Title; by default the problem and the cost (OP: the prize).
+        axes: Axes to draw on; by default those of a new figure, which is not managed by pyplot.
 
     Raises:
         ImportError: matplotlib is missing.
@@ -93,7 +92,7 @@ def draw(
 
 
 def to_rgb_array(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> npt.NDArray[np.uint8]:
-    """Draw as `draw` does, into pixels: uint8 (660, 600, 3)."""
+    """Return the figure of `draw` as pixels: uint8 (660, 600, 3)."""
     return pixels(draw(problem, instance, tour, cost))
 
 
@@ -105,7 +104,7 @@ def save(
     cost: float | None = None,
     title: str | None = None,
 ) -> None:
-    """Draw as `draw` does, into a PNG file that appears, or replaces an older one, only when complete.
+    """Save the figure of `draw` as a PNG file. The file appears, or replaces an older one, only when complete.
 
     Raises:
         ValueError: The name does not end in .png.
@@ -121,9 +120,9 @@ def save(
 
 
 def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> None:
-    """Draw as `draw` does, into one window that later calls reuse. Does not block.
+    """Show the figure of `draw` in a window that later calls reuse, without blocking.
 
-    Does nothing where matplotlib opens no window: without a display, or in a notebook.
+    It does nothing if matplotlib opens no window: without a display, or in a notebook.
     """
     matplotlib = require("matplotlib", "render")
     from matplotlib import pyplot
@@ -138,7 +137,7 @@ def show(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = N
 
 
 def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
-    """Return where each node of a one-row instance is drawn: (A, 2). Those without coordinates stand on a circle."""
+    """Return the position of each node of a one-row instance: (A, 2). Nodes without coordinates form a circle."""
     if "coords" in instance_fields(problem):
         return np.asarray(instance.coords[0])
     angle = np.linspace(0, 2 * np.pi, problem.num_actions, endpoint=False)
@@ -146,7 +145,7 @@ def positions(problem: AnyProblem, instance: Any) -> npt.NDArray[np.float32]:
 
 
 def new_figure(size: tuple[float, float] = INCHES, **options: Any) -> Figure:
-    """Make a figure with a pixel canvas that is freed with its last reference, unlike pyplot's.
+    """Create a figure with a pixel canvas. Unlike pyplot's figures, it is freed with its last reference.
 
     Args:
         size: Width and height in inches.
@@ -171,7 +170,7 @@ def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
 
 
 def draw_routes(axes: Axes, coords: Array, routes: list[list[int]], num_depots: int) -> None:
-    """Draw a line for each route; where there are several, their edges from and to a depot are thin."""
+    """Draw a line for each route; if there are several, their edges from and to a depot are thin."""
     from matplotlib.collections import LineCollection
 
     width = 1.8 if len(coords) <= 200 else 1.0
@@ -190,7 +189,7 @@ def draw_directions(axes: Axes, coords: npt.NDArray[np.float32], routes: list[li
     style: dict[str, Any] = {"angles": "xy", "scale": 60, "width": 0.009, "headlength": 4, "headaxislength": 4}
     for number, nodes in enumerate(routes):
         start, way = coords[nodes[:-1]], np.diff(coords[nodes], axis=0)
-        head = way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), TINY)  # some nodes are at one place
+        head = way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), TINY)  # some nodes may share a location
         axes.quiver(*(start + way / 2).T, *head.T, color=COLOURS[number % len(COLOURS)], pivot="mid", zorder=2, **style)
 
 
@@ -204,7 +203,7 @@ def draw_pairs(axes: Axes, coords: npt.NDArray[np.float32], pickup: npt.NDArray[
 
 
 def draw_windows(axes: Axes, instance: Any, coords: npt.NDArray[np.float32], first: int) -> None:
-    """Draw a dial around each customer, from node `first` on: its window as a share of the first depot's."""
+    """Draw a dial around each node from `first` on: its time window as a share of the first depot's."""
     from matplotlib.collections import LineCollection
     from matplotlib.transforms import Affine2D
 
@@ -263,7 +262,7 @@ def draw_nodes(
 
 
 def other_kind(problem: AnyProblem, instance: Any) -> tuple[npt.NDArray[np.bool_], str]:
-    """Mark the nodes that are drawn as triangles, and return what they are."""
+    """Return a mask of the nodes that are drawn as triangles, and their label."""
     flag = next((column.name for column in problem.columns if column.kind == "flag" and column.target), None)
     if flag is not None:
         return getattr(instance, flag)[0], flag
@@ -273,7 +272,7 @@ def other_kind(problem: AnyProblem, instance: Any) -> tuple[npt.NDArray[np.bool_
 
 
 def same_size(num_nodes: int) -> float:
-    """Return the area of every marker, where all nodes are alike, in square points."""
+    """Return the area of every marker if all nodes have the same size, in square points."""
     return 0.35 * largest_marker(num_nodes)
 
 
@@ -283,7 +282,7 @@ def largest_marker(num_nodes: int) -> float:
 
 
 def node_sizes(axes: Axes, problem: AnyProblem, instance: Any) -> npt.NDArray[np.float64]:
-    """Return the marker area of every node in square points; where they differ, add examples to the legend."""
+    """Return the marker area of every node in square points; if they differ, add examples to the legend."""
     num_nodes = problem.num_actions
     largest = largest_marker(num_nodes)
     sized = (column for column in problem.columns if column.per == "node" and column.kind in ("amount", "prize"))
@@ -299,7 +298,7 @@ def node_sizes(axes: Axes, problem: AnyProblem, instance: Any) -> npt.NDArray[np
 
 
 def frame(axes: Axes, coords: npt.NDArray[np.float32]) -> None:
-    """Show the unit square, or all nodes where they lie outside, at equal scales; put the legend below."""
+    """Set the axes to the unit square, extended to nodes outside, at equal scales, and put the legend below."""
     low, high = min(0.0, float(coords.min())), max(1.0, float(coords.max()))
     margin = 0.03 * (high - low)
     axes.set(

@@ -1,4 +1,4 @@
-"""A tour in words: the routes of its vehicles, how long they are and what they carry."""
+"""Text description of a tour: the routes of its vehicles with their lengths and loads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MAX_NODES_IN_LINE = 40
 
 
 def to_text(problem: AnyProblem, instance: Any, tour: Array, cost: float | None = None) -> str:
-    """Describe a tour in a few lines: cost, routes with their loads or prizes, the unvisited nodes.
+    """Describe a tour in a few lines: cost, routes with their loads or prizes, unvisited nodes.
 
-    Takes the arguments of `draw`, and raises its ValueError.
+    See `draw` for the arguments and the ValueError.
     """
     instance = one_row(instance)
     actions, step_cost, done = replay(problem, instance, tour)
@@ -33,10 +33,10 @@ def to_text(problem: AnyProblem, instance: Any, tour: Array, cost: float | None 
 
 
 def one_row(instance: Any) -> Any:
-    """Convert an instance to NumPy, refusing a batch of several.
+    """Convert an instance to NumPy and check that it has one row.
 
     Raises:
-        ValueError: With the number of rows.
+        ValueError: It has several rows. The message has their number.
     """
     num_rows = batch_size(instance)
     if num_rows != 1:
@@ -45,10 +45,10 @@ def one_row(instance: Any) -> Any:
 
 
 def replay(problem: AnyProblem, instance: Any, tour: Array) -> tuple[list[int], float, bool]:
-    """Take the actions of a tour until the episode is done.
+    """Replay the actions of a tour until the episode is done.
 
     Returns:
-        The actions taken, the sum of their costs, and whether the episode is done.
+        The replayed actions, the sum of their costs, and whether the episode is done.
 
     Raises:
         ValueError: The tour has a wrong shape, type or range.
@@ -67,7 +67,7 @@ def replay(problem: AnyProblem, instance: Any, tour: Array) -> tuple[list[int], 
 
 
 def headline(problem: AnyProblem, cost: float) -> str:
-    """Name the problem and the cost, or the prize where costs are negative prizes."""
+    """Return the problem's name and the cost, or the prize if costs are negative prizes."""
     label, value = ("prize", abs(cost)) if problem.maximises else ("cost", cost)
     number = f"{value:.0f}" if float(value).is_integer() and value >= 100 else f"{value:.3f}"
     return f"{problem.name}-{problem.num_nodes}: {label} {number}"
@@ -82,7 +82,7 @@ def length(instance: Any, nodes: list[int]) -> float:
 
 
 def describe(route: Route) -> str:
-    """Write what the vehicle of a route carries or collects, as in "load 29 of 30, "."""
+    """Return the amounts that the vehicle of a route carries or collects, as in "load 29 of 30, "."""
     words = []
     for name, (amount, most) in route.amounts.items():
         number = f"{amount:.3f}" if isinstance(amount, float) else str(amount)
@@ -91,7 +91,7 @@ def describe(route: Route) -> str:
 
 
 def shorten(nodes: list[int]) -> list[str]:
-    """Write nodes out, leaving out the middle of long lists."""
+    """Return the numbers of nodes as text, without the middle of long lists."""
     words = [str(node) for node in nodes]
     if len(words) <= MAX_NODES_IN_LINE:
         return words

@@ -4,8 +4,8 @@
     solution = FastTSP(time_limit=0.05).solve(problem, instance, num_workers=2, progress=True)
     solution.cost.mean()
 
-Those written here need NumPy only. The others import their package when they solve; the extra
-`[solvers]` brings them all. A new solver is one file and one line below.
+The solvers written here need only NumPy. The others import their package when they solve; the extra `[solvers]`
+installs all packages. To add a solver, write one file and add one line below.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SOLVERS: dict[str, type[Solver]] = {
         OfflineMIP,
     )
 }
-REFERENCES = {  # the best of them for each problem, by name
+REFERENCES = {  # best solver for each problem, by name
     "TSP": "fast-tsp",
     "CVRP": "hygese",
     "SDVRP": "hygese",
@@ -64,7 +64,7 @@ REFERENCES = {  # the best of them for each problem, by name
 HEURISTICS = {
     **dict.fromkeys(REFERENCES, "nearest-neighbour"),
     "TSP": "greedy-edge",
-}  # the fastest, for large instances
+}  # fastest solvers, for large instances
 
 __all__ = [
     "HEURISTICS",
@@ -99,12 +99,12 @@ def make_solver(name: str, **settings: Any) -> Solver:
     """Make a solver by name.
 
     Args:
-        name: A key of `SOLVERS`.
-        **settings: The solver's own, such as `time_limit`.
+        name: Key of `SOLVERS`.
+        **settings: Settings of the solver, such as `time_limit`.
 
     Raises:
-        ValueError: Unknown name or invalid value.
-        TypeError: A setting that the solver does not have.
+        ValueError: The name is unknown, or a value is invalid.
+        TypeError: The solver does not have a setting.
     """
     if name not in SOLVERS:
         raise ValueError(f"unknown solver {name!r}; choose one of {', '.join(SOLVERS)}")

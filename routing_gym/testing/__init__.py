@@ -1,7 +1,7 @@
-"""A contract suite for problems, games and vector environments; run it on your own.
+"""Contract tests for your own problems, games and vectorised environments.
 
 `check_problem(MyProblem(10))`, `check_game(MyGame(4))` and `check_vector_env("my/Problem-10")` return None, or raise
-`ContractViolation`, which says what is broken and where. They need no test framework.
+`ContractViolation`, whose message names the fault and its location. They need no test framework.
 """
 
 from routing_gym.testing.compare import ContractViolation

@@ -1,4 +1,4 @@
-"""The backends against each other: torch and JAX replay the episodes that NumPy has played."""
+"""Comparison of the backends: torch and JAX replay the episodes that NumPy has played."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from routing_gym.arrays import converter, device_of, to_backend, to_numpy, use_j
 from routing_gym.problem import AnyProblem
 from routing_gym.testing.compare import call, difference, expect
 
-TOLERANCE = 1e-5  # on costs and observations, and on what decides a mask
+TOLERANCE = 1e-5  # on costs, on observations and on the numbers that determine a mask
 
 
 def installed_backends(checker: str) -> list[str]:
-    """Return which of torch and JAX are installed.
+    """Return the names of the installed backends among torch and JAX.
 
     Warns:
-        UserWarning: Not both of them.
+        UserWarning: Not both are installed.
     """
     found = [name for name in ("torch", "jax") if find_spec(name) is not None]
     if missing := [name for name in ("torch", "jax") if name not in found]:
@@ -39,16 +39,16 @@ def check_backend(problem: AnyProblem, instance: Any, played: Any, backend: str,
     JAX runs compiled, and must compile once for all steps, without calling back into Python.
 
     Args:
-        problem: The rules.
+        problem: Problem of the instances.
         instance: B instances, on NumPy.
-        played: What NumPy has played on them, a `routing_gym.testing.problem.PlayedBatch`.
+        played: Episodes of NumPy on these instances, a `routing_gym.testing.problem.PlayedBatch`.
         backend: "torch" or "jax".
-        device: Of the backend.
+        device: Device of the backend.
     """
     both, move = f"{backend} and NumPy", converter(backend, device)
     moved = to_backend(instance, backend, device)
     traces: list[int] = []
-    if backend == "jax":  # whose arrays cannot be written to
+    if backend == "jax":  # JAX arrays cannot be written to
         functions = readers(lambda name, *arguments: getattr(problem, name)(*arguments))
         begin, look, advance = (compiled(problem, function, traces) for function in functions)
     else:
@@ -77,13 +77,13 @@ def check_backend(problem: AnyProblem, instance: Any, played: Any, backend: str,
             apart = difference(cost, played.costs[:, step].astype(np.float32), TOLERANCE)
             expect(apart is None, problem, where, f"{both} differ in the cost: {apart}")
     expect(len(traces) <= 3, problem, "JAX", f"compiled three functions {len(traces)} times for arrays of one shape")
-    tours = played.actions[:, : max(played.lengths)]  # those that end earlier go on with their one legal action
+    tours = played.actions[:, : max(played.lengths)]  # finished rows repeat their one legal action
     apart = difference(problem.objective(moved, move(tours)), problem.objective(instance, tours), TOLERANCE)
     expect(apart is None, problem, "objective", f"{both} differ: {apart}")
 
 
 def readers(do: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """Return what reads everything off an instance and off a state, and what steps; `do` calls a method by name."""
+    """Return three functions: read an instance, read a state, and step. `do` calls a method by name."""
     return (
         lambda instance: tuple(do(name, instance) for name in ("initial", "observe_static", "cost_bound")),
         lambda instance, state: tuple(
@@ -94,7 +94,7 @@ def readers(do: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
 
 
 def compiled(problem: AnyProblem, function: Callable[..., Any], traces: list[int]) -> Callable[..., Any]:
-    """Compile a function of batches with JAX, which is noted in `traces`; and check it row by row under `vmap`."""
+    """Compile a function of batches with JAX, counted in `traces`; each call also compares it with `vmap` over rows."""
     jax = use_jax()
     row_by_row = jax.vmap(function)
 
@@ -120,7 +120,7 @@ def compiled(problem: AnyProblem, function: Callable[..., Any], traces: list[int
 
 
 def near_limit(problem: AnyProblem, instance: Any, state: Any) -> npt.NDArray[np.bool_]:
-    """Mark actions whose legality a change of 1e-5 in one float field of instance or state changes: bool (B, A)."""
+    """Return a mask of actions whose legality depends on changes of 1e-5 in a float field: bool (B, A)."""
     mask = problem.action_mask(instance, state)
     near = np.zeros_like(mask)
     for batch, number in ((instance, 0), (state, 1)):

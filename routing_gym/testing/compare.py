@@ -1,4 +1,4 @@
-"""What the contract suite compares with, and the error that it raises."""
+"""Comparisons of the contract tests, and the error that they raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from routing_gym.arrays import to_numpy
 
 
 class ContractViolation(AssertionError):
-    """A problem or an environment breaks its contract; the message says which part, where, and what was found."""
+    """A problem or an environment breaks its contract; the message has the part, the location and the value found."""
 
 
 def expect(condition: Any, subject: Any, where: str, found: str) -> None:
@@ -23,7 +23,7 @@ def expect(condition: Any, subject: Any, where: str, found: str) -> None:
 
 
 def call(subject: Any, method: str, *arguments: Any) -> Any:
-    """Call a method of a problem or a game and check that it leaves its arguments as they were."""
+    """Call a method of a problem or a game, check that it does not modify its arguments, and return its result."""
     before = copy.deepcopy(arguments)
     result = getattr(subject, method)(*arguments)
     for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
@@ -33,16 +33,16 @@ def call(subject: Any, method: str, *arguments: Any) -> Any:
 
 
 def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
-    """Return where two nested structures first differ; None if they are equal.
+    """Return the first difference of two nested structures, as text; None if they are equal.
 
-    Compares dicts, dataclasses, tuples, lists and object arrays by their elements; arrays by dtype, shape
-    and value, whatever their backend, where 32 bits of JAX may stand for 64; everything else by type and value. A
-    NaN, which nothing should return, equals nothing.
+    Dicts, dataclasses, tuples, lists and object arrays are compared by their elements; arrays of any backend by dtype,
+    shape and value (32 bits of JAX equal 64 bits); other objects by type and value. A NaN equals nothing, because no
+    function should return one.
 
     Args:
-        first: Anything.
-        second: What it should equal.
-        tolerance: Absolute, on floating-point values.
+        first: Structure to check.
+        second: Expected structure.
+        tolerance: Absolute tolerance on floating-point values.
     """
     if type(first) is not type(second) and not across_backends(first, second):
         return f"{type(first).__name__} != {type(second).__name__}"
@@ -68,7 +68,7 @@ def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
 
 
 def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
-    """Like `difference`, for arrays and scalars."""
+    """Return the first difference of two arrays or scalars, see `difference`."""
     if not hasattr(first, "dtype") and not across_backends(first, second):
         return None if first == second else f"{first!r} != {second!r}"
     one, other = to_numpy(first), to_numpy(second)

@@ -1,4 +1,4 @@
-"""The exhaustive part of `check_problem`: every legal action sequence, against every sequence whatever."""
+"""Exhaustive part of `check_problem`: compares all legal action sequences with all sequences."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.testing.compare import expect
 
 TOLERANCE = 1e-5  # on costs
-MAX_SEQUENCES = 5000  # to try of the greatest length
+MAX_SEQUENCES = 5000  # largest number of sequences of the greatest length
 
 
 def check_exhaustively(problem: AnyProblem, instance: Any, search: bool = True) -> None:
-    """Check that legal sequences cost what `objective` says, and that none that it accepts beats them.
+    """Check the costs of legal sequences against `objective`, and that no sequence it accepts is better.
 
-    Where the sequences of `horizon` steps are too many, both sides are held to fewer steps.
+    If there are too many sequences of `horizon` steps, fewer steps are allowed for both.
 
     Args:
-        problem: A tiny one: three customers or so.
-        instance: Some of its instances.
-        search: Whether to try all sequences; else only the legal ones.
+        problem: Tiny problem, with about three customers.
+        instance: Instances of the problem.
+        search: Whether to try all sequences, or only the legal ones.
 
     Raises:
-        ContractViolation: With the sequence and the costs.
+        ContractViolation: A check fails. The message has the sequence and the costs.
     """
     max_steps = int(np.log(MAX_SEQUENCES) / np.log(problem.num_actions))
     max_steps = problem.horizon if problem.fixed_length else min(problem.horizon, max_steps)
@@ -56,12 +56,12 @@ def legal_sequences(
     """Enumerate all sequences of legal actions until all episodes have ended.
 
     Args:
-        problem: The problem.
-        one: One instance.
-        max_steps: Episodes that take more are left out.
+        problem: Problem of the instance.
+        one: Batch of one instance.
+        max_steps: Largest number of steps; longer episodes are left out.
 
     Returns:
-        Per number of steps T: the sequences (N, T) that end an episode, and the sums of their step costs (N,).
+        For each number of steps T: the sequences (N, T) that end an episode, and the sums of their step costs (N,).
     """
     is_numpy = isinstance(any_array(one), np.ndarray)
     move = converter("numpy") if is_numpy else converter("torch", str(device_of(one)))
@@ -83,10 +83,10 @@ def legal_sequences(
 
 
 def check_costs(problem: AnyProblem, one: Any, tours: npt.NDArray[np.int64], costs: npt.NDArray[np.float64]) -> None:
-    """Check that `objective` accepts legal sequences at the costs of their steps.
+    """Check that `objective` accepts legal sequences and returns the sums of their step costs.
 
     Raises:
-        ContractViolation: With the first sequence for which it does not.
+        ContractViolation: A check fails. The message has the first such sequence.
     """
     many = select(one, [0] * len(tours))
     try:
@@ -100,9 +100,9 @@ def check_costs(problem: AnyProblem, one: Any, tours: npt.NDArray[np.int64], cos
 
 
 def best_of_all(problem: AnyProblem, one: Any, max_steps: int) -> tuple[float, tuple[int, ...]]:
-    """Evaluate every action sequence of up to `max_steps` steps, legal or not, that `objective` accepts.
+    """Return the lowest cost, and its sequence, among all action sequences that `objective` accepts.
 
-    Knows nothing of masks and states. Returns the lowest cost, and its sequence.
+    The sequences have up to `max_steps` steps and may be illegal: masks and states are not used.
     """
     best: tuple[float, tuple[int, ...]] = (np.inf, ())
     for length in range(max_steps if problem.fixed_length else 1, max_steps + 1):

@@ -1,4 +1,4 @@
-"""`check_game`: the contract of `Game`, checked on random instances and random actions."""
+"""`check_game`: checks the contract of `Game` on random instances and random actions."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from routing_gym.testing.problem import check_generate
 
 TOLERANCE = 1e-5  # on observations between backends
 ROUNDING = 1e-9  # on sums of prizes, in float64
-UNMASKED = 0.1  # share of the actions drawn without regard to the mask
+UNMASKED = 0.1  # share of the actions that are drawn without the mask
 
 
 def check_game(game: AnyGame, *, batch_size: int = 16, seed: int = 0, device: str | None = None) -> None:
-    """Check everything that `Game` promises, on random instances and actions, some of them illegal.
+    """Check the contract of `Game` on random instances and actions, some of them illegal.
 
-    - `generate` gives valid instances, the same in one batch or in two.
+    - `generate` returns valid instances, the same in one batch or in two.
     - Action 0 is always legal; an illegal action has the effect of 0.
-    - Prize is conserved: what the agents gain is what is no longer left.
-    - The gains add up to `replay`, which is written independently.
+    - Prize is conserved: the agents' gains equal the decrease of the remaining prize.
+    - The gains add up to `replay`, which is implemented independently.
     - Agents are exchangeable: permuting them permutes gains, masks and observations, exactly.
     - Every episode takes `num_ticks` steps; a step after that changes and gains nothing.
     - Observations and global states are within their spaces. The sum of rewards does not depend on `cooperation`.
-    - No method changes its arguments; rows do not depend on each other and may be at different ticks.
-    - NumPy and torch agree: on masks, on gains within 1e-9, and on what is observed within 1e-5.
+    - No method changes its arguments; rows are independent and may be at different ticks.
+    - NumPy and torch agree: on masks, on gains within 1e-9, and on observations within 1e-5.
 
     Args:
-        game: A frozen dataclass.
+        game: Game, a frozen dataclass.
         batch_size: Number of instances.
-        seed: Of the instances and the actions.
-        device: A torch device for the comparison of backends, such as "cuda".
+        seed: Random seed of the instances and the actions.
+        device: Torch device for the comparison of backends, such as "cuda".
 
     Raises:
-        TypeError: The argument is no game.
-        ContractViolation: With the part of the contract, the place and what was found.
+        TypeError: The argument is not a game.
+        ContractViolation: A check fails. The message has the part of the contract, the location and the value found.
 
     Warns:
         UserWarning: torch is not installed, so that only NumPy was checked.
@@ -65,16 +65,16 @@ def check_game(game: AnyGame, *, batch_size: int = 16, seed: int = 0, device: st
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """Whole games of B rows."""
+    """Complete games of B rows."""
 
     states: list[Any]  # T + 1 states
-    seen: list[dict[str, Any]]  # T + 1 of what `see` returns
-    actions: list[npt.NDArray[Any]]  # T of (B, m) or (B, m, ...)
-    gains: list[npt.NDArray[np.float64]]  # T of (B, m)
+    seen: list[dict[str, Any]]  # T + 1 results of `see`
+    actions: list[npt.NDArray[Any]]  # T arrays (B, m) or (B, m, ...)
+    gains: list[npt.NDArray[np.float64]]  # T arrays (B, m)
 
 
 def see(game: AnyGame, instance: Any, state: Any) -> dict[str, Any]:
-    """Return all that agents see and may do: arrays (B, m, ...)."""
+    """Return the observations and masks of all agents: arrays (B, m, ...)."""
     masks = {} if game.num_actions is None else {"mask": game.action_mask(instance, state)}
     return {**game.observe(instance, state), **masks}
 
@@ -114,7 +114,7 @@ def play(game: AnyGame, instance: Any, rng: np.random.Generator) -> PlayedGame:
 
 
 def draw(game: AnyGame, instance: Any, state: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Draw an action for every agent; of numbers, most of them legal."""
+    """Draw an action for every agent; discrete actions are mostly legal."""
     space = game.action_space()
     num_rows = len(game.done(instance, state))
     if game.num_actions is None:
@@ -153,7 +153,7 @@ def check_seen(game: AnyGame, instance: Any, state: Any, where: str) -> None:
 def check_illegal(
     game: AnyGame, instance: Any, state: Any, action: npt.NDArray[Any], result: tuple[Any, Any], where: str
 ) -> None:
-    """Check that illegal actions had the effect of 0."""
+    """Check that illegal actions have the effect of 0."""
     if game.num_actions is None:
         return
     legal = np.take_along_axis(game.action_mask(instance, state), action[..., None], axis=-1)[..., 0]
@@ -171,7 +171,7 @@ def check_replay(game: AnyGame, instance: Any, played: PlayedGame) -> None:
 
 
 def check_rewards(game: AnyGame, played: PlayedGame) -> None:
-    """Check that cooperation moves rewards between agents, and makes none."""
+    """Check that `cooperation` redistributes rewards between agents without changing their sum."""
     gains = sum(played.gains, np.zeros_like(played.gains[0]))
     for cooperation in (0.0, 0.5, 1.0):
         rewards = dataclasses.replace(game, cooperation=cooperation).rewards(gains)  # type: ignore[type-var]
@@ -183,7 +183,7 @@ def check_rewards(game: AnyGame, played: PlayedGame) -> None:
 
 
 def check_exchangeable(game: AnyGame, instance: Any, played: PlayedGame, order: npt.NDArray[np.int64]) -> None:
-    """Check that permuted agents with permuted actions see and gain the same, permuted."""
+    """Check that permuting agents and actions permutes observations and gains."""
     permuted = call(game, "permute", instance, order)
     state = game.initial(permuted)
     for tick, expected in enumerate(played.seen):
@@ -197,7 +197,7 @@ def check_exchangeable(game: AnyGame, instance: Any, played: PlayedGame, order: 
 
 
 def check_rows_are_independent(game: AnyGame, instance: Any, played: PlayedGame) -> None:
-    """Check that rows at different ticks, reordered and alone, give what they gave in lockstep."""
+    """Check that rows at different ticks, reordered or alone, give the same results as in lockstep."""
     ticks = sorted({0, game.num_ticks // 2, game.num_ticks - 1})
     num_rows = len(played.gains[0])
     everything = concatenate([instance] * len(ticks)), concatenate([played.states[tick] for tick in ticks])
@@ -215,7 +215,7 @@ def check_rows_are_independent(game: AnyGame, instance: Any, played: PlayedGame)
 
 
 def check_backends_agree(game: AnyGame, instance: Any, played: PlayedGame, device: str | None) -> None:
-    """Replay the games with torch, and compare all that is seen and gained."""
+    """Replay the games with torch, and compare observations, masks, global states and gains."""
     move = converter("torch", device)
     moved = to_backend(instance, "torch", device)
     state = call(game, "initial", moved)

@@ -1,4 +1,4 @@
-"""`check_problem`: the contract of `Problem`, checked on random instances and tours."""
+"""`check_problem`: checks the contract of `Problem` on random instances and tours."""
 
 from __future__ import annotations
 
@@ -27,35 +27,34 @@ def check_problem(
     small: AnyProblem | None = None,
     device: str | None = None,
 ) -> None:
-    """Check everything that `Problem` promises, on random instances and random legal tours.
+    """Check the contract of `Problem` on random instances and random legal tours.
 
     - The observations and columns that the problem declares exist.
-    - `generate` gives valid instances, the same in one batch or in two.
+    - `generate` returns valid instances, the same in one batch or in two.
     - Masks are never empty; a finished row has one legal action, which costs and changes nothing.
     - Every episode ends within `horizon` steps and costs no more than `cost_bound`.
-    - The step costs add up to `objective`, which is written independently, and refuses incomplete tours.
+    - The step costs add up to `objective`, which is implemented independently and rejects incomplete tours.
     - Observations are within `observation_space`; rewards of `RoutingEnv` are minus the costs.
-    - `progress` is from 0 to 1, never falls, and grows; so do the returns of episodes that an illegal action
-      ends, which are below that of every legal tour.
-    - No method changes its arguments; rows do not depend on each other and may be at different steps.
+    - `progress` is from 0 to 1, never decreases, and increases over an episode. The returns of episodes that an
+      illegal action ends do not decrease with the steps taken either, and are below that of every legal tour.
+    - No method changes its arguments; rows are independent and may be at different steps.
     - NumPy, torch and JAX agree: on costs and observations within 1e-5, and on masks exactly, except where a
       change of 1e-5 in a number of the instance or the state would change the mask anyway. JAX compiles `step`
       once for all steps, without callbacks, and `vmap` gives the same rows.
-    - On small instances, the best of all legal action sequences is the best of all sequences whatever that
-      `objective` accepts.
+    - On small instances, the best legal action sequence is the best of all sequences that `objective` accepts.
 
     Args:
-        problem: A frozen dataclass with a field `num_nodes`.
+        problem: Problem, a frozen dataclass with a field `num_nodes`.
         batch_size: Number of instances.
-        seed: Of the instances and the tours.
-        small: The problem for the exhaustive search; by default `problem` with four cities, three customers, or two
-            where there are several depots, since these are actions, too. In some of its instances a limit, such as
-            the capacity, is reduced, so that it matters with so few nodes.
-        device: A device of torch and JAX for the comparison of backends, such as "cuda".
+        seed: Random seed of the instances and the tours.
+        small: Problem for the exhaustive search; by default `problem` with four cities, three customers, or two
+            customers if there are several depots, because depots are actions too. In some of its instances a limit,
+            such as the capacity, is reduced, so that it matters with so few nodes.
+        device: Device of torch and JAX for the comparison of backends, such as "cuda".
 
     Raises:
-        TypeError: The argument is no problem, but a name or a class.
-        ContractViolation: With the part of the contract, the place and what was found.
+        TypeError: The argument is not a problem, but for example a name or a class.
+        ContractViolation: A check fails. The message has the part of the contract, the location and the value found.
 
     Warns:
         UserWarning: torch or JAX is not installed, so that it was not checked.
@@ -84,10 +83,10 @@ def check_problem(
 
 
 def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
-    """Return copies of an instance, with one number of the whole instance reduced in each, such as the capacity.
+    """Return copies of an instance; each has one reduced number of the whole instance, such as the capacity.
 
-    Whole numbers to the least that is valid, which a node may then use up exactly; others to a quarter, three eighths
-    or half of what they were, the least of these that is valid.
+    Integers are reduced to the least valid value, which a node may then use up exactly. Other numbers are reduced to
+    the least valid one of a quarter, three eighths and half of the original.
     """
     found: list[Any] = []
     for column in problem.columns:
@@ -112,17 +111,17 @@ def is_valid(problem: AnyProblem, instance: Any) -> bool:
 
 @dataclass(frozen=True)
 class PlayedBatch:
-    """Episodes of B rows, all played to the end, and one step beyond."""
+    """Complete episodes of B rows, and one step beyond."""
 
     states: list[Any]  # T + 1 states
-    masks: list[npt.NDArray[np.bool_]]  # T + 1 of (B, A)
-    done: list[npt.NDArray[np.bool_]]  # T + 1 of (B,)
+    masks: list[npt.NDArray[np.bool_]]  # T + 1 arrays (B, A)
+    done: list[npt.NDArray[np.bool_]]  # T + 1 arrays (B,)
     actions: npt.NDArray[np.int64]  # (B, T)
     costs: npt.NDArray[np.float64]  # (B, T)
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Steps until each row was done: (B,)."""
+        """Number of steps until each row was done: (B,)."""
         return np.asarray(np.argmax(np.stack(self.done, axis=1), axis=1))
 
 
@@ -204,19 +203,19 @@ def check_mask(problem: AnyProblem, mask: Array, finished: Array, step: int) -> 
 
 
 def check_observation(problem: AnyProblem, space: Any, observation: Any, mask: Array, step: int) -> None:
-    """Check that every row is within the space, and that the mask is the mask."""
+    """Check that every row is within the space, and that the observed mask equals the action mask."""
     where = f"observe, step {step}"
     expect(observation.keys() == space.keys(), problem, where, f"keys {[*observation]}, expected {[*space]}")
     for key, values in observation.items():
         expect(values.dtype == space[key].dtype, problem, where, f"{key} is {values.dtype}, not {space[key].dtype}")
         for row, value in enumerate(values):
-            if value not in space[key]:  # the message is long to make
+            if value not in space[key]:  # formatting the message takes long
                 expect(False, problem, where, f"row {row}: {key} = {value} is outside {space[key]}")
     expect(np.array_equal(observation["action_mask"], mask), problem, where, "action_mask differs from action_mask()")
 
 
 def check_absorbing(problem: AnyProblem, instance: Any, old: Any, new: Any, finished: Array, step: int) -> None:
-    """Check that a step changes nothing that can be seen of a finished row."""
+    """Check that a step does not change the observations of finished rows."""
     rows = np.flatnonzero(finished)
     if len(rows):
         before, after = (problem.observe(select(instance, rows), select(state, rows)) for state in (old, new))
@@ -225,7 +224,7 @@ def check_absorbing(problem: AnyProblem, instance: Any, old: Any, new: Any, fini
 
 
 def check_objective(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
-    """Check `objective` and `cost_bound` against the steps, and that incomplete tours are refused."""
+    """Check `objective` and `cost_bound` against the steps, and that `objective` rejects incomplete tours."""
     bound = to_numpy(call(problem, "cost_bound", instance))
     for row, length in enumerate(played.lengths):
         one, tour, cost = select(instance, [row]), played.actions[row : row + 1, :length], played.costs[row].sum()
@@ -247,7 +246,7 @@ def check_objective(problem: AnyProblem, instance: Any, played: PlayedBatch) -> 
 
 
 def check_rows_are_independent(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
-    """Check that rows at different steps, reordered and alone, give what they gave in lockstep."""
+    """Check that rows at different steps, reordered or alone, give the same results as in lockstep."""
     num_rows, num_steps = played.actions.shape
     steps = sorted({0, num_steps // 3, num_steps // 2, num_steps - 1})
     expected_states = concatenate([played.states[step + 1] for step in steps])
@@ -288,7 +287,7 @@ def check_rewards(problem: AnyProblem, seed: int) -> None:
 
 
 def check_progress(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
-    """Check that `progress` is a share that never falls, and grows in some row."""
+    """Check that `progress` is from 0 to 1, never decreases, and increases in some row."""
     shares = [call(problem, "progress", instance, state) for state in played.states]
     for step, share in enumerate(shares):
         where = f"progress, step {step}"
@@ -304,7 +303,7 @@ def check_progress(problem: AnyProblem, instance: Any, played: PlayedBatch) -> N
 
 
 def check_illegal_ends(problem: AnyProblem, seed: int) -> None:
-    """End one episode illegally after each of its steps: returns below any legal one's, and not falling."""
+    """End an episode illegally at each step; check that these returns are below all legal ones and never decrease."""
     for reward in ("dense", "sparse"):
         env = RoutingEnv(problem, reward=reward)
         env.reset(seed=seed)

@@ -1,4 +1,4 @@
-"""`check_vector_env`: a native vector environment against Gymnasium's SyncVectorEnv and AsyncVectorEnv."""
+"""`check_vector_env`: compares a native vectorised environment with Gymnasium's SyncVectorEnv and AsyncVectorEnv."""
 
 from __future__ import annotations
 
@@ -33,33 +33,35 @@ def check_vector_env(
     context: str | None = None,
     **kwargs: Any,
 ) -> None:
-    """Check that a native vector environment returns what Gymnasium's own vectorisation would.
+    """Check that a native vectorised environment is equivalent to Gymnasium's own vectorisation.
 
-    Resets and steps both with the same seeds and actions, and compares everything that they return, dtypes
-    included: observations, rewards, flags, infos, `final_obs` and `final_info`. Also checks that what was
-    returned before does not change later, unless `env.copy` is False.
+    Both are reset and stepped with the same seeds and actions. All return values are compared, including dtypes:
+    observations, rewards, flags, infos, `final_obs` and `final_info`. The check also covers that earlier return values
+    do not change later, unless `env.copy` is False.
 
     Args:
-        env: The id of an environment with a `vector_entry_point`, checked in all three autoreset modes, which
-            it must take as `autoreset_mode=` (a string); or a vector environment from `gymnasium.make_vec`,
-            checked in the mode it has.
-        num_envs: Number of lanes, where `env` is an id.
-        num_episodes: How many episodes each lane plays at least.
-        seed: Of the first reset and of the actions.
-        unmasked: Share of the actions drawn without regard to `obs["action_mask"]`, if there is one. Where
-            illegal actions end an episode, they bring the lanes out of step.
-        tolerance: Absolute, on floating-point values; needed where the native one computes otherwise.
-        context: Of AsyncVectorEnv: "fork", "spawn" or "forkserver". From Python 3.12 on, "fork" warns in a
+        env: Id of an environment with a `vector_entry_point`, checked in all three autoreset modes, which
+            it must accept as `autoreset_mode=` (a string); or a vectorised environment from `gymnasium.make_vec`,
+            checked in its own mode.
+        num_envs: Number of lanes; only with an id.
+        num_episodes: Least number of episodes per lane.
+        seed: Random seed of the first reset and of the actions.
+        unmasked: Share of the actions that are drawn without `obs["action_mask"]`, if there is one. If
+            illegal actions end an episode, they make lanes end at different steps.
+        tolerance: Absolute tolerance on floating-point values; needed if the native environment computes differently.
+        context: Start method of AsyncVectorEnv: "fork", "spawn" or "forkserver". From Python 3.12 on, "fork" warns in a
             process with threads.
-        **kwargs: For the environment, where `env` is an id. Those that only the vector environment takes
-            (num_envs, vectorization_mode, autoreset_mode, backend, device, copy) are kept from the single ones.
+        **kwargs: Arguments of the environment; only with an id. Those that only the vectorised environment accepts
+            (num_envs, vectorization_mode, autoreset_mode, backend, device, copy) are not passed to the single ones.
 
     Raises:
-        ContractViolation: With the reference, the mode, the step, the place and both values.
-        TypeError: `env` is neither, or keywords were given together with a vector environment, or it has no `spec`.
+        ContractViolation: A check fails. The message has the reference, the mode, the step, the location and both
+            values.
+        TypeError: `env` is neither an id nor a vectorised environment, or keywords are given with a vectorised
+            environment, or it has no `spec`.
 
     Warns:
-        UserWarning: All lanes always ended together, so that resets of some lanes only went unchecked.
+        UserWarning: All lanes always ended together, so that resets of only some lanes were not checked.
     """
     if not isinstance(env, (str, VectorEnv)):
         raise TypeError(f"check_vector_env takes an id or a vector environment of gymnasium.make_vec, got {env!r}")
@@ -74,7 +76,7 @@ def check_vector_env(
         single_kwargs = env.spec.kwargs
     spec = natives[0].spec
     assert spec is not None
-    # The spec, not the id: a process that is spawned imports from it, and has not registered what this one has.
+    # The spec, not the id: a spawned process imports the entry point from it, but has not registered the id.
     make_single = partial(gym.make, gym.spec(spec.id), **without_vector_keywords(single_kwargs))
     for native in natives:
         mode, singles = native.metadata["autoreset_mode"], [make_single] * native.num_envs
@@ -86,12 +88,12 @@ def check_vector_env(
 
 
 def without_vector_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the keywords that only vector environments take."""
+    """Return the keywords without those that only vectorised environments accept."""
     return {key: value for key, value in kwargs.items() if key not in VECTOR_ONLY}
 
 
 class Pair:
-    """A native vector environment and its reference, played with the same seeds and actions."""
+    """A native vectorised environment and its reference, run with the same seeds and actions."""
 
     def __init__(
         self, native: AnyVectorEnv, reference: AnyVectorEnv, seed: int, unmasked: float, tolerance: float
@@ -104,7 +106,7 @@ class Pair:
         self.tolerance = tolerance
         self.rng = np.random.default_rng(seed)
         native.action_space.seed(seed)
-        self.returned: Any = None  # the native one's latest, and a copy of it
+        self.returned: Any = None  # the native environment's latest return value, and a copy of it
         self.subject = f"{native} against {type(reference).__name__}, {self.mode}"
         for name in ("single_observation_space", "observation_space", "single_action_space", "action_space"):
             same = getattr(native, name) == getattr(reference, name)
@@ -112,7 +114,7 @@ class Pair:
             expect(same, self.subject, name, found)
 
     def play(self, num_episodes: int) -> None:
-        """Play until each lane has ended a number of episodes."""
+        """Run both until each lane has completed a number of episodes."""
         observation, _ = self.both("reset(seed)", "reset", seed=self.seed)
         episodes = np.zeros(self.native.num_envs, dtype=np.int64)
         in_step = self.native.num_envs > 1
@@ -135,7 +137,7 @@ class Pair:
             )
 
     def both(self, where: str, method: str, *arguments: Any, **keywords: Any) -> Any:
-        """Call a method of both, compare what they return, and return the native one's."""
+        """Call a method of both, compare the results, and return the native environment's."""
         found, expected = (
             getattr(env, method)(*copy.deepcopy(arguments), **copy.deepcopy(keywords))
             for env in (self.native, self.reference)
@@ -153,7 +155,7 @@ class Pair:
         return found
 
     def choose(self, observation: Any) -> Any:
-        """Draw actions, most of them legal where there is a mask for a discrete space."""
+        """Draw actions; with a mask for a discrete space, most of them are legal."""
         actions = self.native.action_space.sample()
         discrete = isinstance(self.native.single_action_space, spaces.Discrete)
         if discrete and isinstance(observation, dict) and "action_mask" in observation:

@@ -1,4 +1,4 @@
-"""Wrappers for the environments; `routing_gym.wrappers.vector` has the same ones for the vector environment.
+"""Wrappers for the environments; `routing_gym.wrappers.vector` has the same ones for the vectorised environment.
 
     from routing_gym import wrappers
     env = wrappers.FlattenObservation(wrappers.RandomSymmetry(gym.make("routing/TSP-20")))

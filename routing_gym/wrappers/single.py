@@ -1,4 +1,4 @@
-"""The wrappers for the single environment, recorded in `env.spec` as Gymnasium's own are."""
+"""Wrappers for the single environment; `env.spec` records them like Gymnasium's own wrappers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ONLY_LANE = np.zeros(1, dtype=np.intp)
 
 
 class RoutingWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """Brings a transform to one environment, as the only one of its lanes.
+    """Base class of the wrappers: applies a transform to a single environment as one lane.
 
     Raises:
-        TypeError: Not a `RoutingEnv`, or one without the observations that the wrapper changes.
-        ValueError: Applied in an order that cannot work.
+        TypeError: The environment is not a `RoutingEnv`, or lacks the observations that the wrapper changes.
+        ValueError: The order of the wrappers is invalid.
     """
 
     transform_type: ClassVar[type[transforms.Transform]]
@@ -55,82 +55,83 @@ class RoutingWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return transforms.row(self.transform.observe(only_row(observation), ONLY_LANE), 0)
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return the legal actions, as `RoutingEnv.action_masks`."""
+        """Return the mask of the legal actions, see `RoutingEnv.action_masks`."""
         env: Any = self.unwrapped
         return np.asarray(env.action_masks())
 
 
 def only_row(observation: Any) -> Any:
-    """Return an observation as the only row of a batch."""
+    """Return an observation as a batch of one row."""
     if isinstance(observation, dict):
         return {key: np.asarray(value)[None] for key, value in observation.items()}
     return observation[None]
 
 
 class FlattenObservation(RoutingWrapper):
-    """Joins the observations into one vector, for networks that take nothing else.
+    """Wrapper that joins the observations into one vector, for networks with a vector as input.
 
     The vector is that of `gymnasium.spaces.flatten`, in float32: keys in the order of the space, nodes
-    one-hot, so that `gymnasium.spaces.unflatten` undoes it. The mask is a part of it, for it alone says which
-    nodes are visited, and stays in `info["action_mask"]` and `action_masks()`. Gymnasium's wrapper of this name
-    gives float64; its vector version goes lane by lane and refuses autoreset in the same step.
+    one-hot, so that `gymnasium.spaces.unflatten` inverts it. It includes the mask, which is the only observation of
+    the visited nodes. The mask is also in `info["action_mask"]` and `action_masks()`. Gymnasium's wrapper of this name
+    returns float64; its vector version loops over the lanes and does not support autoreset in the same step.
     """
 
     transform_type = transforms.FlattenObservation
 
 
 class RescaleCoordinates(RoutingWrapper):
-    """Moves the nodes' bounding box to the origin and scales its longer side to 1.
+    """Wrapper that moves the nodes' bounding box to the origin and scales its longer side to 1.
 
-    For instances that fill a part of the unit square. Observed lengths and times (`Problem.length_observations`, such
-    as OP's `remaining_length`) and matrices are divided by the same factor, so the optimal tour stays optimal. Rewards
-    and costs keep the original unit, which is no longer observed; with `ScaleReward`, rewards do not depend on it.
-    A box smaller than 1e-6 is only moved.
+    Use it for instances that fill only a part of the unit square. Observed lengths and times
+    (`Problem.length_observations`, such as OP's `remaining_length`) and matrices are divided by the same factor, so the
+    optimal tour stays optimal. Rewards and costs keep the original unit, which is no longer observed; with
+    `ScaleReward`, rewards do not depend on it. A box smaller than 1e-6 is moved but not scaled.
     """
 
     transform_type = transforms.RescaleCoordinates
 
 
 class RelativeCoordinates(RoutingWrapper):
-    """Gives the coordinates as seen from the current node, which is at (0, 0); in [-1, 1].
+    """Wrapper that makes coordinates relative to the current node, which is at (0, 0); they are in [-1, 1].
 
-    Before the first city of a TSP that is city 0. Apply it after RescaleCoordinates and RandomSymmetry.
+    Before the first action of a TSP, the current node is city 0. Apply this wrapper after RescaleCoordinates and
+    RandomSymmetry.
     """
 
     transform_type = transforms.RelativeCoordinates
 
 
 class RandomSymmetry(RoutingWrapper):
-    """Shows each episode's coordinates through one of the eight symmetries of the square, drawn at its beginning.
+    """Wrapper that transforms each episode's coordinates by a random symmetry of the unit square (one of eight).
 
-    No distance changes, so neither do rewards and costs; `env.unwrapped.instance` stays as it was. The draw
-    comes from `env.np_random` after the instance's, so that `reset(seed=...)` fixes both; from the second
-    episode on, the instances are therefore others than without the wrapper.
+    Distances, rewards and costs do not change, nor does `env.unwrapped.instance`. The symmetry is drawn at the start of
+    the episode, from `env.np_random` after the instance, so `reset(seed=...)` determines both. From the second episode
+    on, the instances therefore differ from those without the wrapper.
     """
 
     transform_type = transforms.RandomSymmetry
 
 
 class ScaleReward(RoutingWrapper):
-    """Divides the rewards by the cost of a solver's tour of the episode's instance; OP: by its prize.
+    """Wrapper that divides the rewards by the cost of a solver's tour of the episode's instance; OP: by its prize.
 
     Returns are then comparable across instances and sizes: -1 is as good as the solver, -0.9 a tenth better; OP: 1
-    and 1.1. `info["cost"]` keeps its unit. Where the solver's cost is 0, the reward stays as it is.
+    and 1.1. `info["cost"]` keeps its unit. If the solver's cost is 0, the reward is not changed.
 
-    Each episode starts with a call of the solver in this process; in a vector environment, this takes longer than the
-    steps. With a randomised solver, such as random-insertion, the tour depends on a lane's position among the lanes
+    Each episode starts with a call of the solver in this process; in a vectorised environment, this takes longer than
+    the steps. With a randomised solver, such as random-insertion, the tour depends on a lane's position among the lanes
     that start an episode in the same step.
 
     Args:
         env: The environment.
-        solver: A key of `routing_gym.solvers.SOLVERS`.
-        **settings: The solver's own, such as `time_limit`.
+        solver: Name of the solver, a key of `routing_gym.solvers.SOLVERS`.
+        **settings: Settings of the solver, such as `time_limit`.
 
     Raises:
-        ValueError: Unknown solver, or one that does not solve the problem.
-        TypeError: A setting that the solver does not have.
+        ValueError: The solver is unknown or does not solve the problem.
+        TypeError: The solver does not have a given setting.
         ImportError: The solver's package is missing.
-        RuntimeError: From `reset` (and, where lanes start anew, `step`): the solver found no tour.
+        RuntimeError: The solver found no tour. Raised by `reset` and, if lanes are reset, by `step`.
     """
 
     transform_type = transforms.ScaleReward

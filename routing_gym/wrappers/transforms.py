@@ -1,7 +1,7 @@
-"""What the wrappers change, each written once for B lanes; in the single environment B is 1.
+"""Transforms of the wrappers, each implemented once for B lanes; in the single environment B is 1.
 
-The adapters in `single` and `vector` call `reward`, then `begin` where episodes have begun, then `observe`.
-Coordinates are changed axis by axis: NumPy is several times slower at loops over a last axis of length 2.
+The adapters in `single` and `vector` call `reward`, then `begin` for the lanes in which an episode has begun, then
+`observe`. Coordinates are transformed axis by axis, because NumPy is several times slower on a last axis of length 2.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from routing_gym.solvers import make_solver
 Lanes = npt.NDArray[np.intp]
 Observation = dict[str, Array]
 
-SMALLEST_BOX = 1e-6  # of float32 coordinates: what is smaller holds rounding errors only
+SMALLEST_BOX = 1e-6  # side of the smallest box that is scaled; smaller ones are rounding errors of float32
 
 
 class Transform:
-    """A change of what an environment returns.
+    """Base class of the transforms of observations and rewards.
 
     Attributes:
         env: The unwrapped environment, a `RoutingEnv` or a `RoutingVectorEnv`.
-        num_lanes: Its number of lanes, B.
-        inner_space: The space of one lane's observations before the change.
-        space: And after it.
+        num_lanes: Number of lanes, B.
+        inner_space: Space of one lane's observations before the transform.
+        space: Space of one lane's observations after the transform.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()  # observations that `observe` reads; if none, it changes nothing
@@ -51,11 +51,11 @@ class Transform:
         """Prepare for the episodes that have just begun in some lanes; `observation` is of all lanes."""
 
     def observe(self, observation: Observation, lanes: Lanes) -> Observation | Array:
-        """Change the observations of some lanes, one row for each, without writing to them."""
+        """Return the transformed observations of some lanes, one row for each; the input is not modified."""
         return observation
 
     def reward(self, rewards: Array) -> Array:
-        """Change the rewards (B,), before `begin`."""
+        """Return the transformed rewards (B,); called before `begin`."""
         return rewards
 
 
@@ -87,10 +87,10 @@ class RelativeCoordinates(Transform):
 
 
 class FixedCoordinates(Transform):
-    """Shows other coordinates, which stay as they are until the episode ends: computed once, copied every step."""
+    """Base class of transforms of the coordinates that are fixed for an episode: computed once, copied every step."""
 
     needs = ("coords",)
-    fixed: dict[str, Array]  # what `compute` returned, of all lanes
+    fixed: dict[str, Array]  # results of `compute` for all lanes
 
     def __init__(self, env: Any, inner_space: spaces.Space[Any], num_lanes: int) -> None:
         super().__init__(env, inner_space, num_lanes)
@@ -100,7 +100,7 @@ class FixedCoordinates(Transform):
             )
 
     def compute(self, coords: Array, lanes: Lanes) -> dict[str, Array]:
-        """Return the coordinates to show, and whatever else `observe` needs, for episodes that begin in some lanes."""
+        """Return the transformed coordinates, and other data for `observe`, of episodes that begin in some lanes."""
         raise NotImplementedError
 
     def begin(self, lanes: Lanes, observation: Observation) -> None:
@@ -163,13 +163,13 @@ class ScaleReward(Transform):
 
 
 def flat_space(space: spaces.Space[Any]) -> spaces.Box:
-    """Return the space of the vectors that `flatten` makes, that of `gymnasium.spaces.flatten` in float32."""
+    """Return the space of the vectors of `flatten`: that of `gymnasium.spaces.flatten` in float32."""
     flat: Any = spaces.flatten_space(space)
     return spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32))
 
 
 def flatten(observation: Observation, space: Any) -> Array:
-    """Join the entries of B lanes in the order of their `spaces.Dict`, nodes one-hot: float32 (B, features)."""
+    """Join the observations of B lanes in the order of their `spaces.Dict`, nodes one-hot: float32 (B, features)."""
     mask = observation["action_mask"]
     xp, where, num_lanes = array_namespace(mask), device(mask), mask.shape[0]
     vectors = xp.empty((num_lanes, spaces.flatdim(space)), dtype=xp.float32, device=where)

@@ -1,6 +1,7 @@
-"""The wrappers for the vector environment; lane i gives what the single one gives for lane i's environment.
+"""Wrappers for the vectorised environment; each lane gets the same results as a wrapped single environment.
 
-Gymnasium's VectorObservationWrapper refuses autoreset in the same step; these transform `final_obs` too.
+Gymnasium's VectorObservationWrapper does not support autoreset in the same step; these wrappers do, and transform
+`final_obs` too.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ AnyVectorEnv = VectorEnv[Any, Any, Any]
 
 
 class RoutingVectorWrapper(VectorWrapper):  # not generic before Gymnasium 1.3
-    """Brings a transform to all lanes at once, on NumPy and torch, in every autoreset mode.
+    """Base class of the wrappers: applies a transform to all lanes at once, on NumPy and torch, in all autoreset modes.
 
     Raises:
-        TypeError: Not a `RoutingVectorEnv`, or one without the observations that the wrapper changes.
-        ValueError: Applied in an order that cannot work.
+        TypeError: The environment is not a `RoutingVectorEnv`, or lacks the observations that the wrapper changes.
+        ValueError: The order of the wrappers is invalid.
     """
 
     transform_type: ClassVar[type[transforms.Transform]]
@@ -67,7 +68,7 @@ class RoutingVectorWrapper(VectorWrapper):  # not generic before Gymnasium 1.3
         return self.transform.observe(observations, self._lanes), rewards, terminated, truncated, infos
 
     def _observe_final(self, final: Any, lanes: transforms.Lanes) -> Any:
-        """Change the last observations of the episodes that ended in some lanes; `final` is object (B,)."""
+        """Return the transformed last observations of the episodes that ended in some lanes; `final` is object (B,)."""
         if not self.transform.needs:
             return final
         xp = array_namespace(final[lanes[0]]["action_mask"])
@@ -78,7 +79,7 @@ class RoutingVectorWrapper(VectorWrapper):  # not generic before Gymnasium 1.3
         return changed
 
     def action_masks(self) -> Array:
-        """Return the legal actions, as `RoutingVectorEnv.action_masks`."""
+        """Return the mask of the legal actions, see `RoutingVectorEnv.action_masks`."""
         env: Any = self.unwrapped
         return env.action_masks()
 
@@ -102,13 +103,13 @@ class RelativeCoordinates(RoutingVectorWrapper):
 
 
 class RandomSymmetry(RoutingVectorWrapper):
-    """See `routing_gym.wrappers.RandomSymmetry`; each lane draws from its own generator."""
+    """See `routing_gym.wrappers.RandomSymmetry`; each lane uses its own random number generator."""
 
     transform_type = transforms.RandomSymmetry
 
 
 class ScaleReward(RoutingVectorWrapper):
-    """See `routing_gym.wrappers.ScaleReward`; lanes that begin together are solved together."""
+    """See `routing_gym.wrappers.ScaleReward`; instances of lanes that begin in the same step are solved together."""
 
     transform_type = transforms.ScaleReward
 

@@ -1,1 +1,1 @@
-"""Files of TSPLIB, CVRPLIB, OPLib and VRPLIB, and the solutions that lie beside them."""
+"""Files of TSPLIB, CVRPLIB, OPLib and VRPLIB, with the solutions stored beside them."""

@@ -1,7 +1,7 @@
-"""The grammar of the TSPLIB family: ``KEYWORD : value`` lines, and sections of rows of numbers.
+"""Grammar of the TSPLIB family: ``KEYWORD : value`` lines, and sections of rows of numbers.
 
-One strict parser for instances (.tsp, .vrp, .oplib) and solutions (.tour, OPLib's .sol); what the
-keywords mean is the readers' business.
+This is one strict parser for instances (.tsp, .vrp, .oplib) and solutions (.tour, OPLib's .sol); the readers interpret
+the keywords.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_COORDINATE = 1e9  # keeps distances exact in float64 and their sums within i
 
 
 def max_file_bytes(num_nodes: int) -> int:
-    """Bound the size of a sensible file on this many nodes, generously: bytes."""
+    """Return an upper bound on the size in bytes of a reasonable file with this many nodes."""
     return 2**20 + 200 * num_nodes
 
 
@@ -42,7 +42,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed file; nothing is interpreted yet."""
+    """Parsed file; no keyword has been interpreted yet."""
 
     path: Path
     last_line: int
@@ -51,13 +51,13 @@ class Document:
     sections: dict[str, Section] = field(default_factory=dict)
 
     def value(self, keyword: str) -> Value:
-        """Return the value of a keyword that the file must have."""
+        """Return the value of a required keyword."""
         if keyword not in self.values:
             raise InvalidFile(self.path, self.last_line, f"the file ends without {keyword}; expected '{keyword} : ...'")
         return self.values[keyword]
 
     def section(self, keyword: str) -> Section:
-        """Return a section that the file must have."""
+        """Return a required section."""
         if keyword not in self.sections:
             raise InvalidFile(self.path, self.last_line, f"the file ends without {keyword}")
         return self.sections[keyword]
@@ -77,7 +77,7 @@ class Document:
         return int(text)
 
     def parse_coordinate(self, text: str, line: int, most: float = MAX_COORDINATE) -> float:
-        try:  # float() also takes digits of other scripts, and underscores
+        try:  # float() also accepts digits of other scripts, and underscores
             value = float(text) if text.isascii() and "_" not in text and len(text) <= MAX_NUMBER_LENGTH else math.nan
         except ValueError:
             value = math.nan
@@ -88,7 +88,7 @@ class Document:
         return value
 
     def integers(self, keyword: str, closed: bool = True) -> list[tuple[int, int]]:
-        """Return the numbers of a section, each with its line, before the -1 that closes it, or that may (`closed`)."""
+        """Return the numbers of a section with their lines, up to the closing -1, which `closed` makes mandatory."""
         numbers = [
             (self.parse_integer(text, row.line, -1, keyword), row.line)
             for row in self.section(keyword).rows
@@ -110,11 +110,11 @@ class Document:
         """Return the texts after the node number, and the line, for nodes 1 to `dimension` in this order.
 
         Args:
-            keyword: The section.
+            keyword: Name of the section.
             dimension: Number of nodes.
-            columns: What follows the node number, as "x y"; "client ..." for one or more.
-            each: What is numbered, where it is not nodes.
-            total: The keyword that says how many there are.
+            columns: Columns after the node number, such as "x y"; "client ..." for one or more.
+            each: Name of the numbered objects, if they are not nodes.
+            total: Keyword of their number.
         """
         section, names = self.section(keyword), columns.split()
         rows: dict[int, tuple[list[str], int]] = {}
@@ -145,10 +145,10 @@ class Document:
 
         Args:
             keyword: The section.
-            ids: int64 (A,), the numbers of the nodes.
+            ids: int64 (A,), numbers of the nodes.
             what: Name of the integers, for messages.
-            depots: Numbers of nodes for which it has to be 0.
-            most: The CAPACITY, if none may exceed it.
+            depots: Numbers of the nodes that must have 0.
+            most: CAPACITY, if no value may exceed it.
         """
         values = []
         for node, (texts, line) in enumerate(self.rows_by_node(keyword, len(ids), what), start=1):
@@ -164,13 +164,13 @@ class Document:
 
 @dataclass(frozen=True)
 class Grammar:
-    """The keywords of one kind of file.
+    """Keywords of one kind of file.
 
     Attributes:
-        values: Keywords that have a value, beside COMMENT, which may be repeated.
+        values: Keywords that have a value, in addition to COMMENT, which may be repeated.
         sections: Keywords that are followed by rows.
-        unsupported: Keywords that are refused, and what each stands for.
-        supported: What to say in such an error.
+        unsupported: Keywords that are refused, with the feature that each stands for.
+        supported: Description of the supported files, for such an error.
     """
 
     values: Collection[str]
@@ -183,15 +183,15 @@ def parse(path: Path, max_bytes: int, grammar: Grammar) -> Document:
     """Read a file and split it into keyword values and sections.
 
     Raises:
-        InvalidFile: A line that fits nowhere, a keyword given twice, text after EOF, or as `read_lines`.
-        UnsupportedFile: A keyword that is refused or unknown.
-        OSError: As `read_lines`.
+        InvalidFile: A line is misplaced, a keyword is repeated, text follows EOF, or `read_lines` fails.
+        UnsupportedFile: A keyword is refused or unknown.
+        OSError: The file cannot be opened.
     """
     return parse_lines(path, read_lines(path, max_bytes), grammar)
 
 
 def parse_lines(path: Path, lines: list[str], grammar: Grammar) -> Document:
-    """Like `parse`, for a file that has been read."""
+    """Parse the lines of a file that has been read; see `parse`."""
     document = Document(path, last_line=len(lines))
     section: Section | None = None
     ended = False
@@ -213,10 +213,10 @@ def parse_lines(path: Path, lines: list[str], grammar: Grammar) -> Document:
 
 
 def add_keyword(document: Document, grammar: Grammar, match: re.Match[str], line: int) -> Section | None:
-    """Add one keyword line to a document; return the section that it opens, if it does.
+    """Add one keyword line to a document; return the section that it opens, or None.
 
     Raises:
-        InvalidFile: The line is malformed, or the keyword was given before.
+        InvalidFile: The line is malformed, or the keyword is repeated.
         UnsupportedFile: The keyword is refused or unknown.
     """
     keyword, colon, value = match[1], match[2], match[3].strip()

@@ -1,4 +1,4 @@
-"""Vehicles of a file, in its own numbers: the check and the cost of a tour, and its routes by vehicle."""
+"""Vehicles of a file in its own numbers: feasibility, cost and routes of a tour by vehicle."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Legs = Callable[[IntArray, IntArray], IntArray]
 
 
 class Counting(NamedTuple):
-    """In what a file's published costs are counted.
+    """Units in which a file's published costs are counted.
 
     Attributes:
-        unit: Lengths and times are rounded to 1 / `unit` of the file's.
-        cost_unit: The cost that counts 1, in those.
-        decimals: Of the cost.
+        unit: Lengths and times are rounded to 1 / `unit` of the file's unit.
+        cost_unit: Value of a cost of 1, in these parts.
+        decimals: Number of decimals of the cost.
     """
 
     unit: int
@@ -34,15 +34,17 @@ class FleetRules:
     """Vehicles of a file with D depot nodes, one for each kind of vehicle, in the file's own integers.
 
     Attributes:
-        counting: Of lengths, times and costs.
-        vehicles: Of each depot node, the file's vehicles, from 0; each drives one route.
+        counting: Units of lengths, times and costs.
+        vehicles: For each depot node, the vehicles of the file, counted from 0; each drives one route.
         fixed_cost: int64 (D,), in the file's unit.
         cost_per_length: int64 (D,).
-        windows: int64 (A, 3), ready time, due time and service time of each node, in 1 / `unit`; None without.
-        max_duration: int64 (D,), of a route from departure to return, waiting and service included; None without.
-        max_length: int64 (D,), of a route; None without.
-        prize: int64 (A,), in the file's unit, lost where a customer is left out; 0 where it has to be served; None:
-            all have to be served.
+        windows: int64 (A, 3), ready time, due time and service time of each node, in 1 / `unit`; None without time
+            windows.
+        max_duration: int64 (D,), limit on a route from departure to return, including waiting and service; None for no
+            limit.
+        max_length: int64 (D,), limit on the length of a route; None for no limit.
+        prize: int64 (A,), in the file's unit, lost if a customer is left out; 0 if it must be served; None if all
+            customers must be served.
     """
 
     counting: Counting
@@ -56,7 +58,7 @@ class FleetRules:
 
     @property
     def decimals(self) -> int:
-        """Decimals of the cost."""
+        """Number of decimals of the cost."""
         return self.counting.decimals
 
     @property
@@ -65,10 +67,10 @@ class FleetRules:
         return sum(map(len, self.vehicles))
 
     def cost(self, problem: AnyProblem, instance: Any, legs: Legs, tour: IntArray) -> float:
-        """Check a complete tour (T,) and return its cost in the file's numbers; `legs` as `FileInstance.legs`.
+        """Check a complete tour (T,) and return its cost in the file's numbers; for `legs` see `FileInstance.legs`.
 
         Raises:
-            InfeasibleTour: With step, value, bound and remedy.
+            InfeasibleTour: The tour breaks a rule; the message has step, value, bound and remedy.
         """
         limits = [key for key in ("due_time", "max_length") if getattr(instance, key) is not None]
         loose = {key: np.full_like(getattr(instance, key), MAX_FLOAT) for key in limits}  # checked below, in integers
@@ -90,7 +92,7 @@ class FleetRules:
         return round(total / self.counting.cost_unit, self.decimals)
 
     def lost_prizes(self, problem: AnyProblem, tour: IntArray) -> int:
-        """Return the prizes of customers left out, in 1 / `unit`; refuse to leave out those that have none."""
+        """Return the prizes of customers left out, in 1 / `unit`; refuse to leave out those without a prize."""
         left_out = np.ones(problem.num_actions, dtype=bool)
         left_out[: problem.num_depots] = left_out[tour] = False
         required = left_out if self.prize is None else left_out & (self.prize == 0)
@@ -126,13 +128,13 @@ class FleetRules:
         raise InfeasibleTour(0, step, f"{found}; serve some customers on another route")
 
     def duration(self, nodes: list[int], lengths: list[int]) -> int:
-        """Return the least time between departure and return of a route that keeps its time windows.
+        """Return the minimum time between departure and return of a route that keeps its time windows.
 
-        Vidal et al. (2013), "A hybrid genetic algorithm with adaptive diversity management for a large class of vehicle
-        routing problems with time-windows", equations 4 to 8, without time warp.
+        Source: Vidal et al. (2013), "A hybrid genetic algorithm with adaptive diversity management for a large class of
+            vehicle routing problems with time-windows", equations 4 to 8, without time warp.
         """
         assert self.windows is not None
-        duration, latest = 0, int(self.windows[nodes[0], 1])  # the last departure with this duration
+        duration, latest = 0, int(self.windows[nodes[0], 1])  # latest departure with this duration
         for leg, node in zip(lengths, nodes[1:], strict=True):
             ready, due, service = self.windows[node].tolist()
             waits = max(0, ready - (latest + duration + leg))
@@ -141,7 +143,7 @@ class FleetRules:
         return duration
 
     def actions(self, routes: list[list[int]]) -> list[int]:
-        """Return the actions of routes (customers, perhaps none) listed in the order of the file's vehicles."""
+        """Return the actions for routes (customers, perhaps none) in the order of the file's vehicles."""
         kind_of = {vehicle: depot for depot, vehicles in enumerate(self.vehicles) for vehicle in vehicles}
         actions, current = [], 0
         for vehicle, customers in enumerate(routes):
@@ -150,11 +152,11 @@ class FleetRules:
                 actions += [*([start] if start != current else []), *customers, start]
                 current = start
         if self.prize is not None and sum(map(len, routes)) < len(self.prize) - len(self.vehicles):
-            actions.append(current)  # the depot twice: the tour ends, and leaves customers out
+            actions.append(current)  # a repeated depot ends the tour and leaves customers out
         return actions
 
     def by_vehicle(self, problem: AnyProblem, tour: IntArray) -> list[list[int]]:
-        """Return the customers of each vehicle of the file, up to the last that drives."""
+        """Return the customers of each vehicle of the file, up to the last vehicle in use."""
         left = [iter(vehicles) for vehicles in self.vehicles]
         routes = {next(left[nodes[0]]): nodes[1:-1] for nodes in problem.split(tour.tolist())}
         return [routes.get(vehicle, []) for vehicle in range(1 + max(routes, default=-1))]

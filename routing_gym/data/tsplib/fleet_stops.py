@@ -1,4 +1,4 @@
-"""Depots and customers of files in PyVRP's dialect of VRPLIB: demands, times, prizes, pairs of pickup and delivery."""
+"""Depots and customers of files in PyVRP's dialect of VRPLIB: demands, times, prizes, pickup and delivery pairs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ COLUMNS = "demand ready due service pickup delivery"
 
 @dataclass(frozen=True)
 class Stops:
-    """Customers in the file's order: numbers (n,), goods, times in the file's unit and pairs."""
+    """Customers in the file's order: numbers (n,), demands, times in the file's unit, and pairs."""
 
     ids: IntArray
     demand: IntArray
-    windows: IntArray | None  # (dimension, 3), of all nodes
-    pickup: IntArray | None  # (n,), place from 0 of the pickup of each delivery; -1 for none
-    prize: IntArray | None = None  # (n,), lost where the customer is left out; 0 where it has to be served
+    windows: IntArray | None  # (dimension, 3), for all nodes
+    pickup: IntArray | None  # (n,), index from 0 of the pickup of each delivery; -1 for none
+    prize: IntArray | None = None  # (n,), lost if the customer is left out; 0 if it must be served
 
 
 def number_depot(document: Document) -> None:
-    """Give the first row of each section the number 1 where it has 0, as in PyVRP's files after Li and Lim."""
+    """Change the first number of each section from 0 to 1; PyVRP's files after Li and Lim have 0 for the depot."""
     for section in document.sections.values():
         if section.rows and (cells := section.rows[0].text.split())[0] == "0":
             section.rows[0] = Value(" ".join(["1", *cells[1:]]), section.rows[0].line)
 
 
 def read_depots(document: Document, dimension: int) -> list[tuple[int, int]]:
-    """Return the numbers of the depots, each with its line; node 1 where there is no section, as PyVRP reads it."""
+    """Return the depots' numbers with their lines; like PyVRP, node 1 if there is no section."""
     if "DEPOT_SECTION" not in document.sections:
         return [(1, document.last_line)]
     depots = document.integers("DEPOT_SECTION", closed=False)
@@ -55,7 +55,7 @@ def read_depots(document: Document, dimension: int) -> list[tuple[int, int]]:
 
 
 def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
-    """Return what the sections of nodes say."""
+    """Return the customers with the data of all node sections."""
     every = np.arange(1, dimension + 1)
     ids = np.setdiff1d(every, depots)
     check_service(document)
@@ -77,7 +77,7 @@ def read_stops(document: Document, depots: list[int], dimension: int) -> Stops:
 
 
 def check_service(document: Document) -> None:
-    """Refuse service times that would not count."""
+    """Refuse service times that would be ignored."""
     places = {key: value.line for key, value in document.values.items()}
     places |= {key: section.line for key, section in document.sections.items()}
     for keyword in ("SERVICE_TIME", "SERVICE_TIME_SECTION"):
@@ -90,12 +90,13 @@ def check_service(document: Document) -> None:
 
 
 def read_pairs(document: Document, dimension: int, depots: list[int]) -> tuple[IntArray, IntArray, IntArray]:
-    """Return demands (dimension,), windows with service times (dimension, 3) and, for deliveries, the pickup's number.
+    """Return demands (dimension,), windows and service times (dimension, 3), and each delivery's pickup (dimension,).
 
-    The demand of a delivery is that of its pickup, not negative; the number is 0 for all other nodes.
+    A delivery has the demand of its pickup, which is not negative. The pickup's number is 0 for all other nodes.
 
     Raises:
-        InvalidFile: A pickup without its delivery, two that do not name each other, or another fault, with its line.
+        InvalidFile: A pickup lacks its delivery, two nodes do not name each other, or a value is invalid, with its
+            line.
     """
     rows = document.rows_by_node(KEYWORD, dimension, COLUMNS)
     table = np.zeros((dimension, 6), dtype=np.int64)
@@ -114,14 +115,14 @@ def read_pairs(document: Document, dimension: int, depots: list[int]) -> tuple[I
 
 
 def parse_amount(document: Document, text: str, line: int) -> int:
-    """Return a demand, which is negative at deliveries."""
+    """Return a demand, which is negative for deliveries."""
     if not INTEGER.fullmatch(text):
         raise InvalidFile(document.path, line, f"{KEYWORD}: found {found(text)}, expected an integer as demand")
     return int(text)
 
 
 def fault(table: IntArray, node: int, is_depot: bool) -> str | None:
-    """Return what is wrong with a node's row; None if nothing is."""
+    """Return a description of the fault in a node's row; None if there is none."""
     demand, _, _, service, pickup, delivery = table[node - 1].tolist()
     if is_depot:
         return (
@@ -149,7 +150,7 @@ def fault(table: IntArray, node: int, is_depot: bool) -> str | None:
 
 
 def check_windows(document: Document, table: IntArray) -> None:
-    """Refuse windows in a section of their own that differ."""
+    """Check that the windows of a TIME_WINDOW_SECTION equal those of the pairs."""
     for node, (texts, line) in enumerate(document.rows_by_node("TIME_WINDOW_SECTION", len(table), "opens closes")):
         window = [document.parse_integer(text, line, 0, "time") for text in texts]
         if window != table[node, 1:3].tolist():

@@ -1,4 +1,4 @@
-"""Vehicles of files in PyVRP's dialect of VRPLIB: numbers for all vehicles, or sections with a row for each."""
+"""Vehicles of files in PyVRP's dialect of VRPLIB: values for all vehicles, or sections with a row for each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from routing_gym.data.tsplib.document import Document
 from routing_gym.data.tsplib.fleet_stops import Stops
 from routing_gym.files import InvalidFile, UnsupportedFile
 
-ANY = 10**12  # no limit: numbers in files have at most 12 digits
+ANY = 10**12  # no limit, since numbers in files have at most 12 digits
 
 
 class Kind(NamedTuple):
-    """Vehicles that are alike; `depot` and `allowed` hold the file's numbers."""
+    """Type of identical vehicles; `depot` and `allowed` hold the file's numbers."""
 
     depot: int
     capacity: int
@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
 
 def per_vehicle(document: Document, keyword: str, number: int, low: int, default: int | None = None) -> list[int]:
-    """Return a number for each vehicle: of a section, of a value for all, or the default."""
+    """Return a number for each vehicle: from a section, from a value for all, or the default."""
     section = f"{keyword}_SECTION"
     if section in document.sections:
         if keyword in document.values:
@@ -67,10 +67,10 @@ def read_vehicles(document: Document, depots: list[tuple[int, int]], stops: Stop
 
 
 def read_allowed(document: Document, number: int, stops: Stops) -> list[tuple[int, ...] | None]:
-    """Return the customers that each vehicle may serve; None where it may serve all.
+    """Return the customers that each vehicle may serve; None if it may serve all.
 
     Raises:
-        InvalidFile: A number is no customer, or a vehicle fits none.
+        InvalidFile: A number is not a customer, or a vehicle is too small for all its customers.
     """
     keyword = "VEHICLES_ALLOWED_CLIENTS_SECTION"
     every = set(stops.ids.tolist())
@@ -88,7 +88,7 @@ def read_allowed(document: Document, number: int, stops: Stops) -> list[tuple[in
 
 
 def check_fit(document: Document, allowed: list[tuple[int, ...] | None], stops: Stops) -> None:
-    """Refuse a vehicle that is too small for each customer that it may serve."""
+    """Refuse a vehicle that is too small for every customer that it may serve."""
     number, least = len(allowed), {}
     for clients in {*allowed}:
         own = slice(None) if clients is None else np.isin(stops.ids, clients)
@@ -108,7 +108,7 @@ def check_fit(document: Document, allowed: list[tuple[int, ...] | None], stops: 
 
 
 def group(vehicles: list[Kind]) -> dict[Kind, tuple[int, ...]]:
-    """Return the kinds of vehicles, each with its vehicles, from 0."""
+    """Return the kinds of vehicles, each with its vehicles counted from 0."""
     members: dict[Kind, list[int]] = {}
     for vehicle, kind in enumerate(vehicles):
         members.setdefault(kind, []).append(vehicle)
@@ -116,7 +116,7 @@ def group(vehicles: list[Kind]) -> dict[Kind, tuple[int, ...]]:
 
 
 def check_depots(document: Document, depots: list[tuple[int, int]], kinds: dict[Kind, tuple[int, ...]]) -> None:
-    """Refuse a depot that no vehicle starts at."""
+    """Refuse a depot at which no vehicle starts."""
     used = {kind.depot for kind in kinds}
     for depot, line in depots:
         if depot not in used:

@@ -1,12 +1,12 @@
-"""Files with several vehicles or depots, pairs of pickup and delivery, or prizes, in PyVRP's dialect of VRPLIB.
+"""Files with several vehicles or depots, pickup and delivery pairs, or prizes, in PyVRP's dialect of VRPLIB.
 
-HFVRP (Pessoa et al. 2018), MDVRPTW (Vidal et al. 2013), SDVRPTW (Cordeau and Laporte 2001), PDPTW (Li and Lim 2001),
-PCVRPTW (PyVRP's, after Gehring and Homberger 1999). What a file holds decides which attributes the problem has. Its
-TYPE decides how lengths are counted, as the published costs are: in thousandths, rounded; of HFVRP in millionths, with
-costs in hundreds to two decimals; of PCVRPTW in tenths, cut.
+Sources: HFVRP (Pessoa et al. 2018), MDVRPTW (Vidal et al. 2013), SDVRPTW (Cordeau and Laporte 2001), PDPTW (Li and Lim
+    2001), PCVRPTW (PyVRP, after Gehring and Homberger 1999). The sections of a file decide which attributes the problem
+    has. Its TYPE decides how lengths are counted, following the published costs: in thousandths, rounded; for HFVRP in
+    millionths, with costs in hundreds to two decimals; for PCVRPTW in tenths, truncated.
 
-Vehicles that are alike are one depot node. Whether a limited number of vehicles of several kinds suffices is a
-bin-packing problem, so such files become problems with PC, whose penalties are larger than the cost of any tour.
+Identical vehicles become one depot node. Whether a limited number of vehicles of several kinds suffices is a
+bin-packing problem. Such files therefore become problems with PC, whose penalties are larger than the cost of any tour.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ FLEET_SECTIONS = (
     *("VEHICLES_MAX_DURATION_SECTION", "VEHICLES_MAX_DISTANCE_SECTION"),
 )
 MAX_EXTENT = 10**12  # in 1 / unit, so that sums of lengths stay far within int64
-MAX_TIME = 2_000_000  # likewise, so that float32 tells them apart
+MAX_TIME = 2_000_000  # in 1 / unit, so that float32 distinguishes all times
 
 BoolArray = npt.NDArray[np.bool_]
 
 
 def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, Any]:
-    """Return the fields of a `FileInstance` of TYPE `kind`; `coords` are those of nodes 1 to DIMENSION.
+    """Return the fields of a `FileInstance` of TYPE `kind`; `coords` belong to nodes 1 to DIMENSION.
 
     Raises:
-        InvalidFile: A section contradicts others, or some customer or vehicle is of no use.
-        UnsupportedFile: Numbers are too large, or limits on length differ.
+        InvalidFile: A section contradicts others, or some customer or vehicle is useless.
+        UnsupportedFile: A number is too large, or limits on length differ.
     """
     counting = COUNTING[kind]
     depots = read_depots(document, len(coords))
@@ -99,12 +99,12 @@ def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, A
 
 
 def limit(values: IntArray, unit: int) -> IntArray | None:
-    """Return limits in 1 / unit; None where there is none."""
+    """Return limits in 1 / unit; None if there are none."""
     return None if (values == ANY).all() else values * unit
 
 
 def scale_windows(document: Document, windows: IntArray, unit: int) -> IntArray:
-    """Return times in 1 / unit, after checking that float32 tells them apart."""
+    """Return times in 1 / unit, after checking that float32 distinguishes them."""
     if (most := int(windows.max())) * unit > MAX_TIME:
         line = document.section("TIME_WINDOW_SECTION").line if "TIME_WINDOW_SECTION" in document.sections else None
         told = f"time {most} exceeds {MAX_TIME // unit}; choose a larger unit"
@@ -121,7 +121,7 @@ def make(
     scale: float,
     counting: Counting,
 ) -> tuple[VRP, VRPInstance]:
-    """Make the problem and its one-row instance: D depot nodes, then n customers."""
+    """Make the problem and its instance, a batch of one: D depot nodes, then n customers."""
     depots, n, unit = len(kinds), len(stops.ids), counting.unit * scale
     zeros = np.zeros(n)
     several = len({kind.depot for kind in kinds}) > 1
@@ -170,7 +170,7 @@ def make(
 
 
 def penalties(kinds: Iterable[Kind], stops: Stops, longest: float, scale: float) -> FloatArray:
-    """Return what it costs to leave customers out (n,): their prizes; without one, more than any tour costs."""
+    """Return the penalties of leaving customers out (n,): their prizes, or if 0, more than the cost of any tour."""
     per_route = [2 * longest * kind.cost_per_length + kind.fixed_cost / scale for kind in kinds]
     prize = np.zeros(len(stops.ids)) if stops.prize is None else stops.prize / scale
     return np.where(prize > 0, prize, len(prize) * max(per_route) + 1)
@@ -179,7 +179,7 @@ def penalties(kinds: Iterable[Kind], stops: Stops, longest: float, scale: float)
 def time_fields(windows: IntArray, unit: float) -> dict[str, npt.NDArray[Any]]:
     """Return ready times, due times and service times of an instance whose length 1 is `unit`: (1, A) each.
 
-    Masks allow TOLERANCE / 2 more; half a unit keeps rounding apart from the next integer.
+    Masks have a tolerance of TOLERANCE / 2; half a unit of slack separates rounding errors from the next integer.
     """
     ends = (windows[:, 1] + 0.5) / unit - TOLERANCE / 2
     times = np.stack([windows[:, 0] / unit, np.maximum(ends, 0.0), windows[:, 2] / unit]).astype(np.float32)
@@ -194,7 +194,7 @@ def check_served(
     windows: IntArray | None,
     unit: int,
 ) -> None:
-    """Refuse a customer, or pair, that no vehicle can serve alone: by what it may serve, by goods or by limits."""
+    """Refuse a customer or pair that no vehicle can serve alone because of eligibility, demand or limits."""
     keyword = "VEHICLES_ALLOWED_CLIENTS_SECTION"
     may = np.array([np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds])
     refuse(document, keyword, stops, may, "no vehicle may serve it; name it at one")
@@ -222,7 +222,7 @@ def check_served(
 
 
 def both(may: BoolArray, pickup: IntArray) -> BoolArray:
-    """Return which customers vehicles may serve: bool (K, n), pickups like their deliveries and these like those."""
+    """Return the customers that vehicles may serve, bool (K, n), restricted to pairs of which both are allowed."""
     delivery = np.flatnonzero(pickup >= 0)
     pair = may[:, delivery] & may[:, pickup[delivery]]
     may = may.copy()
@@ -231,7 +231,7 @@ def both(may: BoolArray, pickup: IntArray) -> BoolArray:
 
 
 def fits(kind: Kind, way: list[int], legs: IntArray, windows: IntArray | None, unit: int) -> bool:
-    """Return whether a route keeps the time windows, and is short enough for a vehicle that never waits."""
+    """Return whether a route keeps the time windows, and the limits on length and, without waiting, on duration."""
     lengths = [int(legs[a, b]) for a, b in pairwise(way)]
     service = 0 if windows is None else int(windows[way, 2].sum())
     if sum(lengths) > kind.max_length * unit or sum(lengths) + service > kind.max_duration * unit:

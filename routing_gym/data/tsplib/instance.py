@@ -1,4 +1,4 @@
-"""An instance read from a file: what the model sees, beside the file's own integers."""
+"""Instance read from a file: the scaled instance for the model, and the integers of the file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class RouteRules:
     """Limits of a file on routes, in its own integers; node 0 is the depot.
 
     Attributes:
-        windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in parts of the file's unit.
-        unit: VRPTW: how many parts are counted.
-        num_vehicles: VRPTW: the most routes.
-        backhaul: VRPB: bool (A,). No route may start with a backhaul, as `VRP` lets it.
+        windows: VRPTW: int64 (A, 3), ready time, due time and service time of each node, in 1 / `unit`.
+        unit: VRPTW: number of parts of the file's unit in which times are counted.
+        num_vehicles: VRPTW: maximum number of routes.
+        backhaul: VRPB: bool (A,), backhaul customers. No route may start with a backhaul, although `VRP` allows it.
     """
 
     windows: IntArray | None = None
@@ -39,12 +39,12 @@ class RouteRules:
     def check(
         self, problem: AnyProblem, instance: Any, legs: Callable[[IntArray, IntArray], IntArray], tour: IntArray
     ) -> None:
-        """Check a complete tour (T,), by the rules of the problem and these; `legs` as `FileInstance.legs`.
+        """Check a complete tour (T,) under the rules of the problem and the file; for `legs` see `FileInstance.legs`.
 
         Raises:
-            InfeasibleTour: With step, value, bound and remedy.
+            InfeasibleTour: The tour breaks a rule; the message has step, value, bound and remedy.
         """
-        if self.windows is not None:  # kept here in integers; float32 is too coarse for them on large files
+        if self.windows is not None:  # checked below in integers; float32 is too coarse for large files
             instance = replace(instance, due_time=np.full_like(instance.due_time, MAX_FLOAT))
         problem.objective(instance, tour[None])
         before = np.concatenate(([0], tour[:-1]))
@@ -69,28 +69,27 @@ class RouteRules:
 
 @dataclass(frozen=True, eq=False)
 class FileInstance:
-    """One instance from a file. Depots come first, one for each kind of vehicle; other nodes keep the file's order.
+    """Instance from a file. Depots come first, one per kind of vehicle; other nodes keep the file's order.
 
     Attributes:
-        name: NAME, or the file's name where the file gives none.
-        path: The file.
-        comments: Its COMMENT lines.
-        metric: Its EDGE_WEIGHT_TYPE.
-        ids: int64 (A,), the file's number, from 1, of each node.
-        coords: float64 (A, 2), as in the file; None where it has distances only.
-        matrix: int64 (A, A), the file's own distances; None where they are those of coordinates.
-        scale: Length in the file's units of 1 in the instance; the longest, where distances are in the file.
-        problem: The rules.
-        instance: One row: coordinates moved and scaled into the unit square, distances over the scale; none where
-            `read_instance` was asked to leave them out.
-        cost_limit: OP: the longest tour allowed, in the file's metric.
-        scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the
-            instance leaves out.
-        unit: How many parts of the file's unit are counted: VRPTW with coordinates 10, HFVRP 1,000,000, other fleets
-            1,000.
-        rules: VRPTW, VRPB, fleets: what the file asks of routes.
-        best_known: The best cost that lies beside the file; None where nothing does.
-        best_tour: Actions that cost `best_known`; None where only the number is known.
+        name: NAME, or the name of the file if it gives none.
+        path: Path of the file.
+        comments: COMMENT lines of the file.
+        metric: EDGE_WEIGHT_TYPE of the file.
+        ids: int64 (A,), number of each node in the file, from 1.
+        coords: float64 (A, 2), as in the file; None if the file has distances only.
+        matrix: int64 (A, A), distances in the file; None if distances are computed from coordinates.
+        scale: Length in the file's unit that is 1 in the instance; the longest distance, if distances are in the file.
+        problem: Problem of the instance.
+        instance: Batch of one: coordinates moved and scaled into the unit square, distances divided by the scale;
+            without distances if `read_instance` was asked to omit them.
+        cost_limit: OP: maximum length of a tour, in the file's metric.
+        scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the instance omits.
+        unit: Number of parts of the file's unit in which lengths are counted: VRPTW with coordinates 10, HFVRP
+            1,000,000, PCVRPTW 10, other fleets 1,000.
+        rules: VRPTW, VRPB, fleets: limits of the file on routes.
+        best_known: Best cost stored beside the file; None if there is none.
+        best_tour: Actions with cost `best_known`; None if only the cost is known.
     """
 
     name: str
@@ -112,32 +111,32 @@ class FileInstance:
 
     @property
     def decimals(self) -> int:
-        """Decimals of costs."""
+        """Number of decimals of costs."""
         if isinstance(self.rules, FleetRules):
             return self.rules.decimals
         return 1 if self.unit == TENTHS else 0
 
     def legs(self, origin: IntArray, destination: IntArray) -> IntArray:
-        """Return the lengths of ways between nodes, in the file's metric: int64, as the two broadcast."""
+        """Return the lengths of edges in the file's metric: int64, with the shape to which both arguments broadcast."""
         if self.matrix is not None:
             return np.asarray(self.matrix[origin, destination])
         assert self.coords is not None
         return file_legs(self.coords, self.metric, origin, destination, self.unit)
 
     def scaled_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
-        """Return the same over the scale, as in the instance: float64."""
+        """Return the lengths of edges divided by the scale, as in the instance: float64."""
         return self.legs(origin, destination) / (self.scale * self.unit)
 
     @cached_property
     def distances(self) -> IntArray:
-        """All `legs`: int64 (A, A). Computed when first asked for: 10,000 nodes take 800 MB."""
+        """All `legs`: int64 (A, A). Computed on first access: 10,000 nodes take 800 MB."""
         if self.matrix is not None:
             return self.matrix
         assert self.coords is not None
         return file_distances(self.coords, self.metric, self.unit)
 
     def length(self, actions: Array) -> int:
-        """Return the length of a closed tour of actions (T,), as `legs` count; feasibility is not checked."""
+        """Return the length of a closed tour of actions (T,), in the unit of `legs`; feasibility is not checked."""
         tour = to_numpy(actions)
         if self.problem.has_depot:
             tour = np.concatenate(([0], tour))
@@ -147,14 +146,15 @@ class FileInstance:
         """Check a complete tour and return its exact cost in the file's own numbers.
 
         Args:
-            actions: Integers (T,), as the environment takes them.
+            actions: Actions of the environment, integers (T,).
 
         Returns:
-            The length, an integer but for VRPTW; of fleets, what is published: the cost in thousandths of the file's
-            unit, of HFVRP in hundreds; where the problem maximises (OP), the sum of the scores, the depot's included.
+            The length, an integer except for VRPTW with coordinates; for fleets, the published cost: in thousandths of
+            the file's unit (HFVRP in hundreds, PCVRPTW in tenths); if the problem maximises (OP), the sum of the
+            scores, including the depot's.
 
         Raises:
-            InfeasibleTour: With step, value, bound and remedy.
+            InfeasibleTour: The tour breaks a rule; the message has step, value, bound and remedy.
             ValueError: `actions` has the wrong shape or type.
         """
         tour = to_numpy(actions)
@@ -166,9 +166,9 @@ class FileInstance:
         if self.scores is None or self.cost_limit is None:
             self.problem.objective(self.instance, tour[None])
             return self.length(tour)
-        # The limit is checked here in integers; float32 is too coarse for it on large files. OPLib limits the whole
-        # tour only, so published tours stay feasible where rounding violates the triangle inequality by a unit. The
-        # instance also asks for the direct way back at every node: each of its tours is one of the file.
+        # The limit is checked here in integers; float32 is too coarse for large files. OPLib limits only the whole
+        # tour, so published tours stay feasible where rounding violates the triangle inequality by a unit. The instance
+        # also limits the direct return from each node, so all of its tours are feasible for the file.
         unlimited = replace(self.instance, max_length=np.full(1, np.inf, dtype=np.float32))
         self.problem.objective(unlimited, tour[None])
         length = self.length(tour)
@@ -180,17 +180,17 @@ class FileInstance:
 
 
 def unit_scale(coords: FloatArray) -> float:
-    """Return the larger side of the box around coordinates (A, 2); 1 where all lie in one place."""
+    """Return the larger side of the box around coordinates (A, 2); 1 if all are equal."""
     return float((coords.max(axis=0) - coords.min(axis=0)).max()) or 1.0
 
 
 def matrix_scale(matrix: IntArray) -> float:
-    """Return the largest distance; 1 where all are 0."""
+    """Return the largest distance; 1 if all are 0."""
     return float(matrix.max()) or 1.0
 
 
 def scale_coords(coords: FloatArray, scale: float) -> Array:
-    """Move and scale coordinates into the unit square, both axes alike: float32 (1, A, 2)."""
+    """Move and scale coordinates into the unit square with one factor for both axes: float32 (1, A, 2)."""
     return ((coords - coords.min(axis=0)) / scale).astype(np.float32)[None]
 
 
@@ -200,12 +200,11 @@ def scale_distances(distances: IntArray, scale: float) -> Array:
 
 
 def orienteering_instance(coords: Array, distances: Array, scores: IntArray, limit: int, scale: float) -> OPInstance:
-    """Make the OP instance whose mask allows tours up to `limit` in integers, and none of limit + 1.
+    """Make the OP instance whose mask allows tours up to `limit` in integers, and none of `limit` + 1 or more.
 
-    The mask adds float32 distances over the scale; half a unit more than the limit keeps both apart.
-    Above a limit of 2.8 million, where three float32 roundings (2**-24 each) outweigh half a unit, the
-    budget shrinks instead: no tour over the limit passes, and some that fit by less than 1 in 5 million
-    do not.
+    The mask adds float32 distances divided by the scale; half a unit of slack separates the limit from the next
+    integer. Above a limit of 2.8 million, three float32 roundings (2**-24 each) exceed half a unit, so the length limit
+    is reduced instead: no tour over the limit passes, and some tours that fit by less than 1 in 5 million do not.
     """
     slack = max(0.5, 3 * 2.0**-24 * (limit + 1))
     max_length = max(0.0, (limit + 1 - slack) / scale - TOLERANCE / 2)

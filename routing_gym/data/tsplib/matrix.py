@@ -1,6 +1,6 @@
-"""What TSPLIB files say in numbers of their own about pairs of nodes: explicit distances, fixed edges.
+"""Explicit data on pairs of nodes in TSPLIB files: distances and fixed edges.
 
-Reinelt (1995), "TSPLIB 95", sections 1.1 and 1.2.
+Source: Reinelt (1995), "TSPLIB 95", sections 1.1 and 1.2.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from routing_gym.files import InvalidFile, UnsupportedFile, found
 
 TRIANGLES = ("UPPER_ROW", "LOWER_ROW", "UPPER_DIAG_ROW", "LOWER_DIAG_ROW")
 FORMATS = ("FULL_MATRIX", *TRIANGLES, *(name.replace("ROW", "COL") for name in TRIANGLES))
-MAX_MATRIX_NODES = 2_000  # numbers in a file cost more than those computed; TSPLIB's largest such file has 1,032
+MAX_MATRIX_NODES = 2_000  # reading numbers is slower than computing them; TSPLIB's largest such file has 1,032 nodes
 
 
 def read_matrix(document: Document, dimension: int, symmetric: bool) -> IntArray:
     """Return the distances of the EDGE_WEIGHT_SECTION: int64 (dimension, dimension).
 
-    Line breaks have no meaning. The diagonal is ignored and set to 0; some files store a large number there.
+    Line breaks are ignored. The diagonal is set to 0; some files store a large number there.
 
     Args:
-        document: The file.
+        document: Parsed file.
         dimension: Number of nodes.
         symmetric: Whether to refuse a full matrix that is not symmetric.
     """
@@ -53,19 +53,19 @@ def read_matrix(document: Document, dimension: int, symmetric: bool) -> IntArray
 
 
 def matrix_places(layout: str, dimension: int) -> tuple[IntArray, IntArray]:
-    """Return the rows and columns that the numbers of a section fill, in their order."""
+    """Return the rows and columns of the entries in a section, in order."""
     if layout == "FULL_MATRIX":
         rows, columns = np.indices((dimension, dimension)).reshape(2, -1)
         return rows, columns
     offset = 0 if "DIAG" in layout else 1
-    by_upper_rows = layout.startswith("UPPER") == layout.endswith("ROW")  # so are the columns of the lower triangle
+    by_upper_rows = layout.startswith("UPPER") == layout.endswith("ROW")  # like the columns of the lower triangle
     return np.triu_indices(dimension, offset) if by_upper_rows else np.tril_indices(dimension, -offset)
 
 
 def read_fixed_edges(document: Document, dimension: int) -> IntArray:
-    """Return the other end of each node's fixed edge, the node itself where it has none: int64 (dimension,).
+    """Return the other end of each node's fixed edge, or the node itself if it has none: int64 (dimension,).
 
-    Nodes count from 0 here.
+    Nodes are counted from 0.
     """
     numbers = document.integers("FIXED_EDGES_SECTION")
     if len(numbers) % 2:

@@ -1,7 +1,7 @@
-"""The distance functions of TSPLIB that have coordinates, exactly as its documentation defines them.
+"""Distance functions of TSPLIB for coordinates, exactly as its documentation defines them.
 
-Reinelt (1995), "TSPLIB 95", section 2. All distances are integers. The documentation's `nint` is
-``(int)(x + 0.5)`` and its casts cut towards zero.
+Source: Reinelt (1995), "TSPLIB 95", section 2. All distances are integers. The documentation's `nint` is ``(int)(x +
+    0.5)``, and its casts truncate towards zero.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-GEO_PI = 3.141592  # TSPLIB's; the published optima were computed with it
+GEO_PI = 3.141592  # TSPLIB's value, with which the published optima were computed
 GEO_EARTH_RADIUS = 6378.388  # km
-GREATEST = {"GEO": (90.0, 360.0)}  # coordinates of metrics that have a bound: degrees of latitude and longitude
-TENTHS = 10  # in which VRPTW files count
-BLOCK_ROWS = 128  # of the matrix computed at a time, so that temporaries stay small
+GREATEST = {"GEO": (90.0, 360.0)}  # bounds on coordinates: degrees of latitude and longitude
+TENTHS = 10  # VRPTW files count in tenths
+BLOCK_ROWS = 128  # rows of the matrix computed at a time, to keep temporary arrays small
 
 
 def file_legs(coords: FloatArray, metric: str, origin: IntArray, destination: IntArray, unit: int = 1) -> IntArray:
@@ -29,9 +29,10 @@ def file_legs(coords: FloatArray, metric: str, origin: IntArray, destination: In
     Args:
         coords: float64 (A, 2), as in the file; GEO: latitude and longitude as DDD.MM.
         metric: "EUC_2D", "CEIL_2D", "ATT" or "GEO".
-        origin: int64, nodes.
-        destination: int64, nodes; broadcasts with `origin`.
-        unit: EUC_2D: how many parts of the file's unit are counted; 10 as in VRPTW files, cut; others rounded.
+        origin: int64, first nodes of the pairs.
+        destination: int64, second nodes; broadcasts with `origin`.
+        unit: EUC_2D: number of parts of the file's unit in which lengths are counted; tenths (10) are truncated as in
+            VRPTW files, others rounded.
 
     Returns:
         int64, 0 from a node to itself.
@@ -42,11 +43,11 @@ def file_legs(coords: FloatArray, metric: str, origin: IntArray, destination: In
     function = METRICS[metric] if unit == 1 else partial(parts, unit=unit)
     points = geographic(coords) if metric == "GEO" else coords
     lengths = function(points[origin], points[destination]).astype(np.int64)
-    return np.where(origin == destination, 0, lengths)  # GEO would make it 1
+    return np.where(origin == destination, 0, lengths)  # GEO would give 1
 
 
 def file_distances(coords: FloatArray, metric: str, unit: int = 1, scale: float | None = None) -> npt.NDArray[Any]:
-    """Compute the distances of all pairs of nodes, as `file_legs`: int64 (A, A), or with a scale float32, over it."""
+    """Compute the distances of all pairs, see `file_legs`: int64 (A, A); with a scale, float32 and divided by it."""
     every = np.arange(len(coords))
     distances = np.empty((len(coords), len(coords)), dtype=np.int64 if scale is None else np.float32)
     for start in range(0, len(coords), BLOCK_ROWS):
@@ -57,50 +58,50 @@ def file_distances(coords: FloatArray, metric: str, unit: int = 1, scale: float 
 
 
 def squared_length(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Square of the Euclidean length between points (..., 2)."""
+    """Return the squared Euclidean length between points (..., 2)."""
     difference = a - b
     return np.asarray(difference[..., 0] ** 2 + difference[..., 1] ** 2)
 
 
 def euc_2d(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Euclidean length, rounded to the nearest integer, halves up."""
+    """Return the Euclidean length, rounded to the nearest integer, halves up."""
     return np.floor(np.sqrt(squared_length(a, b)) + 0.5)
 
 
 def ceil_2d(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Euclidean length, rounded up."""
+    """Return the Euclidean length, rounded up."""
     return np.ceil(np.sqrt(squared_length(a, b)))
 
 
 def parts(a: FloatArray, b: FloatArray, unit: int) -> FloatArray:
-    """Euclidean length in parts of the unit.
+    """Return the Euclidean length in parts of the unit.
 
-    Tenths are cut, as the 12th DIMACS challenge counts lengths of VRPTW; all others are rounded to the nearest.
+    Tenths are truncated, like the lengths of VRPTW in the 12th DIMACS challenge; all others are rounded to the nearest.
     """
     lengths = unit * np.sqrt(squared_length(a, b))
     return np.asarray(np.floor(lengths if unit == TENTHS else lengths + 0.5))
 
 
 def att(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Pseudo-Euclidean length of the AT&T instances: sqrt(squares / 10), rounded to nearest, raised if below."""
+    """Return the pseudo-Euclidean length of the AT&T instances: sqrt(squares / 10), rounded, plus 1 if rounded down."""
     exact = np.sqrt(squared_length(a, b) / 10.0)
     rounded = np.floor(exact + 0.5)
     return np.where(rounded < exact, rounded + 1, rounded)
 
 
 def geographic(coords: FloatArray) -> FloatArray:
-    """Convert DDD.MM, degrees and minutes with the degrees cut towards zero, to radians."""
+    """Convert DDD.MM (degrees truncated towards zero, and minutes) to radians."""
     degrees = np.trunc(coords)
     minutes = coords - degrees
     return np.asarray(GEO_PI * (degrees + 5.0 * minutes / 3.0) / 180.0)
 
 
 def planar(coords: FloatArray, metric: str) -> FloatArray:
-    """Return coordinates whose Euclidean lengths are, or resemble, those of the metric: float64 (A, 2), in its unit.
+    """Return coordinates whose Euclidean lengths equal or approximate the metric: float64 (A, 2), in its unit.
 
-    GEO: the azimuthal equidistant projection in km around the centre of all points, with east to the right and north
-    up (Snyder 1987, "Map Projections: A Working Manual", section 25). Distances from the centre are true; points far
-    from it and from each other lie too far apart. Others: as they are.
+    GEO uses the azimuthal equidistant projection in km around the centre of all points, with east to the right and
+    north up (Snyder 1987, "Map Projections: A Working Manual", section 25). Distances from the centre are exact;
+    distances between points far from it are too long. Coordinates of other metrics are returned unchanged.
     """
     if metric != "GEO":
         return coords
@@ -110,13 +111,13 @@ def planar(coords: FloatArray, metric: str) -> FloatArray:
     x = np.cos(latitude) * np.sin(around)
     y = np.cos(north) * np.sin(latitude) - np.sin(north) * np.cos(latitude) * np.cos(around)
     cosine = np.sin(north) * np.sin(latitude) + np.cos(north) * np.cos(latitude) * np.cos(around)
-    sine = np.hypot(x, y)  # of the angle between the centre and a point
+    sine = np.hypot(x, y)  # sine of the angle between the centre and a point
     stretch = np.divide(np.arctan2(sine, cosine), sine, out=np.ones_like(sine), where=sine > 0)
     return GEO_EARTH_RADIUS * np.stack([x * stretch, y * stretch], axis=1)
 
 
 def geo(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Length in km on the idealised sphere between points in radians, cut after adding 1."""
+    """Return the length in km on the idealised sphere between points in radians, truncated after adding 1."""
     q1 = np.cos(a[..., 1] - b[..., 1])
     q2 = np.cos(a[..., 0] - b[..., 0])
     q3 = np.cos(a[..., 0] + b[..., 0])

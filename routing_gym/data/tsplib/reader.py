@@ -1,7 +1,7 @@
-"""Files of the TSPLIB family as instances, and back: TSPLIB .tsp, CVRPLIB .vrp, OPLib .oplib.
+"""Reader and writer for files of the TSPLIB family: TSPLIB .tsp, CVRPLIB .vrp, OPLib .oplib.
 
-Reinelt (1995), "TSPLIB 95"; Uchoa et al. (2017) for CVRPLIB; Kobeaga et al. (2018) for OPLib. The
-reader is strict: what it does not understand it refuses, since a skipped keyword may be a constraint.
+Sources: Reinelt (1995), "TSPLIB 95"; Uchoa et al. (2017) for CVRPLIB; Kobeaga et al. (2018) for OPLib. The reader
+    refuses everything unknown, since a skipped keyword may be a constraint.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, w
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
 
-MAX_NODES = 10_000  # the matrix of the distances takes 4 bytes per pair of nodes: 0.4 GB
-MIN_EXTENT = 1e-9  # of coordinates that are not all the same; keeps scaled distances finite
+MAX_NODES = 10_000  # the distance matrix takes 4 bytes per pair of nodes: 0.4 GB
+MIN_EXTENT = 1e-9  # minimum extent of coordinates that are not all equal; keeps scaled distances finite
 
 
 class FileType(NamedTuple):
-    """Sections of a file of one TYPE, in addition to those that all have."""
+    """Keywords and sections of a file of one TYPE, in addition to the common ones."""
 
     values: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ FILE_TYPES = {
     ),
     "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
 } | {kind: FileType(FLEET_VALUES, FLEET_SECTIONS) for kind in COUNTING}
-LENGTHS_ONLY_COST = ("TSP", "CVRP")  # and allow or forbid nothing
+LENGTHS_ONLY_COST = ("TSP", "CVRP")  # in these, lengths affect the cost only, not feasibility
 ROUTE_FILES: dict[str, Any] = {"VRPTW": window_instance, "VRPB": backhaul_instance}
 SAME_TYPE = {"CVRPTW": "VRPTW"}
 COMMON_VALUES = (
@@ -82,7 +82,7 @@ COMMON_VALUES = (
     "DISPLAY_DATA_TYPE",
 )
 COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
-EXPLICIT = "EXPLICIT"  # distances in the file, and no coordinates
+EXPLICIT = "EXPLICIT"  # distances in the file; no coordinates
 SUPPORTED = (
     f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}, or EXPLICIT for "
     "TSP, ATSP and VRPTW"
@@ -100,24 +100,24 @@ GRAMMAR = Grammar(
 
 
 def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_nodes: int | None = None) -> FileInstance:
-    """Read an instance, and the best known solution that lies beside it.
+    """Read an instance, and the best known solution stored beside it.
 
-    VRPTW in VRPLIB's form or in Solomon's; several vehicles, depots and pairs in PyVRP's, see `fleets`. A TSP or ATSP
-    file of distances instead of coordinates becomes an ATSP instance; one with fixed edges TSPFE. A solution is looked
-    for under the same name, with `.opt.tour` or `.tour` (TSP, ATSP), or `.sol` (all others) instead of the ending, and
-    (TSP, ATSP) as a line ``name : cost`` of a file `solutions` in the same folder.
+    VRPTW is read in VRPLIB's form or in Solomon's; several vehicles, depots and pairs in PyVRP's form, see `fleets`. A
+    TSP or ATSP file with distances instead of coordinates becomes an ATSP instance; one with fixed edges, TSPFE. The
+    reader looks for a solution under the same name, with `.opt.tour` or `.tour` (TSP, ATSP) or `.sol` (all others)
+    instead of the ending, and (TSP, ATSP) for a line ``name : cost`` in a file `solutions` of the same folder.
 
     Args:
-        path: The file; its contents, not its ending, say what it is.
-        max_nodes: Refuse files with more nodes; with explicit distances, more than 2,000 are refused in any case.
+        path: File to read; its contents, not its ending, decide the format.
+        max_nodes: Maximum number of nodes; with explicit distances, more than 2,000 are refused in any case.
             `distances` take 4 bytes for each pair of nodes.
-        max_matrix_nodes: TSP, TSPFE and CVRP instances with more nodes get no `distances`, to save memory, except those
-            of GEO files; None: all get them. Without them, environments, models and solvers use Euclidean lengths that
-            are not rounded; the costs of `FileInstance` are still the file's.
+        max_matrix_nodes: Maximum number of nodes with which TSP, TSPFE and CVRP instances get `distances`; larger ones
+            save this memory, except those of GEO files. None for no limit. Without them, environments, models and
+            solvers use Euclidean lengths that are not rounded; the costs of `FileInstance` are still those of the file.
 
     Raises:
         InvalidFile: The file, or a solution beside it, is truncated, corrupt or contradictory.
-        UnsupportedFile: The file uses something that is not supported.
+        UnsupportedFile: The file uses an unsupported feature.
         OSError: The file cannot be opened.
     """
     path = Path(path)
@@ -181,7 +181,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
 
 
 def with_best_known(instance: FileInstance) -> FileInstance:
-    """Add the solution that lies beside the file."""
+    """Return the instance with the solution stored beside its file."""
     best_known, best_tour = find_best_known(instance)
     return replace(instance, best_known=best_known, best_tour=best_tour)
 
@@ -189,7 +189,7 @@ def with_best_known(instance: FileInstance) -> FileInstance:
 def make_instance(
     document: Document, kind: str, ids: IntArray, coords: FloatArray | None, distances: Array | None, scale: float
 ) -> tuple[AnyProblem, Any, int | None, IntArray | None]:
-    """Make the problem and its one-row instance, with OP's length limit and scores; `distances` are scaled."""
+    """Make the problem and its instance (a batch of one), with OP's length limit and scores; `distances` are scaled."""
     if coords is None:
         return ATSP(len(ids)), ATSPInstance(distances), None, None
     scaled_coords = scale_coords(coords, scale)
@@ -205,13 +205,13 @@ def make_instance(
     cost_limit = document.integer("COST_LIMIT", 0)
     scores = document.amounts("NODE_SCORE_SECTION", ids, "score")
     instance = orienteering_instance(scaled_coords, distances, scores, cost_limit, scale)
-    # A limit of 0 is fine for this instance, but the problem could not generate others with it.
+    # The instance may have a limit of 0, but the problem could not generate others with it.
     op = OP(len(ids) - 1, max_length=float(instance.max_length[0]) or None)
     return op, instance, cost_limit, scores
 
 
 def check_kind(document: Document) -> str:
-    """Return the TYPE after checking that it is supported and that the file holds nothing foreign to it."""
+    """Return the TYPE after checking that it is supported and allows all keywords of the file."""
     text, line = document.value("TYPE")
     kind = text.split()[0] if text else ""  # TSPLIB adds authors' names: "TSP (M.~Hofmeister)"
     kind = SAME_TYPE.get(kind, kind)
@@ -230,7 +230,7 @@ def check_kind(document: Document) -> str:
 
 
 def check_metric(document: Document, kind: str) -> str:
-    """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with its companions."""
+    """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with related keywords."""
     metric, line = document.value("EDGE_WEIGHT_TYPE")
     if metric == EXPLICIT and kind == "VRPTW":
         return metric
@@ -256,7 +256,7 @@ def check_metric(document: Document, kind: str) -> str:
 
 
 def check_dimension(document: Document, max_nodes: int) -> int:
-    """Return the DIMENSION after checking its range, before anything of its size is allocated."""
+    """Return the DIMENSION after checking its range, before allocating memory of its size."""
     dimension = document.integer("DIMENSION", 2)
     if dimension > max_nodes:
         raise UnsupportedFile(
@@ -283,15 +283,15 @@ def read_coords(document: Document, dimension: int, metric: str) -> FloatArray:
 
 
 def check_display(document: Document, dimension: int) -> None:
-    """Check the coordinates for drawings, which are not used, so that no fault goes unseen."""
+    """Check the coordinates for drawings, which are not used, so that errors are noticed."""
     if "DISPLAY_DATA_SECTION" in document.sections:
         for texts, line in document.rows_by_node("DISPLAY_DATA_SECTION", dimension, "x y"):
             [document.parse_coordinate(text, line) for text in texts]
 
 
 def read_depot(document: Document, kind: str, dimension: int) -> int:
-    """Return the number of the one depot."""
-    closed = kind != "VRPB"  # PyVRP's files do without the -1
+    """Return the number of the only depot."""
+    closed = kind != "VRPB"  # PyVRP's files omit the -1
     depots = document.integers("DEPOT_SECTION", closed)
     if not depots:
         raise InvalidFile(document.path, document.section("DEPOT_SECTION").line, "found no depot, expected one")
@@ -312,13 +312,13 @@ def read_demand(document: Document, ids: IntArray) -> tuple[IntArray, int]:
 
 
 def write_instance(path: str | Path, instance: FileInstance) -> None:
-    """Write an instance so that `read_instance` gives the same values again, node numbers included.
+    """Write an instance; `read_instance` reads the same values, including node numbers.
 
-    The file is there complete or not at all.
+    The file is written completely or not at all.
 
     Raises:
-        ValueError: It has several vehicles or depots, or pairs; such files are read only.
-        OSError: It cannot be written.
+        ValueError: The instance has several vehicles or depots, or pairs; such files cannot be written.
+        OSError: The file cannot be written.
     """
     if isinstance(instance.rules, FleetRules):
         raise ValueError(f"{instance.path}: files with several vehicles, depots or pairs are read only; copy the file")
@@ -354,5 +354,5 @@ def write_instance(path: str | Path, instance: FileInstance) -> None:
 
 
 def shortest(number: float) -> str:
-    """Write a number with the fewest digits that read back as the same float64."""
+    """Return a number as text with the fewest digits that give the same float64."""
     return str(int(number)) if number.is_integer() else repr(number)

@@ -1,6 +1,6 @@
 """Tours in files: TSPLIB .tour, CVRPLIB .sol, OPLib .sol, and TSPLIB's list `solutions`.
 
-A file's own numbers are rescored: one that states another cost than its tour has is refused.
+The numbers in a file are rescored: a file whose stated cost differs from its tour's cost is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OP_GRAMMAR = Grammar(
     values=("NAME", "TYPE", "DIMENSION", "COST_LIMIT", "ROUTE_NODES", "ROUTE_SCORE", "ROUTE_COST"),
     sections=("NODE_SEQUENCE_SECTION", "DEPOT_SECTION"),
 )
-# Written so that no run of blanks can be split in two ways, which would take quadratic time on a hostile line.
+# No run of blanks can be split in two ways, which would take quadratic time on a malicious line.
 ROUTE = re.compile(r"route\s*(?:#\s*)?\d+\s*:(.*)", re.ASCII | re.IGNORECASE)
 COST = re.compile(r"cost\s*(?::\s*)?(\S+)", re.ASCII | re.IGNORECASE)
 DECIMAL = re.compile(r"(\d{1,12})\.(\d{1,12})", re.ASCII)
@@ -37,8 +37,8 @@ class FileTour:
     """A feasible tour from a file.
 
     Attributes:
-        actions: int64 (T,), as the environment takes them.
-        cost: As `FileInstance.cost` computes it.
+        actions: int64 (T,), actions of the environment.
+        cost: Cost computed by `FileInstance.cost`.
     """
 
     actions: IntArray
@@ -49,8 +49,8 @@ def read_solution(path: str | Path, instance: FileInstance) -> FileTour:
     """Read a tour of an instance: TSPLIB's .tour, CVRPLIB's .sol or OPLib's .sol.
 
     Raises:
-        InvalidFile: The file is corrupt, its tour breaks a rule of the instance, or it states a cost
-            that its tour does not have.
+        InvalidFile: The file is corrupt, its tour breaks a rule of the instance, or its stated cost is not the cost of
+            its tour.
         UnsupportedFile: The file has a keyword that is not supported.
         OSError: The file cannot be opened.
     """
@@ -96,7 +96,7 @@ def read_sequence(path: Path, instance: FileInstance) -> FileTour:
 
 
 def read_routes(path: Path, instance: FileInstance) -> FileTour:
-    """Read CVRPLIB's .sol: one route a line, nodes numbered from 0 (the file's number less one), then the cost."""
+    """Read CVRPLIB's .sol: one route per line, nodes numbered from 0 (one less than in the file), then the cost."""
     routes: list[list[tuple[int, int]]] = []
     stated: tuple[float, int] | None = None
     depots = {int(instance.ids[node]) for node in range(instance.problem.num_depots)}
@@ -128,14 +128,14 @@ def read_routes(path: Path, instance: FileInstance) -> FileTour:
 
 
 def join(instance: FileInstance, routes: list[list[int]]) -> list[int]:
-    """Return the actions of routes, some of which may be empty."""
+    """Return the actions for routes, some of which may be empty."""
     if isinstance(instance.rules, FleetRules):
         return instance.rules.actions(routes)
     return [node for route in routes if route for node in (*route, 0)]
 
 
 def check_head(document: Document, instance: FileInstance, kind: str) -> None:
-    """Check TYPE and DIMENSION of a solution against its instance, where they are given."""
+    """Check TYPE and DIMENSION of a solution, if given, against its instance."""
     for keyword, expected in (("TYPE", kind), ("DIMENSION", str(len(instance.ids)))):
         if keyword in document.values and document.value(keyword).text != expected:
             text, line = document.value(keyword)
@@ -143,17 +143,17 @@ def check_head(document: Document, instance: FileInstance, kind: str) -> None:
 
 
 def parse_integer(path: Path, line: int, text: str) -> int:
-    """Return a number that must be an integer of at least 0."""
+    """Return a text as an integer of at least 0."""
     if not INTEGER.fullmatch(text) or int(text) < 0:
         raise InvalidFile(path, line, f"found {found(text)}, expected an integer of at least 0, at most 12 digits long")
     return int(text)
 
 
 def parse_cost(path: Path, line: int, text: str, decimals: int) -> float:
-    """Return the cost of routes: an integer that may be written as 784.0; with `decimals` 1 as 827.3.
+    """Return the cost of routes: an integer, also written as 784.0; with `decimals`, a number such as 827.3.
 
     Raises:
-        UnsupportedFile: Another decimal: of distances that are not rounded, which the instance does not say.
+        UnsupportedFile: The cost has other decimals, so it is based on distances that are not rounded.
     """
     decimal = DECIMAL.fullmatch(text)
     if decimal is None:
@@ -174,12 +174,12 @@ def parse_cost(path: Path, line: int, text: str, decimals: int) -> float:
 
 
 def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]], first: int = 1) -> IntArray:
-    """Convert the instance's numbers of nodes, each with its line, to actions: int64 (T,).
+    """Convert the instance's node numbers, each with its line, to actions: int64 (T,).
 
     Args:
-        path: The file with the tour.
-        instance: Whose tour it is.
-        nodes: Numbers from 1.
+        path: File with the tour.
+        instance: Instance of the tour.
+        nodes: Node numbers from 1, each with its line.
         first: Number of node 1 in the file, for messages.
     """
     most = int(instance.ids.max())
@@ -187,7 +187,7 @@ def to_actions(path: Path, instance: FileInstance, nodes: list[tuple[int, int]],
         if not 1 <= node <= most:
             expected = f"expected {first} to {most - 1 + first} as in {instance.path}"
             raise InvalidFile(path, line, f"found node {node - 1 + first}, {expected}")
-    places = np.argsort(instance.ids, kind="stable")  # depots have several, of the same number
+    places = np.argsort(instance.ids, kind="stable")  # several depots may have the same number
     numbers = np.array([node for node, _ in nodes], dtype=np.int64)
     return places[np.searchsorted(instance.ids, numbers, sorter=places)].astype(np.int64)
 
@@ -207,10 +207,10 @@ def rescore(path: Path, line: int, instance: FileInstance, actions: IntArray) ->
 
 
 def find_best_known(instance: FileInstance) -> tuple[float | None, IntArray | None]:
-    """Find the best known cost beside an instance, and a tour of that cost; see `read_instance`.
+    """Return the best known cost of an instance and a tour of that cost, from files beside it; see `read_instance`.
 
     Raises:
-        InvalidFile: A file of the expected name is there but is corrupt or contradicts the instance.
+        InvalidFile: A file with an expected name is corrupt or contradicts the instance.
     """
     stem = instance.path.name.removesuffix(instance.path.suffix)
     paths = [instance.path.with_name(stem + ending) for ending in ENDINGS.get(instance.problem.name, (".sol",))]
@@ -225,9 +225,9 @@ def find_best_known(instance: FileInstance) -> tuple[float | None, IntArray | No
 
 
 def listed_costs(path: Path, name: str, metric: str) -> list[int]:
-    """Return the costs on lines ``name : cost`` of a list of solutions; other lines are not looked at.
+    """Return the costs on lines ``name : cost`` of a list of solutions; other lines are ignored.
 
-    Nor are lines ``name : cost (METRIC)`` of another metric: the list has two such of dsj1000.
+    Lines ``name : cost (METRIC)`` with another metric are ignored, too: the list has two such lines for dsj1000.
     """
     if not path.is_file():
         return []
@@ -244,12 +244,12 @@ def listed_costs(path: Path, name: str, metric: str) -> list[int]:
 def write_tour(path: str | Path, instance: FileInstance, actions: Array) -> float:
     """Write a tour in the file's own node numbers: TSPLIB's .tour, CVRPLIB's .sol or OPLib's .sol.
 
-    The file is there complete or not at all.
+    The file is written completely or not at all.
 
     Args:
-        path: Where to; the ending is up to the caller.
-        instance: What the tour belongs to.
-        actions: Integers (T,), a complete tour as the environment takes it.
+        path: File to write; any ending is allowed.
+        instance: Instance of the tour.
+        actions: Complete tour: actions of the environment, integers (T,).
 
     Returns:
         The cost written.

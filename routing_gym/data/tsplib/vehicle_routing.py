@@ -1,9 +1,9 @@
-"""VRPTW and VRPB files: what they say beside CVRP's, in VRPLIB's form and, of VRPTW, in Solomon's.
+"""VRPTW and VRPB files: data in addition to CVRP's, in VRPLIB's form and, for VRPTW, in Solomon's.
 
-Solomon (1987), Gehring and Homberger (1999): lengths and times are counted in tenths of the file's unit, lengths cut
-to whole ones, as in the 12th DIMACS challenge (2021), whose best known solutions CVRPLIB has; their cost is the length
-alone. EXPLICIT distances, which are durations, too, are counted in the file's unit. VRPB as in Queiroga et al. (2020),
-in PyVRP's form, with lengths rounded.
+Solomon (1987), Gehring and Homberger (1999): lengths and times are counted in tenths of the file's unit. Lengths are
+truncated to whole tenths, as in the 12th DIMACS challenge (2021), whose best known solutions CVRPLIB has; the cost is
+the length alone. EXPLICIT distances are also the durations, and are counted in the file's unit. VRPB follows Queiroga
+et al. (2020), in PyVRP's form, with lengths rounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from routing_gym.files import InvalidFile, UnsupportedFile, found
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND
 
-MAX_TIME = 200_000  # so that float32 tells tenths apart
+MAX_TIME = 200_000  # so that float32 distinguishes tenths
 SOLOMON_COLUMNS = ("number", "x", "y", "demand", "ready time", "due date", "service time")
 
 
@@ -33,19 +33,19 @@ def window_instance(
     capacity: int,
     matrix: IntArray | None,
 ) -> tuple[VRP, VRPInstance, RouteRules]:
-    """Make the problem, its one-row instance and the rules of a VRPTW file; its `distances` are over the scale.
+    """Make the problem, its instance (a batch of one) and the rules of a VRPTW file; `distances` are scaled.
 
-    Half a part of the unit is added to the ends of windows, so that float32 masks forbid no tour that keeps them in
+    Half a part of the unit is added to the ends of windows, so that float32 masks allow every tour that keeps them in
     integers.
 
     Args:
-        document: The file.
-        ids: int64 (A,), the file's numbers of the nodes.
+        document: Parsed file.
+        ids: int64 (A,), numbers of the nodes in the file.
         coords: float64 (A, 2).
-        distances: float32 (1, A, A).
+        distances: float32 (1, A, A), divided by the scale.
         demand: int64 (A,).
-        capacity: Of each vehicle.
-        matrix: int64 (A, A), the file's own distances, which are durations, too; None for those of coordinates.
+        capacity: Capacity of each vehicle.
+        matrix: int64 (A, A), distances in the file, which are also the durations; None for distances of coordinates.
     """
     unit, every = TENTHS if matrix is None else 1, np.arange(len(ids))
     windows = unit * read_windows(document, ids)
@@ -76,7 +76,7 @@ def backhaul_instance(
     capacity: int,
     matrix: None = None,
 ) -> tuple[VRP, VRPInstance, RouteRules]:
-    """Make the same of a VRPB file, whose BACKHAUL_SECTION says what is fetched; it has no `matrix`."""
+    """Make the same for a VRPB file, whose BACKHAUL_SECTION has the amounts to pick up; it has no `matrix`."""
     fetched = document.amounts("BACKHAUL_SECTION", ids, "backhaul", most=capacity)
     both = (fetched > 0) & ((demand > 0) | (np.arange(len(ids)) == 0))
     if both.any():
@@ -96,7 +96,7 @@ def backhaul_instance(
 
 
 def own_capacity(capacity: int) -> int | None:
-    """Return the capacity for generated instances: None where it is too small for their demands."""
+    """Return the capacity for generated instances; None if it is too small for their demands."""
     return capacity if capacity >= MAX_DEMAND else None
 
 
@@ -104,9 +104,9 @@ def read_windows(document: Document, ids: IntArray, depots: list[int] | None = N
     """Return ready time, due time and service time in the order of `ids`: int64 (A, 3), in the file's unit.
 
     Args:
-        document: The file.
-        ids: The file's numbers.
-        depots: Those of depots; by default the first of `ids`.
+        document: Parsed file.
+        ids: Node numbers in the file.
+        depots: Node numbers of depots; by default the first of `ids`.
     """
     windows, depots = [], depots or [int(ids[0])]
     for texts, line in document.rows_by_node("TIME_WINDOW_SECTION", len(ids), "opens closes"):
@@ -140,10 +140,10 @@ def check_time(document: Document, time: int, line: int) -> None:
 
 
 def check_reach(document: Document, ids: IntArray, windows: IntArray, out: IntArray, back: IntArray, unit: int) -> None:
-    """Check that a vehicle can serve each customer alone; `out` and `back` (A,) are from and to the depot.
+    """Check that a vehicle can serve each customer alone; `out` and `back` (A,) are the lengths from and to the depot.
 
     Raises:
-        InvalidFile: With the line of the window that forbids it.
+        InvalidFile: A time window forbids it; the message has its line.
     """
     (start, end, _), (ready, due, service) = windows[0], windows.T
     arrival = start + out
@@ -167,10 +167,10 @@ def is_solomon(lines: list[str]) -> bool:
 
 
 def solomon_document(path: Path, lines: list[str]) -> Document:
-    """Convert a file in Solomon's layout to VRPLIB's. Rows keep their lines.
+    """Convert a file in Solomon's layout to VRPLIB's. Rows keep their line numbers.
 
     Raises:
-        InvalidFile: A heading is missing, or a row is not what it should be.
+        InvalidFile: A heading is missing, or a row is invalid.
     """
     document = Document(path, last_line=len(lines))
     rows = [Value(line.strip(), number) for number, line in enumerate(lines, start=1) if line.strip()]
@@ -209,11 +209,11 @@ def solomon_document(path: Path, lines: list[str]) -> Document:
 
 
 def route_file_lines(instance: FileInstance, by_id: IntArray) -> list[str]:
-    """Format the sections of a VRPTW or VRPB file that are not CVRP's, and its demands.
+    """Format the demands, and the sections of a VRPTW or VRPB file that CVRP lacks.
 
     Args:
-        instance: What to write.
-        by_id: int64 (A,), the nodes in the order of the file's numbers.
+        instance: Instance to write.
+        by_id: int64 (A,), nodes in the order of the file's numbers.
     """
     rules, demand = instance.rules, instance.instance.demand[0]
     assert isinstance(rules, RouteRules)

@@ -1,4 +1,4 @@
-"""The vehicle routing family: `family.py` has the table of its attributes."""
+"""Vehicle routing family; `family.py` has the table of its attributes."""
 
 from routing_gym.problems.vrp.attributes import LISTED, ORIGINAL, PRESETS
 from routing_gym.problems.vrp.batches import VRPInstance, VRPState

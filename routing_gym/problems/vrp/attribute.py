@@ -1,4 +1,4 @@
-"""What an attribute of the VRP family adds to the rules of CVRP."""
+"""Base class of the attributes of the VRP family, which extend the rules of CVRP."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Move(NamedTuple):
-    """One action in every row."""
+    """A batch of actions, one in every row."""
 
     xp: Any  # array-API namespace
     node: Array  # int64 (B,), the action
-    leg: Array  # float32 (B,), length of the way there
+    leg: Array  # float32 (B,), length of the edge to the node
     away: Array  # bool (B,), whether the vehicle comes from a customer
     serves: Array  # bool (B,), whether the node is a customer
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Complete tours (B, T) in NumPy, each step with the route it belongs to; what `check` of an attribute reads.
+    """Complete tours (B, T) in NumPy, with the route of each step; the input of `Attribute.check`.
 
     The step at which a vehicle returns belongs to its route.
     """
@@ -41,11 +41,11 @@ class Walk:
     start: IntArray  # (B, T), depot node of the route
     at_depot: BoolArray  # (B, T), whether the node is a depot
     begins: BoolArray  # (B, T), whether the node is the first customer of a route
-    legs: FloatArray  # (B, T), lengths driven; 0 from a depot to a depot
-    travels: FloatArray  # (B, T), durations driven
+    legs: FloatArray  # (B, T), edge lengths; 0 from a depot to a depot
+    travels: FloatArray  # (B, T), edge durations
 
     def running(self, amounts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the sums of amounts (B, T) over each route up to and with each step."""
+        """Return the sums of amounts (B, T) over each route up to and including each step."""
         total, sums = np.zeros_like(amounts[:, 0]), np.empty_like(amounts)
         for step in range(amounts.shape[1]):
             sums[:, step] = total + amounts[:, step]
@@ -53,21 +53,23 @@ class Walk:
         return sums
 
     def of(self, values: Array, nodes: IntArray | None = None) -> npt.NDArray[Any]:
-        """Return values (B, A) of the nodes visited, or of other nodes (B, T)."""
+        """Return the values (B, A) of the visited nodes, or of other nodes (B, T), as (B, T)."""
         return np.take_along_axis(to_numpy(values), self.tours if nodes is None else nodes, axis=1)
 
 
 class Attribute:
-    """One attribute; this class adds nothing. B is the batch size, D the number of depot nodes, A that of all nodes.
+    """Base class of the attributes, which adds no rule.
+
+    B is the batch size, D the number of depot nodes, A the number of all nodes.
 
     Attributes:
-        letters: In the names of problems.
-        columns: Fields of the instance that it needs, for data of one's own.
-        fields: All fields of the instance that it has.
-        per_node: Observations (B, A) that do not change.
-        per_depot: Observations (B, A) that do not change, 0 at customers.
-        scalars: Observations (B, 1) that change.
-        lengths: Observations in the unit of the coordinates.
+        letters: Letters of the attribute in the names of problems.
+        columns: Input columns of the attribute for users' own instances.
+        fields: All fields of the instance that belong to the attribute.
+        per_node: Keys of static observations (B, A).
+        per_depot: Keys of static observations (B, A), 0 at customers.
+        scalars: Keys of dynamic observations (B, 1).
+        lengths: Keys of observations in the unit of the coordinates.
     """
 
     letters: ClassVar[str] = ""
@@ -81,32 +83,32 @@ class Attribute:
     uniforms_per_depot: ClassVar[int] = 0
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
-        """Convert random numbers to its fields, given an instance with the fields of the attributes before."""
+        """Convert random numbers to the attribute's fields; `instance` has the fields of the previous attributes."""
         return {}
 
     def validate(self, problem: Family, instance: VRPInstance) -> None:
-        """Check the types and values of its fields.
+        """Check the types and values of the attribute's fields.
 
         Raises:
-            InvalidInstance: With field, row, value and remedy.
+            InvalidInstance: A field is invalid. The message names the field, the row, the value and the remedy.
         """
 
     def initial(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
-        """Return its fields of the state at the start."""
+        """Return the attribute's fields of the initial state."""
         return {}
 
     def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
-        """Mark the customers that it allows next: bool (B, A); what it says of depots does not matter.
+        """Return a mask of the customers that the attribute allows next: bool (B, A). Values at depots are ignored.
 
-        `ways` is None on problems without a limit on lengths or times.
+        `ways` is None for problems without a limit on lengths or times.
         """
         return True
 
     def step(self, problem: Family, instance: VRPInstance, old: VRPState, new: dict[str, Array], move: Move) -> None:
-        """Update its fields in `new`, those of the next state; the attributes before have updated theirs."""
+        """Update the attribute's fields in `new`, the fields of the next state, after the previous attributes."""
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
-        """Return the reason, as part of a sentence, why it forbids a customer; None if it does not."""
+        """Return the reason why the attribute forbids a customer, as part of a sentence; None if it is allowed."""
         return None
 
     def observe_static(self, problem: Family, instance: VRPInstance) -> dict[str, Array]:
@@ -116,7 +118,7 @@ class Attribute:
         return {}
 
     def observation_spaces(self, problem: Family) -> dict[str, spaces.Space[Any]]:
-        """Describe its observations; by default numbers from 0 on."""
+        """Return the spaces of the attribute's observations; by default nonnegative numbers."""
         most = float(np.finfo(np.float32).max)
         nodes: dict[str, spaces.Space[Any]] = {
             key: spaces.Box(0.0, most, (problem.num_actions,), np.float32) for key in (*self.per_node, *self.per_depot)
@@ -127,5 +129,6 @@ class Attribute:
         """Check complete tours, independently of masks.
 
         Raises:
-            InfeasibleTour: With row, step, value, bound and remedy.
+            InfeasibleTour: A tour breaks a rule. The message names the row, the step, the value, the bound and the
+                remedy.
         """

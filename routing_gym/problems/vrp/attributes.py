@@ -1,4 +1,4 @@
-"""The attributes of the VRP family, and the problems that they make up: presets by name."""
+"""Attributes of the VRP family, and the presets: the problems that combine them, by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from routing_gym.problems.vrp.limits import MAX_LENGTH, MAX_LENGTH_OF_PAIRS, Len
 from routing_gym.problems.vrp.loads import Backhauls, Deliveries, MixedBackhauls
 from routing_gym.problems.vrp.pairs import Pairs
 
-# In the order in which instances are drawn and actions are checked: goods, then limits, then what a fleet adds.
+# In the order in which instances are drawn and actions are checked: goods, then limits, then depots and fleets.
 ATTRIBUTES: dict[str, Attribute] = {
     rules.letters: rules for rules in (Backhauls(), MixedBackhauls(), Pairs(), LengthLimit(), TimeWindows())
 } | {rules.letters: rules for rules in (Depots(), Fleet(), Penalties())}
@@ -43,7 +43,7 @@ def settings_of(attributes: frozenset[str]) -> dict[str, Any]:
     return settings | ({"max_length": MAX_LENGTH_OF_PAIRS} if {"PD", "L"} <= attributes else {})
 
 
-# All sets of attributes that make sense, those of O, B, L and TW first.
+# All valid sets of attributes; those of O, B, L and TW come first.
 LETTERS = ("MB", "PD", "HF", "MD", "PC", "O", "B", "L", "TW")
 COMBINATIONS = {
     preset_name(attributes): attributes

@@ -17,7 +17,7 @@ def check_each_alone(problem: Family, instance: VRPInstance) -> None:
     """Check that a vehicle can serve each customer alone, unless customers may be left out.
 
     Raises:
-        InvalidInstance: With row, customer, values and remedy.
+        InvalidInstance: A customer cannot be served alone. The message names the row, the customer and the remedy.
     """
     if problem.penalties:
         return
@@ -43,10 +43,11 @@ def check_each_alone(problem: Family, instance: VRPInstance) -> None:
 
 
 def check_limits_alone(problem: Family, instance: VRPInstance) -> None:
-    """Check that a vehicle can serve each customer alone from one depot, with a margin to what masks allow.
+    """Check that a vehicle can serve each customer alone from one depot, with half the tolerance of the masks.
 
     Raises:
-        InvalidInstance: With row, customer, values and remedy.
+        InvalidInstance: A customer cannot be served alone. The message names the row, the customer, the values and the
+            remedy.
     """
 
     def refuse(bad: Array, field: str, say: str, *values: Array) -> None:
@@ -77,10 +78,10 @@ def check_limits_alone(problem: Family, instance: VRPInstance) -> None:
 
 
 def make_walk(problem: Family, instance: VRPInstance, tours: IntArray) -> Walk:
-    """Follow complete tours; see `Walk`.
+    """Convert complete tours to a `Walk`.
 
     Raises:
-        InfeasibleTour: A tour does not end at a depot, or a route at another than its own.
+        InfeasibleTour: A tour does not end at a depot, or a route does not end at its own depot.
     """
     check_returns(tours, problem.num_depots)
     before = np.pad(tours, ((0, 0), (1, 0)))[:, :-1]
@@ -103,13 +104,14 @@ def make_walk(problem: Family, instance: VRPInstance, tours: IntArray) -> Walk:
 
 
 def check_ended(problem: Family, walk: Walk, visited: BoolArray) -> BoolArray:
-    """Check that nothing follows the end of a tour, and that it has one if customers are left out.
+    """Check that no customer follows the end of a tour, and that a tour which leaves customers out has an end.
 
     Returns:
-        Customers left out: bool (B, A).
+        Mask of the customers left out: bool (B, A).
 
     Raises:
-        InfeasibleTour: At the customer that follows; or at the end, naming a customer.
+        InfeasibleTour: A customer follows the end (its step is reported), or a customer is left out without an end (the
+            customer is named).
     """
     ends = walk.at_depot & (walk.before == walk.tours)
     after = (np.cumsum(ends, axis=1) > 0) & ~walk.at_depot

@@ -1,4 +1,4 @@
-"""Where routes begin: several depots (MD), a fleet of different vehicles (HF); and customers left out (PC)."""
+"""Attributes of depots and vehicles: several depots (MD), a mixed fleet (HF); and optional customers (PC)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SMALLEST, CHEAPEST, MOST_FIXED = 0.5, 0.6, 0.5  # generated vehicles: share of c
 
 
 class Depots(Attribute):
-    """**MD**: several depots; each route returns to its own.
+    """**MD**: several depots; each route returns to its own depot.
 
-    A vehicle at a depot either serves a customer from there, or the next route is chosen to start at another depot,
-    by that depot as the action; this costs nothing.
+    At a depot, the next action is either the first customer of a route from there, or another depot, at which the next
+    route then starts. Choosing another depot costs nothing.
     """
 
     letters = "MD"
@@ -59,11 +59,11 @@ class Depots(Attribute):
 
 
 class Fleet(Depots):
-    """**HF**: vehicles of several types, each with a depot node of its own, perhaps at the same place.
+    """**HF**: vehicles of several types, each with its own depot node; depot nodes may share a location.
 
-    A type has a capacity, a cost per length, a fixed cost of each route, perhaps a number of vehicles (one route
-    each), and customers that it may serve. Whether a limited number of vehicles suffices for all customers is a
-    bin-packing problem: without PC, each customer has a type that may serve it alone, without such a limit.
+    A type has a capacity, a cost per length, a fixed cost per route, optionally a number of vehicles (one route
+    each), and a set of customers that it may serve. Whether a limited number of vehicles suffices for all customers is
+    a bin-packing problem. Without PC, each customer therefore needs a type without this limit that can serve it alone.
     """
 
     letters = "HF"
@@ -95,7 +95,7 @@ class Fleet(Depots):
     uniforms_per_depot = 2
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
-        """Draw vehicles whose costs grow with their capacity, of which the largest holds that of CVRP."""
+        """Draw vehicles whose costs grow with their capacity; the largest has the capacity of CVRP."""
         xp, first = array_namespace(uniforms), problem.num_depots
         shares = (
             xp.linspace(SMALLEST, 1.0, first, device=device(uniforms))
@@ -192,10 +192,10 @@ class Fleet(Depots):
 
 
 class Penalties(Attribute):
-    """**PC**: customers may be left out, each for its penalty.
+    """**PC**: customers may be left out, each at the cost of its penalty.
 
-    Choosing the depot at which the vehicle is, before a route begins, ends the tour. Without time windows and
-    vehicles' costs this is the prize-collecting CVRP; a prize not collected is a penalty.
+    An action that names the vehicle's current depot before a route begins ends the tour. Without time windows and
+    vehicle costs this is the prize-collecting CVRP: an uncollected prize is a penalty.
     """
 
     letters = "PC"
@@ -204,7 +204,7 @@ class Penalties(Attribute):
     uniforms_per_customer = 1
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
-        """Draw penalties with twice PCTSP's range, since a customer far from the depot may need a route of its own."""
+        """Draw penalties with twice PCTSP's range, because a customer far from the depot may need its own route."""
         xp, scale = array_namespace(uniforms), 6 * expected_length(problem.num_nodes) / problem.num_nodes
         return {"penalty": with_depot(xp.astype(uniforms * scale, xp.float32), problem.num_depots)}
 

@@ -1,12 +1,11 @@
-"""The vehicle routing family: CVRP with any of nine attributes, `OVRP` to `PCHFMDOVRPMBLTW`.
+"""Vehicle routing family: CVRP with any of nine attributes, `OVRP` to `PCHFMDOVRPMBLTW`.
 
-Without any attribute the problem is CVRP, whose rules these extend. Each attribute is a class, which holds all of its
-rules: what it draws, allows, changes with a step, observes and checks. A field that an attribute needs is None in
-instances and states without this attribute.
+The attributes extend the rules of CVRP. Each attribute is a class that implements all of its rules: generation, masks,
+steps, observations and checks. A field that an attribute needs is None in instances and states without this attribute.
 
 | letters | attribute | class |
 |---|---|---|
-| O | open routes: vehicles do not return, and the way back has no cost and no limit | |
+| O | open routes: vehicles do not return to the depot; that edge has no cost and no limit | |
 | B | backhauls, collected after all deliveries of the route | `loads.Backhauls` |
 | MB | mixed backhauls, collected in any order with the deliveries | `loads.MixedBackhauls` |
 | PD | pickups, with deliveries on the same route | `pairs.Pairs` |
@@ -19,11 +18,11 @@ instances and states without this attribute.
 Instances with O, B, L and TW are those of Zhou et al. (2024), "MVMoE: multi-task vehicle routing solver with
 mixture-of-experts", code in `envs/*Env.py`: limit 3; depot open from 0 to 3; service 0.2; time windows around a uniform
 time at which the customer can be served, 0.1 to 1 to both sides. The last fifth of the customers are backhauls.
-Deviation: service is shorter if the depot is more than 1.4 away; they draw such customers again. Liu et al. (2024),
+Deviation: service is shorter if the depot is more than 1.4 away; MVMoE draws such customers again. Liu et al. (2024),
 "Multi-task learning for routing problem with cross-problem zero-shot generalization", `MTPOMO/VRProblemDef.py`, have
 the same limit and backhauls, but time windows 0.15 to 0.2 wide in a horizon of 4.6. Berto et al. (2024), "RouteFinder:
 towards foundation models for vehicle routing problems", add MB, and MD with three uniform depots, as here. For PD see
-`PDP`; fleets and penalties are our own, for lack of a usual distribution.
+`PDP`. The distributions of fleets and penalties are our own, because none is established.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ FLAGS = ("open_routes", "backhauls", "mixed_backhauls", "time_windows", "several
 class VRP(WholeDeliveries[VRPInstance, VRPState]):
     """Vehicle routing with `num_nodes` customers and at least one of nine attributes; a depot as action ends a route.
 
-    Every customer can be served by a vehicle of its own, and the number of vehicles is not limited, except in fleets
-    where customers may be left out. `validate` refuses other instances, so that no mask is empty. The cost is the
+    Every customer can be served by its own vehicle, and the number of vehicles is not limited, except in fleets
+    if customers may be left out. `validate` rejects other instances, so that no mask is empty. The cost is the
     length of the routes, times the vehicle's cost per length, plus fixed costs and penalties; waiting and service
     cost nothing.
 
@@ -78,21 +77,21 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         time_windows: Whether service starts within time windows.
         mixed_backhauls: Whether goods of some customers are collected, in any order with the deliveries.
         several_depots: Whether generated depots are at different places.
-        fleet: Whether each depot node has vehicles of its own kind.
-        pairs: Whether goods are picked up at a customer and delivered at another.
+        fleet: Whether each depot node has its own vehicle type.
+        pairs: Whether goods are picked up at one customer and delivered to another.
         penalties: Whether customers may be left out.
         num_depots: Number of depot nodes, which come first; by default 3 with `several_depots` or `fleet`, else 1.
 
     Raises:
-        ValueError: No customer, a capacity below the largest demand drawn (9), no attribute, one that is no bool, two
-            kinds of goods at once, several depot nodes without `several_depots` or `fleet`, or a length with which
-            some drawn customers could not be served (2 sqrt 2 on closed routes, sqrt 2 on open ones; with pairs sqrt 2
-            more).
+        ValueError: There is no customer or no attribute, the capacity is below the largest generated demand (9), a flag
+            is not a bool, two of `backhauls`, `mixed_backhauls` and `pairs` are set, there are several depot nodes
+            without `several_depots` or `fleet`, or `max_length` is so short that some generated customers could not be
+            served (below 2 sqrt 2 on closed routes, sqrt 2 on open ones; with pairs sqrt 2 more).
     """
 
     instance_type: ClassVar[type] = VRPInstance
     state_type: ClassVar[type] = VRPState
-    subproblem: ClassVar[None] = None  # large-neighbourhood search makes parts of CVRP only
+    subproblem: ClassVar[None] = None  # large-neighbourhood search has subproblems of CVRP only
     families: ClassVar[tuple[str, ...]] = ("OVRPBLTW", "MDOVRPMBLTW", "PCHFMDOVRPMBLTW", "PDOVRPLTW")
 
     open_routes: bool = False
@@ -134,7 +133,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
 
     @cached_property
     def attributes(self) -> frozenset[str]:
-        """The letters of those that are there."""
+        """The letters of the problem's attributes."""
         present = {one for one, settings in SETTINGS.items() if one != "L" and getattr(self, *settings)}
         return frozenset(present | ({"L"} if self.max_length is not None else set()))
 
@@ -142,17 +141,17 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     def rules(self) -> tuple[Attribute, ...]:
         """The rules of the attributes, in the order in which they are applied."""
         goods = () if self.attributes & GOODS else (DELIVERIES,)
-        repeated = {"MD"} if self.fleet else set()  # a fleet has the rules of several depots, too
+        repeated = {"MD"} if self.fleet else set()  # a fleet includes the rules of several depots
         return (*goods, *(rule for one, rule in ATTRIBUTES.items() if one in self.attributes - repeated))
 
-    # Each preset has traits of its own, so they are properties here.
+    # The traits differ between presets, so they are properties here.
     @property
     def name(self) -> str:  # type: ignore[override]
         return preset_name(self.attributes)
 
     @property
     def plain_vehicles(self) -> bool:  # type: ignore[override]
-        """Whether vehicles are alike and start at one depot, and all customers are served."""
+        """Whether all vehicles are equal and start at one depot, and all customers are served."""
         return not (self.depot_choice or self.penalties)
 
     @property
@@ -185,9 +184,9 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Return the names of the problems without further attributes; of those with pairs, if this one has pairs.
+        """Return the names of the problems without further attributes; only those with pairs if this one has pairs.
 
-        Backhauls are mixed backhauls in another order.
+        MB includes B: every tour with backhauls is also a tour with mixed backhauls.
         """
         known, least = self.attributes | ({"B"} if self.mixed_backhauls else set()), self.attributes & {"PD"}
         names = tuple(name for name, attributes in COMBINATIONS.items() if least <= attributes <= known)
@@ -209,7 +208,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
 
     @property
     def horizon(self) -> int:
-        """Each customer alone: the choice of a depot, the customer, the way back; and the end."""
+        """Steps of the longest tour: for each customer, choose a depot, visit it, and return; then end the tour."""
         return (2 + self.depot_choice) * self.num_nodes + self.penalties
 
     @property
@@ -217,13 +216,13 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return super().num_uniforms + sum(map(self.uniforms_of, self.rules))
 
     def uniforms_of(self, rule: Attribute) -> int:
-        """Return how many random numbers an attribute needs for an instance."""
+        """Return the number of random numbers that an attribute needs for an instance."""
         return rule.uniforms_per_customer * self.num_nodes + rule.uniforms_per_depot * self.num_depots
 
     def from_uniforms(self, uniforms: Array) -> VRPInstance:
         first = super().num_uniforms
         plain = uniforms[:, :first]
-        if self.fleet and not self.several_depots:  # all vehicles start at one place, that of the first depot node
+        if self.fleet and not self.several_depots:  # all vehicles start at the location of the first depot node
             xp, depots = array_namespace(uniforms), self.num_depots
             plain = xp.concat([plain[:, :2]] * depots + [plain[:, 2 * depots :]], axis=1)
         instance = super().from_uniforms(plain)
@@ -247,7 +246,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         check_each_alone(self, instance)
 
     def rescale(self, instance: VRPInstance) -> VRPInstance:
-        """Shrink space and time together, by a power of two, where days are longer than those that are drawn."""
+        """Scale space and time down together, by a power of two, if the day is longer than in generated instances."""
         if not self.time_windows:
             return instance
         xp = array_namespace(instance.due_time)
@@ -259,11 +258,11 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return replace(instance, **changed)
 
     def is_customer(self, node: Array) -> Array:
-        """Mark the nodes that are no depot."""
+        """Return a mask of the nodes that are not depots."""
         return node >= self.num_depots
 
     def capacity_of(self, instance: VRPInstance, state: VRPState) -> Array:
-        """Capacity of the vehicle of the route: int64 (B,)."""
+        """Return the capacity of the vehicle of the route: int64 (B,)."""
         return gather(instance.vehicle_capacity, state.start) if self.fleet else instance.capacity
 
     def initial(self, instance: VRPInstance) -> VRPState:
@@ -291,14 +290,14 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return replace(state, node=node, start=node, time=time)
 
     def ways(self, instance: VRPInstance, state: VRPState) -> Ways:
-        """Return the ways from the vehicle's node, and the limits within which the route can then be finished."""
+        """Return the edges from the vehicle's node, and the limits within which the route can then be completed."""
         limits = by_deliveries(self, instance, state) if self.pairs else directly_home(self, state)
         lengths = lengths_from(instance, state.node)
         durations = lengths if instance.durations is None else durations_from(instance, state.node)
         return Ways(lengths, durations, limits)
 
     def customers(self, instance: VRPInstance, state: VRPState) -> Array:
-        """Mark the customers that the vehicle may serve next: bool (B, A); what it says of depots does not matter."""
+        """Return a mask of the customers that the vehicle may serve next: bool (B, A). Values at depots are ignored."""
         ways = self.ways(instance, state) if self.limited else None
         allowed = ~state.served
         for rule in self.rules:
@@ -306,7 +305,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return allowed
 
     def action_mask(self, instance: VRPInstance, state: VRPState) -> Array:
-        """Mark nodes the vehicle may visit next.
+        """Return a mask of the nodes that the vehicle may visit next.
 
         A customer is legal if it is not served, the tour has not ended and all attributes allow it. At a customer, the
         depot of the route is legal; with pairs, only if no delivery is due. At a depot, this depot is legal if all
@@ -332,7 +331,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return xp.concat([xp.where(own, home[:, None], others), allowed[:, self.num_depots :]], axis=1)
 
     def usable(self, instance: VRPInstance, state: VRPState) -> Array:
-        """Mark the depots from which some customer can be served: bool (B, D)."""
+        """Return a mask of the depots from which some unserved customer can be served: bool (B, D)."""
         usable = array_namespace(state.served).any(state.alone & ~state.served[:, None, :], axis=2)
         if instance.num_vehicles is None:
             return usable
@@ -365,7 +364,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return VRPState(**new), cost
 
     def end_at_first_depot(self, instance: VRPInstance, new: dict[str, Array]) -> None:
-        """Put finished vehicles to node 0, where actions beyond the end of a tour, which are 0, change nothing."""
+        """Move finished vehicles to node 0, so that later actions, which are 0, change nothing."""
         xp, node = array_namespace(new["node"]), new["node"]
         complete = new["num_served"] == self.num_nodes
         ended = ~self.is_customer(node) & (complete | new["ended"] if self.penalties else complete)
@@ -403,7 +402,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         return int(state.start[row]) if self.depot_choice else 0
 
     def go_home(self, state: VRPState, row: int) -> str:
-        """Return the advice of `why_illegal`."""
+        """Return the remedy for the messages of `why_illegal`."""
         return f"return to the depot ({self.start_of(state, row)})"
 
     def observe_static(self, instance: VRPInstance) -> dict[str, Array]:
@@ -416,7 +415,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         seen = {"current_node": state.node}
         for rule in self.rules:
             seen |= rule.observe_dynamic(self, instance, state)
-        if self.open_routes:  # for an agent that plays several problems of the family
+        if self.open_routes:  # for a policy of several problems of the family
             seen["open_routes"] = array_namespace(state.node).ones_like(seen["free_capacity"])
         return seen
 
@@ -432,20 +431,23 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         found: list[dict[str, tuple[float, float | None]]] = []
         for nodes in routes:
             capacity = int(instance.vehicle_capacity[0, nodes[0]] if self.fleet else instance.capacity[0])
-            most = None if self.pairs else capacity  # of pairs, not all are on board at once
+            most = None if self.pairs else capacity  # with pairs, not all goods are on board at once
             goods = self.goods.amounts(instance, [node for node in nodes if node >= self.num_depots])
             found.append({name: (amount, most) for name, amount in goods.items()})
         return found
 
     @property
     def goods(self) -> Deliveries:
-        """The rules of what vehicles carry."""
+        """The rules of the vehicles' loads."""
         rule = self.rules[0]
         assert isinstance(rule, Deliveries)
         return rule
 
     def cost_bound(self, instance: VRPInstance) -> Array:
-        """A trip to each customer alone from the farthest depot, by the triangle inequality, and all penalties."""
+        """Return the cost of serving each customer alone from the farthest depot, plus all penalties.
+
+        It is a bound by the triangle inequality.
+        """
         xp, first = array_namespace(instance.demand), self.num_depots
         away = reach(instance, centre=0)
         trips = 2 * (away[:, first:] + xp.max(away[:, :first], axis=1, keepdims=True))

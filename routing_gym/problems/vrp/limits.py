@@ -1,4 +1,4 @@
-"""Limits on routes: their length (L), and time windows (TW)."""
+"""Attributes that limit routes: length limit (L) and time windows (TW)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from routing_gym.problems.vrp.ways import NEVER, Ways, between, durations_from, 
 from routing_gym.traits import Column
 
 MAX_LENGTH = 3.0  # of generated instances
-CLOSING, SERVICE, NARROWEST, WIDEST = 3.0, 0.2, 0.1, 1.0  # likewise; the last two to both sides
+CLOSING, SERVICE, NARROWEST, WIDEST = 3.0, 0.2, 0.1, 1.0  # of generated instances; the last two to both sides
 MAX_LENGTH_OF_PAIRS, CLOSING_OF_PAIRS = 4.5, 4.7  # enough for three diagonals, and two services
-MOST_SHRUNK = 16.0  # times, by `VRP.rescale`, whose masks allow as many times more beyond a limit
+MOST_SHRUNK = 16.0  # largest factor of `VRP.rescale`; the tolerance of masks on shrunk instances grows by this factor
 
 
 class LengthLimit(Attribute):
@@ -116,7 +116,7 @@ class TimeWindows(Attribute):
     def windows(
         self, problem: Family, closing: float, centre: Array, service: Array, widths: Array
     ) -> dict[str, Array]:
-        """Return fields with windows around the times `centre` at which each customer can be served: (B, n)."""
+        """Return the fields, with time windows around `centre` (B, n), at which each customer can be served."""
         xp = array_namespace(centre)
         half_width = NARROWEST + (WIDEST - NARROWEST) * widths
         opens, closes = xp.clip(centre - half_width, 0.0, None), xp.clip(centre + half_width, None, closing)
@@ -185,7 +185,7 @@ class TimeWindows(Attribute):
             arrivals[:, step] = time + travels
             served = np.maximum(arrivals[:, step], opens[:, step]) + service[:, step]
             time = np.where(walk.at_depot[:, step], opens[:, step], served)
-        # who is at a depot already leaves when it opens
+        # a vehicle that is already at a depot leaves when it opens
         stays = walk.at_depot & (walk.before < problem.num_depots)
         refuse(problem, walk, "arrival time", np.where(stays, -np.inf, arrivals), closes)
 
@@ -193,7 +193,7 @@ class TimeWindows(Attribute):
 def pairs_in_turn(
     problem: Family, instance: VRPInstance, closing: float, out: Array, back: Array, uniforms: Array
 ) -> tuple[Array, Array, Array]:
-    """Return times at which generated pairs can be served one by one, the durations of service, and uniforms (B, n)."""
+    """Return times at which generated pairs can be served one by one, the service times, and unused uniforms (B, n)."""
     xp, first, n, pairs = array_namespace(out), problem.num_depots, problem.num_nodes, problem.num_nodes // 2
     nodes = xp.arange(problem.num_actions, dtype=instance.pickup.dtype, device=device(out))
     partner = xp.zeros_like(instance.pickup) + xp.where(nodes < first + pairs, nodes + pairs, nodes)
@@ -210,10 +210,10 @@ def pairs_in_turn(
 
 
 def refuse(problem: Family, walk: Walk, what: str, values: FloatArray, limits: FloatArray) -> None:
-    """Refuse tours with a value above its limit; nobody waits for the end of an open route.
+    """Check that no value of a tour exceeds its limit; the return of open routes is ignored.
 
     Raises:
-        InfeasibleTour: At the first node that is too far, or reached too late.
+        InfeasibleTour: A value exceeds its limit. The step is the first one that does.
     """
     counts = ~walk.at_depot | (not problem.open_routes)
     bad = counts & (values > limits + MOST_SHRUNK * TOLERANCE)

@@ -1,4 +1,4 @@
-"""What vehicles carry: deliveries, backhauls after them (B) or among them (MB)."""
+"""Loads of vehicles: deliveries, backhauls after them (B) or mixed with them (MB)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is de
 
 
 class Deliveries(Attribute):
-    """All demand is delivered: as in CVRP, `load` is what the route has delivered so far."""
+    """Rules without B, MB and PD: all demand is delivered. Like in CVRP, `load` is the amount delivered so far."""
 
     def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
         return instance.demand <= (problem.capacity_of(instance, state) - state.load)[:, None]
@@ -43,11 +43,11 @@ class Deliveries(Attribute):
         return {"free_capacity": share(free, instance.capacity)[:, None]}
 
     def used(self, state: VRPState) -> Array:
-        """Return what a further delivery has to fit beside: int64 (B,)."""
+        """Return the amount that limits a further delivery: int64 (B,)."""
         return state.load
 
     def amounts(self, instance: VRPInstance, nodes: list[int]) -> dict[str, int]:
-        """Return what the vehicle of a route delivers and collects, of one row."""
+        """Return the amounts that the vehicle of a route delivers and collects; the batch has one row."""
         return {"load": int(to_numpy(instance.demand)[0][nodes].sum())}
 
     def check(self, problem: Family, instance: VRPInstance, walk: Walk) -> None:
@@ -68,7 +68,7 @@ class Backhauls(Deliveries):
     per_node = ("backhaul",)
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
-        """The last fifth of the customers are backhauls."""
+        """Make the last fifth of the customers backhauls."""
         xp = array_namespace(instance.demand)
         nodes = xp.arange(problem.num_actions, device=device(instance.demand))
         last_fifth = nodes >= problem.num_actions - max(1, problem.num_nodes // 5)
@@ -80,9 +80,9 @@ class Backhauls(Deliveries):
 
     def allows(self, problem: Family, instance: VRPInstance, state: VRPState, ways: Ways | None) -> Array:
         xp, fits = array_namespace(state.node), super().allows(problem, instance, state, ways)
-        collecting = gather(instance.backhaul, state.node)[:, None]  # else the vehicle is empty for what it collects
+        collecting = gather(instance.backhaul, state.node)[:, None]  # else the vehicle is empty at its first backhaul
         backhaul = instance.backhaul
-        if problem.fleet:  # whose vehicles may be too small for a customer
+        if problem.fleet:  # vehicles may be too small for a customer
             backhaul = backhaul & (instance.demand <= problem.capacity_of(instance, state)[:, None])
         return xp.where(collecting, fits & backhaul, fits | backhaul)
 
@@ -97,7 +97,7 @@ class Backhauls(Deliveries):
             return (
                 f"customer {node} is a linehaul, and the vehicle has been at a backhaul; {problem.go_home(state, row)}"
             )
-        if after and not before:  # it is empty for what it collects
+        if after and not before:  # the vehicle is empty at its first backhaul
             free, demand = int(problem.capacity_of(instance, state)[row]), int(instance.demand[row, node])
             return None if demand <= free else f"demand {demand} exceeds the capacity {free} of the vehicle"
         return super().why_illegal(problem, instance, state, row, node)
@@ -129,9 +129,9 @@ class Backhauls(Deliveries):
 class MixedBackhauls(Backhauls):
     """**MB**: goods of some customers are collected, in any order with the deliveries.
 
-    The vehicle leaves with all that the route delivers, and carries at most its capacity at every moment. `load` is
-    what it has collected, `peak` the largest load at any moment of the route so far: a further delivery has been on
-    board since the depot, and adds to it.
+    The vehicle leaves with all goods that the route delivers, and carries at most its capacity at every moment. `load`
+    is the amount collected so far, `peak` the largest load at any moment of the route so far. A further delivery
+    has been on board since the depot, so it adds to the peak.
     """
 
     letters = "MB"
@@ -167,7 +167,7 @@ class MixedBackhauls(Backhauls):
         seen = super().observe_dynamic(problem, instance, state)
         free = problem.capacity_of(instance, state) - state.load
         xp = array_namespace(free)
-        return seen | {  # the first is for an agent that plays several problems of the family
+        return seen | {  # the first is for a policy of several problems of the family
             "mixed_backhauls": xp.ones_like(seen["free_capacity"]),
             "free_for_pickups": share(free, instance.capacity)[:, None],
         }
@@ -195,7 +195,7 @@ def check_loads(problem: Family, instance: VRPInstance, walk: Walk, load: npt.ND
     """Check that no vehicle carries more than its capacity.
 
     Raises:
-        InfeasibleTour: At the first customer that does not fit.
+        InfeasibleTour: A load exceeds the capacity. The step is that of the first customer that does not fit.
     """
     capacity = to_numpy(instance.capacity)[:, None]
     if problem.fleet:

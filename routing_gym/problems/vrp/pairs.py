@@ -1,4 +1,4 @@
-"""Pickups with their deliveries (PD), and what they still allow where routes have limits."""
+"""Pickups with their deliveries (PD), and their masks if routes have limits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ INF = float("inf")
 
 
 class Pairs(Deliveries):
-    """**PD**: goods are picked up at a customer and delivered at another, later on the same route.
+    """**PD**: goods are picked up at one customer and delivered to another, later on the same route.
 
-    `load` is what is on board. A vehicle returns when it has delivered everything; goods of a customer without a
-    delivery go to the depot. Where lengths or times are limited, a customer is allowed only if all goods on board can
+    `load` is the amount on board. A vehicle returns when it has delivered everything; goods of a customer without a
+    delivery go to the depot. If lengths or times are limited, a customer is allowed only if all goods on board can
     then be delivered within the limits in one fixed order: by `due_time` or, without time windows, those farthest
-    from the depot first (`by_deliveries`). The masks therefore never end in a dead end, and forbid some routes that
+    from the depot first (`by_deliveries`). The masks therefore never lead to a dead end, but forbid some routes that
     another order would allow.
     """
 
@@ -37,7 +37,7 @@ class Pairs(Deliveries):
     fields = ("pickup",)
 
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
-        """Make the first n / 2 of n customers pickups, and customer i + n / 2 the delivery of customer i."""
+        """Make customers 1 to n / 2 pickups, and customer i + n / 2 the delivery of customer i."""
         xp, where = array_namespace(instance.demand), device(instance.demand)
         first, pairs = problem.num_depots, problem.num_nodes // 2
         nodes = xp.arange(problem.num_actions, dtype=integer(xp), device=where)
@@ -122,12 +122,11 @@ class Pairs(Deliveries):
 
 
 def delivery_order(problem: Family, instance: VRPInstance) -> tuple[Array, Array]:
-    """Sort the deliveries by `due_time`, or without time windows the farthest from the first depot first.
+    """Sort the deliveries by `due_time`; without time windows by decreasing distance from the first depot.
 
     Returns:
-        The deliveries in this order, int64 (B, M) with M = n // 2, at least 1, and other nodes beyond their number;
-        and the position in it of each delivery, and of the delivery of each pickup, int64 (B, A), which is M for other
-        nodes.
+        order: int64 (B, M) with M = n // 2, at least 1: the deliveries in this order, then other nodes as padding.
+        position: int64 (B, A): index in `order` of each delivery, and of each pickup's delivery; M for other nodes.
     """
     xp, number = array_namespace(instance.pickup), max(1, problem.num_nodes // 2)
     key = -lengths_home(problem, instance, closed=True)[:, 0] if instance.due_time is None else instance.due_time
@@ -143,7 +142,7 @@ def delivery_order(problem: Family, instance: VRPInstance) -> tuple[Array, Array
 
 
 def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> Limits:
-    """Return the limits of a vehicle that has to deliver what is on board before it returns, in `delivery_order`."""
+    """Return the limits of a vehicle that has to deliver the goods on board, in `delivery_order`, before it returns."""
     xp, home = array_namespace(state.node), directly_home(problem, state)
     longest, latest = home
     if longest is not None:
@@ -158,7 +157,7 @@ def by_deliveries(problem: Family, instance: VRPInstance, state: VRPState) -> Li
 
 
 class Windows(NamedTuple):
-    """Limits of arrivals at nodes, all (B, M). For lengths, only `home` is a limit."""
+    """Limits of the arrivals at nodes, all (B, M). For lengths, only `home` is a limit."""
 
     opens: Array
     closes: Array
@@ -170,16 +169,16 @@ class Windows(NamedTuple):
         return Windows(*(gather(x, nodes) for x in self))
 
     def arrival(self, following: Array, limit: Array, way: Array) -> Array:
-        """Return limits of the arrival, given the next node, the limit of the arrival there, and the way."""
+        """Return limits of the arrival, given the next node, the limit of the arrival there, and the edge to it."""
         xp = array_namespace(following)
         leaves = xp.where(following == 0, self.home, limit - way - self.service)
         return xp.where(self.opens <= leaves, xp.minimum(self.closes, leaves), NEVER)
 
 
 def limits_with_order(windows: Windows, ways: Callable[[Array, Array], Array], state: VRPState) -> Array:
-    """Return the latest arrival at each node (or the greatest length) from which the deliveries on board can follow.
+    """Return the latest arrival at each node (or the greatest length) after which the deliveries on board are feasible.
 
-    A node changes their order at one position at most: a delivery is removed, or the delivery of a pickup is inserted.
+    A visit changes their order at one position at most: a delivery is removed, or the delivery of a pickup is inserted.
     The deliveries after this position give the latest arrival there, and the deliveries before it convert it to the
     latest arrival at the first delivery. Both are minima and maxima of time windows minus elapsed times without
     waiting, like in the concatenation of route segments by Vidal et al. (2013), "A hybrid genetic algorithm with
@@ -187,12 +186,12 @@ def limits_with_order(windows: Windows, ways: Callable[[Array, Array], Array], s
     on board has no limit: the order was feasible at the last node, and rounding must not make it infeasible.
 
     Args:
-        windows: Of all nodes, (B, A).
-        ways: Lengths or durations between nodes, (B, M) and (B, M).
+        windows: Limits at all nodes, (B, A).
+        ways: Function that returns the lengths or durations of edges, given their ends, (B, M) and (B, M).
         state: B states.
 
     Returns:
-        float64 (B, A).
+        Limits: float64 (B, A).
     """
     xp, order, position = array_namespace(state.node), state.order, state.position
     on_board = gather(state.due, order)
@@ -203,7 +202,7 @@ def limits_with_order(windows: Windows, ways: Callable[[Array, Array], Array], s
     onward, past = ways(order, after), xp.where(leads, zero, ways(before, after))
     there = xp.where(leads, zero, ways(before, order))
 
-    # Elapsed times at each position without waiting, and the windows of the deliveries on board minus these times.
+    # Elapsed times at each position without waiting, and the time windows of the deliveries on board minus these times.
     takes = xp.where(on_board, there + here.service, zero)
     ends = xp.cumulative_sum(takes, axis=1)
     begins = ends - takes
@@ -229,7 +228,7 @@ def limits_with_order(windows: Windows, ways: Callable[[Array, Array], Array], s
 
 
 def node_before(order: Array, on_board: Array) -> Array:
-    """Return the node on board before each position, 0 for none: int64 (B, M)."""
+    """Return the last delivery on board before each position, 0 for none: int64 (B, M)."""
     xp = array_namespace(order)
     steps = xp.arange(1, 1 + order.shape[1], dtype=order.dtype, device=device(order))
     last = max_before(xp.where(on_board, steps, xp.zeros_like(order)), 0)

@@ -1,4 +1,4 @@
-"""Lengths and durations between nodes, where there may be several depots, and durations apart from lengths."""
+"""Lengths and durations of edges, for problems with several depots or with durations that differ from lengths."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import lengths_from
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 
-NEVER = -1e30  # before all times; minus infinity has no slack
+NEVER = -1e30  # before all times; `slack` of minus infinity would not be finite
 
 
 def durations_from(instance: VRPInstance, origin: Array) -> Array:
-    """Durations of the ways from `origin`, int64 (B,), to every node: float32 (B, A)."""
+    """Return the durations of the edges from `origin`, int64 (B,), to every node: float32 (B, A)."""
     return lengths_from(instance, origin) if instance.durations is None else gather(instance.durations, origin)
 
 
 def lengths_home(problem: Family, instance: VRPInstance, times: bool = False, closed: bool = False) -> Array:
-    """Lengths (or durations) of the ways from every node to every depot: float32 (B, D, A); 0 on open routes.
+    """Return the lengths (or durations) of the edges from every node to every depot: float32 (B, D, A).
+
+    They are 0 if routes are open.
 
     Args:
-        problem: The rules.
+        problem: Problem of the instances.
         instance: B instances.
-        times: Return durations.
-        closed: Return those of the ways that vehicles on open routes do not drive, too.
+        times: Whether to return durations.
+        closed: Whether to return the lengths or durations of closed routes even if routes are open.
     """
     depots = problem.num_depots
     matrix = instance.durations if times and instance.durations is not None else instance.distances
@@ -38,20 +40,20 @@ def lengths_home(problem: Family, instance: VRPInstance, times: bool = False, cl
 
 
 def slack(limit: Array) -> Array | float:
-    """Return what masks allow beyond a limit; in JAX's 32 bits also what rounding may take from it."""
+    """Return the tolerance of masks on a limit. In JAX's 32 bits it includes the rounding error of the limit."""
     xp = array_namespace(limit)
     return TOLERANCE / 2 + (4 * xp.finfo(xp.float32).eps * xp.abs(limit) if is_narrow(xp) else 0.0)
 
 
 class Limits(NamedTuple):
-    """Limits at each node within which the route can still be finished, both float64 (B, A) or None."""
+    """Limits at each node within which the route can still be completed, both float64 (B, A) or None."""
 
     longest: Array | None  # length of the route
     latest: Array | None  # time of the arrival
 
 
 class Ways(NamedTuple):
-    """Ways from the vehicle's node to every node."""
+    """Edges from the vehicle's node to every node."""
 
     lengths: Array  # float32 (B, A)
     durations: Array  # float32 (B, A)
@@ -66,13 +68,13 @@ def directly_home(problem: Family, state: VRPState) -> Limits:
 
 
 def between(instance: VRPInstance, origin: Array, destination: Array, times: bool = False) -> Array:
-    """Return the lengths, or durations, of single ways: float32 (B, M).
+    """Return the lengths, or durations, of single edges: float32 (B, M).
 
     Args:
         instance: B instances.
-        origin: int64 (B, M).
-        destination: int64 (B, M).
-        times: Return durations.
+        origin: First nodes, int64 (B, M).
+        destination: Second nodes, int64 (B, M).
+        times: Whether to return durations.
     """
     xp = array_namespace(origin)
     matrix = instance.durations if times and instance.durations is not None else instance.distances

@@ -16,10 +16,10 @@ from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, dist
 class Christofides(RowSolver):
     """Christofides (1976): a minimum spanning tree, a matching of its odd nodes, and a walk along both.
 
-    O(n^3). The bound holds for distances that obey the triangle inequality.
+    Its time is O(n^3). The bound requires distances that obey the triangle inequality.
 
     Attributes:
-        time_limit: Seconds per instance after which one is given up; it takes what it takes, 10 ms with 50 cities.
+        time_limit: Seconds per instance after which the row fails; 50 cities take 10 ms.
     """
 
     name: ClassVar[str] = "christofides"
@@ -42,4 +42,4 @@ class Christofides(RowSolver):
         graph = networkx.Graph()
         graph.add_weighted_edges_from(zip(first.tolist(), second.tolist(), distances[first, second], strict=True))
         tour = networkx.approximation.christofides(graph)
-        return np.array(tour[:-1]), FEASIBLE  # without the way back to the first city
+        return np.array(tour[:-1]), FEASIBLE  # without the return to the first city

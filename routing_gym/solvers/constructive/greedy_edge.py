@@ -1,7 +1,8 @@
-"""Greedy edges for the TSP: take the shortest edges that leave paths only, and join these in the same way.
+"""Greedy edges for the TSP: add the shortest edges that form paths only, and join the paths in the same way.
 
-Bentley (1992), "Fast algorithms for geometric traveling salesman problems", section 2, there "greedy matching
-fragments". Only the nearest ends of other paths are looked at, so that 10,000 cities take a quarter of a second.
+Source: Bentley (1992), "Fast algorithms for geometric traveling salesman problems", section 2, where it is called
+    "greedy matching fragments". Only the nearest ends of other paths are compared, so that 10,000 cities take a quarter
+    of a second.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.base import BatchSolver, FloatArray, IntArray
 
-NEAREST = 8  # ends of paths that each end is compared with
+NEAREST = 8  # number of path ends that each end is compared with
 
 
 @dataclass(frozen=True)
 class GreedyEdge(BatchSolver):
-    """Greedy edges, by the distance between coordinates also where another metric is given."""
+    """Greedy edges, by the distance between coordinates even if another metric is given."""
 
     name: ClassVar[str] = "greedy-edge"
     problems: ClassVar[tuple[str, ...]] = ("TSP",)
@@ -38,7 +39,7 @@ def greedy_tour(coords: FloatArray) -> IntArray:
     spatial = require("scipy.spatial", "solvers")
     num_cities = len(coords)
     neighbours: list[list[int]] = [[] for _ in range(num_cities)]
-    path = list(range(num_cities))  # of each city: another one of its path, the same for all in the end
+    path = list(range(num_cities))  # another city of the same path; in the end, the same for all cities
     num_paths = num_cities
     while num_paths > 1:
         ends = np.array([city for city in range(num_cities) if len(neighbours[city]) < 2])
@@ -58,7 +59,7 @@ def greedy_tour(coords: FloatArray) -> IntArray:
 
 
 def find(path: list[int], city: int) -> int:
-    """Return the city that stands for the path of another, and shorten the way there."""
+    """Return the representative of a city's path, and shorten the chain to it (union-find)."""
     while path[city] != city:
         path[city] = path[path[city]]
         city = path[city]

@@ -1,7 +1,7 @@
-"""Insertion heuristics for the TSP: pick a city, put it where it lengthens the tour least.
+"""Insertion heuristics for the TSP: select a city, and insert it where it lengthens the tour least.
 
-Rosenkrantz, Stearns and Lewis (1977), "An analysis of several heuristics for the traveling salesman
-problem"; started as by Kool et al. (2019), so that the figures can be compared.
+Source: Rosenkrantz, Stearns and Lewis (1977), "An analysis of several heuristics for the traveling salesman problem".
+    The first city is chosen like in Kool et al. (2019), so that results can be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from routing_gym.solvers.runtime.base import BatchSolver, FloatArray, IntArray, 
 
 @dataclass(frozen=True)
 class Insertion(BatchSolver):
-    """Base class of the insertion heuristics, which differ in the next city."""
+    """Base class of the insertion heuristics, which differ in the choice of the next city."""
 
     problems: ClassVar[tuple[str, ...]] = ("TSP",)
 
@@ -60,22 +60,22 @@ class Insertion(BatchSolver):
 
 
 def insert(tour: IntArray, size: int, position: IntArray, city: IntArray) -> None:
-    """Insert one city (B,) into each tour (B, n), whose first `size` places are taken, at a position (B,); in place."""
+    """Insert one city (B,) at a position (B,) into each tour (B, n) of `size` cities, in place; zeros follow."""
     place = np.arange(size + 1)
     shifted = np.take_along_axis(tour, place - (place > position[:, None]), axis=1)
     tour[:, : size + 1] = np.where(place == position[:, None], city[:, None], shifted)
 
 
 def row_draws(rows: IntArray, num_draws: int, seed: int) -> FloatArray:
-    """Draw uniforms (B, num_draws) that depend on the seed and each row's place, not on the other rows."""
+    """Draw uniforms (B, num_draws) that depend on the seed and on each row's index, but not on the other rows."""
     first = int(rows.min())
-    block = np.random.PCG64(seed).advance(first * num_draws)  # one step makes one double
+    block = np.random.PCG64(seed).advance(first * num_draws)  # one step gives one double
     return np.random.Generator(block).random((int(rows.max()) + 1 - first, num_draws))[rows - first]
 
 
 @dataclass(frozen=True)
 class NearestInsertion(Insertion):
-    """Next comes the city nearest to the tour. Starts at city 0."""
+    """Insertion of the city nearest to the tour. Starts at city 0."""
 
     name: ClassVar[str] = "nearest-insertion"
 
@@ -85,7 +85,7 @@ class NearestInsertion(Insertion):
 
 @dataclass(frozen=True)
 class FarthestInsertion(Insertion):
-    """Next comes the city farthest from the tour. Starts at an end of the longest edge."""
+    """Insertion of the city farthest from the tour. Starts at an end of the longest edge."""
 
     name: ClassVar[str] = "farthest-insertion"
 
@@ -98,7 +98,7 @@ class FarthestInsertion(Insertion):
 
 @dataclass(frozen=True)
 class RandomInsertion(Insertion):
-    """Next comes a random city: a permutation drawn for each row of the batch."""
+    """Insertion in random order: a permutation drawn for each row of the batch."""
 
     name: ClassVar[str] = "random-insertion"
 

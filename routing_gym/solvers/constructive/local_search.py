@@ -1,7 +1,7 @@
-"""2-opt and Or-opt for the TSP: take the best improving move until none is left.
+"""2-opt and Or-opt for the TSP: apply the best improving move until there is none.
 
-Croes (1958), "A method for solving traveling-salesman problems", turns a part of the tour around; Or
-(1976) moves up to three consecutive cities elsewhere, turned around or not.
+2-opt reverses a part of the tour (Croes 1958, "A method for solving traveling-salesman problems"). Or-opt moves up to
+three consecutive cities to another position, reversed or not (Or 1976).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Start = Literal["nearest-neighbour", "nearest-insertion", "farthest-insertion", 
 STARTS: dict[str, BatchSolver] = {
     solver.name: solver for solver in (NearestNeighbour(), NearestInsertion(), FarthestInsertion(), RandomInsertion())
 }
-MIN_GAIN = 1e-9  # smaller gains are rounding errors, and could go round in circles
+MIN_GAIN = 1e-9  # smaller gains are rounding errors, and could lead to cycles
 LONGEST_SEGMENT = 3
 
 
@@ -29,10 +29,10 @@ class LocalSearch(BatchSolver):
     """Base class of the local searches.
 
     Attributes:
-        start: Heuristic that makes the first tour.
+        start: Heuristic that builds the first tour.
 
     Raises:
-        ValueError: An unknown start.
+        ValueError: The start is unknown.
     """
 
     problems: ClassVar[tuple[str, ...]] = ("TSP",)
@@ -55,7 +55,7 @@ class LocalSearch(BatchSolver):
 
 @dataclass(frozen=True)
 class TwoOpt(LocalSearch):
-    """2-opt: turn the part of the tour around that shortens it most."""
+    """2-opt: reverse the part of the tour that shortens it most."""
 
     name: ClassVar[str] = "2-opt"
     reverses: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class TwoOpt(LocalSearch):
 
 @dataclass(frozen=True)
 class OrOpt(LocalSearch):
-    """Or-opt: move one to three consecutive cities to where that shortens the tour most."""
+    """Or-opt: move one to three consecutive cities to the position that shortens the tour most."""
 
     name: ClassVar[str] = "or-opt"
     moves_segments: ClassVar[bool] = True
@@ -71,7 +71,7 @@ class OrOpt(LocalSearch):
 
 @dataclass(frozen=True)
 class TwoOptOrOpt(LocalSearch):
-    """The better of a 2-opt and an Or-opt move each time; ends where neither helps."""
+    """2-opt and Or-opt: apply the better of both moves in each step until neither improves the tour."""
 
     name: ClassVar[str] = "2-opt+or-opt"
     reverses: ClassVar[bool] = True
@@ -84,8 +84,8 @@ def improve_all(tours: IntArray, distances: FloatArray, reverses: bool, moves_se
     Args:
         tours: int64 (B, n).
         distances: (B, n, n), symmetric.
-        reverses: Try 2-opt moves.
-        moves_segments: Try Or-opt moves.
+        reverses: Whether to try 2-opt moves.
+        moves_segments: Whether to try Or-opt moves.
     """
     active = np.arange(len(tours))
     while len(active):
@@ -97,7 +97,7 @@ def improve_all(tours: IntArray, distances: FloatArray, reverses: bool, moves_se
             keep_better(best_gain, places, *best_reversal(legs))
         if moves_segments:
             for length in range(1, min(LONGEST_SEGMENT, here.shape[1] - 2) + 1):
-                for turned in (False, True)[:length]:  # turning one city changes nothing
+                for turned in (False, True)[:length]:  # reversing one city changes nothing
                     keep_better(best_gain, places, *best_segment_move(legs, length, turned))
         tours[active] = np.take_along_axis(here, places, axis=1)
         active = active[best_gain < -MIN_GAIN]
@@ -111,13 +111,13 @@ def keep_better(best: FloatArray, places: IntArray, change: FloatArray, new_plac
 
 
 def best_reversal(legs: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Find the best 2-opt move: turn places i + 1 to j around.
+    """Find the best 2-opt move: reverse positions i + 1 to j.
 
     Args:
         legs: (B, n, n), distances in the order of the tour.
 
     Returns:
-        The change of length (B,), and the place in the old tour of each city of the new: int64 (B, n).
+        The change of length (B,), and the old position of each city of the new tour: int64 (B, n).
     """
     size = legs.shape[1]
     place = np.arange(size)
@@ -132,25 +132,25 @@ def best_reversal(legs: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 def best_segment_move(legs: FloatArray, length: int, turned: bool) -> tuple[FloatArray, IntArray]:
-    """Find the best Or-opt move: the cities from place s on go between places p and p + 1.
+    """Find the best Or-opt move: the cities from position s on go between positions p and p + 1.
 
-    All moves of all rows at once, as a matrix of changes [row, s, p], places counted round the tour:
+    All moves of all rows are evaluated at once, as a matrix of changes [row, s, p], with cyclic positions:
 
-    1. Taking out the segment s to last saves the edges before and after it, and costs the edge that joins
-       its neighbours: `removed`, one number per s.
-    2. Putting it between p and p + 1 costs two new edges and saves one: `added`, one number per s and p. Put
-       in as it is, its first city follows p and its last comes before p + 1; turned, the other way round.
-    3. Places p whose edge lies in the segment or touches it are no places to go to: infinite.
-    4. The new tour is written as places of the old one, counted from s: the segment itself is 0 to length - 1;
-       the others follow, and the segment goes in after the first `before` of them.
+    1. Removing the segment from s to last saves the edges before and after it, and adds the edge that joins its
+       neighbours: `removed`, one number per s.
+    2. Inserting it between p and p + 1 adds two edges and saves one: `added`, one number per s and p. Unreversed, its
+       first city follows p and its last precedes p + 1; reversed, the other way round.
+    3. Positions p whose edge is in the segment or touches it are excluded: infinite.
+    4. The new tour is written as positions of the old one, counted from s: the segment itself is 0 to length - 1; the
+       other cities follow, and the segment is inserted after the first `before` of them.
 
     Args:
         legs: (B, n, n), distances in the order of the tour.
         length: Number of cities moved.
-        turned: Put them in backwards.
+        turned: Whether to reverse them.
 
     Returns:
-        As `best_reversal`.
+        The same as `best_reversal`.
     """
     size = legs.shape[1]
     place = np.arange(size)
@@ -168,7 +168,7 @@ def best_segment_move(legs: FloatArray, length: int, turned: bool) -> tuple[Floa
     flat = change.reshape(len(legs), -1)
     best = np.argmin(flat, axis=1)
     start = best[:, None] // size
-    before = (best[:, None] % size - start) % size - length + 1  # how many of the others come first
+    before = (best[:, None] % size - start) % size - length + 1  # number of other cities before the segment
     inside = (place >= before) & (place < before + length)
     within = length - 1 - (place - before) if turned else place - before
     from_start = np.where(inside, within, np.where(place < before, place + length, place))

@@ -1,4 +1,4 @@
-"""Nearest neighbour: always go to the nearest legal node."""
+"""Nearest neighbour: always visit the nearest legal node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from routing_gym.solvers.runtime.base import BatchSolver, IntArray
 
 @dataclass(frozen=True)
 class NearestNeighbour(BatchSolver):
-    """Nearest neighbour, for every problem with coordinates or distances, by its own mask and step.
+    """Nearest neighbour, for every problem with coordinates or distances, using its mask and step.
 
-    The TSP tour starts at city 0. With a depot, the vehicle returns when no customer is legal; as soon as it may in
-    PCTSP and SPCTSP, where nobody has to be visited and visits are no end in themselves.
+    The TSP tour starts at city 0. With a depot, the vehicle returns when no customer is legal. In PCTSP and SPCTSP it
+    returns as soon as the mask allows it, since no customer must be visited and visits are not the objective.
     """
 
     name: ClassVar[str] = "nearest-neighbour"

@@ -1,11 +1,11 @@
 """Exact dynamic programming over subsets, for instances of up to 12 cities or customers.
 
-Held and Karp (1962), "A dynamic programming approach to sequencing problems": the shortest way from the
-depot through a set S that ends at j follows from the sets one smaller. That gives the shortest closed
-tour through every set of customers, and with it OP and PCTSP (the best set), CVRP (the best partition
-into sets that fit the vehicle) and MTSP (the fairest partition). PDP allows only sets that hold the
-pickups of all their deliveries; TSPFE makes tours without a fixed edge longer than all with it. The VRP
-family has shortest routes of its own, `vrp_labels`. Distances may be asymmetric.
+Held and Karp (1962), "A dynamic programming approach to sequencing problems": the shortest path from the depot through
+a set S that ends at j follows from the sets with one node less. This gives the shortest closed tour through every set
+of customers, and from it solutions of OP and PCTSP (the best set), CVRP (the best partition into sets that fit the
+vehicle) and MTSP (the fairest partition). PDP allows only sets that include the pickups of all their deliveries; TSPFE
+makes tours without a fixed edge longer than all tours with it. The VRP family computes its shortest routes in
+`vrp_labels`. Distances may be asymmetric.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_NODES = 12  # 2^12 x 12 entries per instance
 
 
 def closed_sets(pickup: IntArray) -> npt.NDArray[np.bool_]:
-    """Mark sets that hold the pickups (B, m + 1) of all their deliveries: (B, 2^m)."""
+    """Mark sets that include the pickups (B, m + 1) of all their deliveries: (B, 2^m)."""
     sets = np.arange(2 ** (pickup.shape[1] - 1))
     closed = np.ones((len(pickup), len(sets)), dtype=bool)
     for node in range(1, pickup.shape[1]):
@@ -43,16 +43,16 @@ def closed_sets(pickup: IntArray) -> npt.NDArray[np.bool_]:
 def shortest_paths(
     distances: FloatArray, allowed: npt.NDArray[np.bool_] | None = None, longest: FloatArray | None = None
 ) -> FloatArray:
-    """Compute shortest ways from node 0 through a set of the others, by the node they end at.
+    """Compute the shortest paths from node 0 through each set of the other nodes, by their last node.
 
     Args:
         distances: (B, m + 1, m + 1).
-        allowed: bool (B, 2^m), the sets through which ways may lead; None for all.
-        longest: (B, m), how long ways to each end may be; None for any length.
+        allowed: bool (B, 2^m), sets through which paths may lead; None for all.
+        longest: (B, m), maximum length of paths to each end; None for no limit.
 
     Returns:
-        (B, 2^m, m); bit k of a set and end k stand for node k + 1. Infinite where the end is not in the set, or no way
-        is allowed.
+        (B, 2^m, m); bit k of a set and end k stand for node k + 1. Infinite if the end is not in the set, or no path is
+        allowed.
     """
     num_others = distances.shape[1] - 1
     sets = np.arange(2**num_others)
@@ -74,15 +74,15 @@ def shortest_paths(
 def closed_lengths(paths: FloatArray, distances: FloatArray) -> FloatArray:
     """Return the length of the shortest closed tour through each set: (B, 2^m)."""
     length = np.asarray(np.min(paths + distances[:, None, 1:, 0], axis=2))
-    length[:, 0] = 0.0  # nobody visited
+    length[:, 0] = 0.0  # no node is visited
     return length
 
 
 def order(paths: FloatArray, distances: FloatArray, chosen: IntArray) -> IntArray:
-    """Follow the shortest closed tours through the chosen sets (B,) backwards.
+    """Return the order of the shortest closed tours through the chosen sets (B,), by tracing them backwards.
 
     Returns:
-        (B, m): the nodes of each set in the order of the tour, then zeros.
+        (B, m): nodes of each set in the order of the tour, then zeros.
     """
     num_others = paths.shape[2]
     every = np.arange(len(paths))
@@ -100,19 +100,19 @@ def best_partition(length: FloatArray, demand: FloatArray, capacity: IntArray) -
     """Split all customers into sets that fit the vehicle, with the least total length.
 
     Args:
-        length: (B, 2^m), of the shortest closed tour through each set.
-        demand: (B, 2^m), of each set.
+        length: (B, 2^m), length of the shortest closed tour through each set.
+        demand: (B, 2^m), total demand of each set.
         capacity: int64 (B,).
 
     Returns:
-        Sets (B,), one array per trip; 0 where a row needs fewer trips.
+        Sets (B,), one array per route; 0 if a row needs fewer routes.
     """
     length = np.where(demand <= capacity[:, None], length, np.inf)
     sets = np.arange(length.shape[1])
     cost = np.zeros_like(length)
     trip = np.zeros(length.shape, dtype=np.int64)
     for whole in sets[1:]:
-        first_customer = whole & -whole  # is on some trip: this one
+        first_customer = whole & -whole  # must be on some route: this one
         parts = sets[(sets & ~whole == 0) & (sets & first_customer > 0)]
         options = length[:, parts] + cost[:, whole ^ parts]
         trip[:, whole] = parts[np.argmin(options, axis=1)]
@@ -125,19 +125,19 @@ def best_partition(length: FloatArray, demand: FloatArray, capacity: IntArray) -
 
 
 def fairest_partition(length: FloatArray, num_salesmen: IntArray) -> list[IntArray]:
-    """Share all customers among salesmen so that the longest tour is as short as can be.
+    """Split all customers among salesmen so that the longest tour is as short as possible.
 
     Args:
-        length: (B, 2^m), of the shortest closed tour through each set.
+        length: (B, 2^m), length of the shortest closed tour through each set.
         num_salesmen: int64 (B,).
 
     Returns:
-        Sets (B,), one array per salesman; 0 where a row needs fewer.
+        Sets (B,), one array per salesman; 0 if a row needs fewer.
     """
     sets = np.arange(length.shape[1])
-    levels = np.minimum(num_salesmen, len(sets).bit_length() - 1)  # a salesman for each customer is enough
-    longest = length  # of each set, if one salesman visits it; then if two share it, and so on
-    first = [np.broadcast_to(sets, length.shape)]  # the part of one of them
+    levels = np.minimum(num_salesmen, len(sets).bit_length() - 1)  # more salesmen than customers are useless
+    longest = length  # longest tour for each set if one salesman visits it; later if two share it, and so on
+    first = [np.broadcast_to(sets, length.shape)]  # part of one of the salesmen
     for _ in range(1, int(levels.max())):
         fewer, longest = longest, np.zeros_like(length)
         part = np.zeros(length.shape, dtype=np.int64)
@@ -157,7 +157,7 @@ def fairest_partition(length: FloatArray, num_salesmen: IntArray) -> list[IntArr
 
 
 def joined(paths: FloatArray, distances: FloatArray, trips: list[IntArray]) -> IntArray:
-    """Write the trips one after the other, a return to the depot after each."""
+    """Return the actions for all routes in sequence, with a return to the depot after each."""
     actions = np.concatenate([np.pad(order(paths, distances, trip), ((0, 0), (0, 1))) for trip in trips], axis=1)
     before = np.pad(actions, ((0, 0), (1, 0)))[:, :-1]
     redundant = (actions == 0) & (before == 0)
@@ -191,12 +191,12 @@ def tours_with_fixed_edges(problem: AnyProblem, instance: Any) -> IntArray:
 
 
 def through_all(paths: FloatArray, distances: FloatArray) -> IntArray:
-    """Return the nodes 1 to m in the order of the shortest closed tours through all."""
+    """Return the nodes 1 to m in the order of the shortest closed tours through all of them."""
     return order(paths, distances, np.full(len(paths), paths.shape[1] - 1))
 
 
 def deliveries(problem: AnyProblem, instance: Any) -> IntArray:
-    """Solve PDP: only sets that hold the pickups of all their deliveries."""
+    """Solve PDP: only sets that include the pickups of all their deliveries are allowed."""
     distances = distance_matrix(instance)
     paths = shortest_paths(distances, allowed=closed_sets(instance.pickup))
     return np.pad(through_all(paths, distances), ((0, 0), (0, 1)))
@@ -228,7 +228,7 @@ def best_routes(problem: VRP, instance: Any) -> IntArray:
 
 
 def highest_prize(problem: AnyProblem, instance: Any) -> IntArray:
-    """Solve OP: the set of the highest prize that some tour within the limit visits."""
+    """Solve OP: find the set with the highest prize among the tours within the limit."""
     distances = distance_matrix(instance)
     paths = shortest_paths(distances, longest=length_limit(instance)[:, None] - distances[:, 1:, 0])
     within_limit = np.isfinite(closed_lengths(paths, distances))
@@ -237,10 +237,10 @@ def highest_prize(problem: AnyProblem, instance: Any) -> IntArray:
 
 
 def least_penalty(problem: AnyProblem, instance: Any) -> IntArray:
-    """Solve PCTSP: the set of enough prize with the smallest sum of length and penalties."""
+    """Solve PCTSP: find the set with enough prize and the smallest sum of length and penalties."""
     distances = distance_matrix(instance)
     paths = shortest_paths(distances)
-    unpaid = set_sums(instance.penalty)[:, ::-1]  # of all who are not in the set
+    unpaid = set_sums(instance.penalty)[:, ::-1]  # penalties of all customers outside the set
     enough = set_sums(instance.expected_prize) >= ENOUGH_PRIZE
     enough[:, -1] = True
     best = np.argmin(np.where(enough, closed_lengths(paths, distances) + unpaid, np.inf), axis=1)
@@ -262,7 +262,7 @@ MODELS: dict[str, Callable[[Any, Any], IntArray]] = {
 
 @dataclass(frozen=True)
 class HeldKarp(BatchSolver):
-    """Optimal tours by dynamic programming, all rows together; `MODELS` has a function for each problem."""
+    """Optimal tours by dynamic programming, for all rows at once; `MODELS` has a function for each problem."""
 
     name: ClassVar[str] = "held-karp"
     problems: ClassVar[tuple[str, ...]] = tuple(MODELS)

@@ -1,15 +1,17 @@
 """Exact solutions by mixed-integer programming with generalised subtour cuts (SciPy's HiGHS).
 
-Edge variables x, node variables y; every visited node has two edge ends; for each set S without the
-depot and each k in S, x(E(S)) <= y(S) - y_k: the generalised subtour elimination constraints of
-Fischetti, Salazar-Gonzalez and Toth (1998), "Solving the orienteering problem through branch-and-cut".
-Cuts are found by minimum cuts at the linear relaxation until none is violated; then the integer program
-is solved, and again with the subtours of its solution forbidden, until that is one tour, which keeps the
-limit of its length or prize in float64 too, without the tolerance of HiGHS. Edges whose
-reduced cost proves that no optimal tour uses them are left out of it.
+There are edge variables x and node variables y, and every visited node has two edge ends. For each set S without the
+depot and each k in S, x(E(S)) <= y(S) - y_k: the generalised subtour elimination constraints of Fischetti,
+Salazar-Gonzalez and Toth (1998), "Solving the orienteering problem through branch-and-cut".
+
+Minimum cuts find violated constraints of the linear relaxation until there are none. The integer program is then
+solved, and solved again with the subtours of its solution forbidden, until the solution is a single tour. That tour
+keeps the limit on its length or prize in float64, too, without the tolerance of HiGHS. Edges whose reduced cost proves
+that no optimal tour uses them are omitted.
 
 An ATSP becomes a symmetric TSP with fixed edges (Jonker and Volgenant 1983, "Transforming asymmetric into symmetric
-traveling salesman problems"): each city is a node to arrive at and one to leave from, joined by a fixed edge.
+traveling salesman problems"): each city is split into a node for arrivals and one for departures, joined by a fixed
+edge.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from routing_gym.solvers.exact.milp_cuts import conflicting_sets, subtours, viol
 from routing_gym.solvers.exact.milp_program import Program
 from routing_gym.solvers.runtime.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
 
-TOLERANCE = 1e-6  # of HiGHS on constraints
-PRIZE_UNIT = 100  # prizes in hundredths, as all of the paper's are, make the objective an integer
-LARGEST = 2.0**10  # of a program's lengths and prizes: HiGHS's tolerances, 1e-6 whatever the numbers, are then small
+TOLERANCE = 1e-6  # tolerance of HiGHS on constraints
+PRIZE_UNIT = 100  # prizes in hundredths, like all prizes of the paper, make the objective an integer
+LARGEST = 2.0**10  # largest length or prize of a program; HiGHS's absolute tolerances, 1e-6, are then small
 FIRST_WINDOW = 0.02  # reduced cost, relative to the bound, up to which edges are tried first
 
 
@@ -40,10 +42,10 @@ class Model:
     """One instance as a program without subtour constraints.
 
     Attributes:
-        program: Its costs, bounds and limits.
-        actions: Turns the nodes of the program's tour, from node 0 on, into actions.
-        conflicts: Sets of nodes that no tour visits all of.
-        step: The smallest difference between two costs, 0 where there is none.
+        program: Costs, bounds and limits.
+        actions: Function from the nodes of the program's tour, starting at node 0, to actions.
+        conflicts: Sets of nodes that cannot all be on one tour.
+        step: Smallest difference between two costs, 0 if unknown.
     """
 
     program: Program
@@ -67,7 +69,7 @@ def program_of_all(distances: FloatArray) -> Program:
 
 
 def fixed_edges(problem: AnyProblem, instance: Any) -> Model:
-    """Formulate a TSPFE: a TSP on whose tours the fixed edges are."""
+    """Formulate a TSPFE as a TSP whose tours must contain the fixed edges."""
     program, partner = program_of_all(distance_matrix(instance)[0]), instance.partner
     with_edge = np.flatnonzero(partner[0] > np.arange(program.num_nodes))
     program.low[program.edge(with_edge, partner[0, with_edge])] = 1.0
@@ -75,23 +77,23 @@ def fixed_edges(problem: AnyProblem, instance: Any) -> Model:
 
 
 def one_way(problem: AnyProblem, instance: Any) -> Model:
-    """Formulate an ATSP: nodes below `size` are arrived at, the others left."""
+    """Formulate an ATSP: nodes below `size` are for arrivals, the others for departures."""
     distances, size = distance_matrix(instance)[0], problem.num_nodes
     program = program_of_all(np.block([[np.zeros_like(distances), distances.T], [distances, np.zeros_like(distances)]]))
     program.high[program.edges[(program.ends < size).sum(axis=1) != 1]] = 0.0
     program.low[program.edge(np.arange(size), np.arange(size, 2 * size))] = 1.0
-    # From the node where city 0 is arrived at, to that where it is left, or backwards.
+    # The tour goes from the arrival node of city 0 to its departure node, or backwards.
     return Model(program, lambda tour: [tour[0], *(tour[2::2] if tour[1] == size else tour[-2:0:-2])])
 
 
 def orienteering(problem: OP, instance: Any) -> Model:
     """Formulate an OP."""
     distances = distance_matrix(instance)[0]
-    unit = scale(distances)  # the program's lengths are multiples of it
+    unit = scale(distances)  # factor of the program's lengths
     program = Program.of_tours(distances * unit)
     prize = instance.prize[0].astype(np.float64)
     rounded = np.rint(prize * PRIZE_UNIT)
-    # Hundredths, or as near to them as float32 can be: what is not must not be taken for it.
+    # Prizes may be the float32 numbers nearest to hundredths; others must not be rounded to hundredths.
     is_integer = bool((instance.prize[0] == (rounded / PRIZE_UNIT).astype(np.float32)).all()) and rounded.max() < 1e6
     program.cost[: program.num_nodes] = -(rounded if is_integer else prize * scale(prize))
     limit = float(length_limit(instance)[0]) * unit
@@ -110,8 +112,8 @@ def prize_collecting(problem: PCTSP, instance: Any) -> Model:
     prize = problem.collectable(instance)[0].astype(np.float64)
     program.cost[program.edges] = program.lengths
     penalty = instance.penalty[0].astype(np.float64) * unit
-    # To take in one more customer costs two legs at most: whose penalty is more is visited, and need not be priced.
-    # Beside a penalty of 10^13, HiGHS would see no length at all.
+    # Adding a customer costs at most two edges: one with a larger penalty is always visited, and needs no penalty. Next
+    # to a penalty of 10^13, HiGHS would ignore all lengths.
     always = penalty > 2 * (distances * unit).max()
     program.cost[nodes] = np.where(always, 0.0, -penalty)
     program.low[nodes] = always
@@ -124,13 +126,13 @@ def prize_collecting(problem: PCTSP, instance: Any) -> Model:
 
 
 def scale(values: FloatArray) -> float:
-    """Return the power of two, so that nothing is rounded, that brings the largest value up, or down, to `LARGEST`."""
+    """Return the power of two (exact in float64) that scales the largest value to at most `LARGEST`."""
     largest = float(values.max())
     return float(2.0 ** np.floor(np.log2(LARGEST / largest))) if largest > 0 else 1.0
 
 
 def relax(program: Program, conflicts: list[IntArray], deadline: float) -> tuple[float, FloatArray]:
-    """Solve the linear relaxation, adding violated cuts until there is none.
+    """Solve the linear relaxation, and add violated cuts until there are none.
 
     Returns:
         The bound, and the reduced costs of the variables.
@@ -148,28 +150,29 @@ def relax(program: Program, conflicts: list[IntArray], deadline: float) -> tuple
 
 
 def solve_integer(program: Program, bound: float, reduced: FloatArray, step: float, deadline: float) -> FloatArray:
-    """Solve the integer program: a tour, proven optimal.
+    """Solve the integer program; return a tour that is proven optimal.
 
-    Any solution that uses a variable whose value is 0 in the relaxation costs at least the bound plus its
-    reduced cost. So it suffices to try the variables whose reduced cost is at most `window`, if the tour that
-    they allow costs less than bound + window: every tour that uses another variable costs more.
+    Any solution that uses a variable whose value is 0 in the relaxation costs at least the bound plus its reduced cost.
+    It is therefore enough to try the variables with a reduced cost of at most `window`, if the tour found costs less
+    than bound + window: every tour that uses another variable costs more.
 
-    Each round solves the program with those variables. Then, in this order:
+    Each round solves the program with those variables. There are four cases, checked in this order:
 
-    1. It has no solution: the window is too narrow. Widen it. With all variables allowed, there is no tour.
-    2. The solution has islands, closed ways that miss node 0: forbid them, and try again. No tour costs less
-       than it, or than bound + window if that is less; to say so saves HiGHS from proving it again.
-    3. It is one tour, but breaks a limit by less than HiGHS's tolerance, or OP's rule of the way back (see `OP`):
-       `keeps_limits` or `keeps_way_back` has forbidden it.
-    4. It is a tour. If the window reaches up to its cost, it is optimal. If not, widen the window to that: the
-       next tour costs no more than this one, so the next round is the last but for islands and limits.
+    1. There is no solution: the window is too narrow and is widened. If all variables are allowed, there is no tour.
+    2. The solution has subtours that miss node 0: they are forbidden, and the program is solved again. No tour costs
+       less than this solution, or than bound + window if that is less; this is added as a constraint, so that HiGHS
+       need not prove it again.
+    3. The solution is one tour, but breaks a limit by less than HiGHS's tolerance, or OP's rule of the direct return
+       (see `OP`): `keeps_limits` or `keeps_way_back` has forbidden it.
+    4. The solution is a tour. If the window includes its cost, it is optimal. Otherwise the window is widened to that
+       cost: the next tour costs no more than this one, so the next round is the last, except for subtours and limits.
 
     Args:
-        program: With the cuts of `relax`; further constraints are added, and `high` is changed.
+        program: Program with the cuts of `relax`; constraints are added, and `high` is changed.
         bound: Cost of the relaxation.
         reduced: Reduced costs of the variables.
-        step: Smallest difference between two costs; a tour that is better than another is so by this much.
-        deadline: Of `time.perf_counter`.
+        step: Smallest difference between two costs; a better tour is better by at least this much.
+        deadline: Time limit, on the clock of `time.perf_counter`.
 
     Raises:
         TimedOut: The deadline has passed.
@@ -178,7 +181,7 @@ def solve_integer(program: Program, bound: float, reduced: FloatArray, step: flo
     window = max(FIRST_WINDOW * abs(bound), step)
     edge_limits = program.high.copy()
     priced = np.flatnonzero(program.cost)
-    # No solution costs less than the relaxation; said as a constraint, HiGHS can stop as soon as it meets it.
+    # No solution costs less than the relaxation; with this constraint, HiGHS stops as soon as it reaches the bound.
     program.add(priced, program.cost[priced], bound - TOLERANCE * max(1.0, abs(bound)), np.inf)
     while True:
         allowed = (reduced <= window) | (program.low > 0)
@@ -220,7 +223,7 @@ class ExactMIP(RowSolver):
     """Proven optima of TSP, TSPFE, ATSP, OP and PCTSP.
 
     Attributes:
-        time_limit: Seconds per instance; a row that is not proven optimal by then has failed.
+        time_limit: Seconds per instance; a row that is not proven optimal within it fails.
     """
 
     name: ClassVar[str] = "milp"
@@ -243,7 +246,7 @@ class ExactMIP(RowSolver):
 
 @dataclass(frozen=True)
 class OfflineMIP(ExactMIP):
-    """SPCTSP with the real prizes known beforehand: a bound that no policy can beat, not an opponent."""
+    """SPCTSP with the real prizes known beforehand: a bound that no policy can beat, not a baseline."""
 
     name: ClassVar[str] = "milp-offline"
     models = OFFLINE_MODELS

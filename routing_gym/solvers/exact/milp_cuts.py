@@ -1,4 +1,4 @@
-"""Cuts for `milp`: subtours by minimum cuts, and sets of customers too far apart for one tour."""
+"""Cuts for `milp`: subtours from minimum cuts, and sets of customers too far apart for one tour."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from routing_gym.optional import require
 from routing_gym.solvers.exact.milp_program import Program
 from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
-MIN_VIOLATION = 0.02  # of a cut that is worth adding to the relaxation
+MIN_VIOLATION = 0.02  # minimum violation of a cut that is added to the relaxation
 CAPACITY_SCALE = 10**6  # SciPy's maximum flow takes integers
 USED = 1e-6  # smaller values of an edge are rounding errors
-MAX_CONFLICTS = 200  # added at a time
+MAX_CONFLICTS = 200  # maximum number added at a time
 
 
 def violated_subtours(program: Program, values: FloatArray) -> list[tuple[IntArray, int]]:
     """Find sets S and nodes k in S with x(E(S)) > y(S) - y_k, which is x(edges leaving S) < 2 y_k.
 
-    For each k: a minimum cut between node 0 and k. Of the minimum cuts both the largest S and the smallest
-    are taken; the small ones save most of the rounds.
+    For each k, a minimum cut between node 0 and k is computed. Both the largest and the smallest S of the minimum cuts
+    are returned; the small ones save most of the rounds.
     """
     csgraph, sparse = require("scipy.sparse.csgraph", "solvers"), require("scipy.sparse", "solvers")
     size = program.num_nodes
@@ -53,7 +53,7 @@ def violated_subtours(program: Program, values: FloatArray) -> list[tuple[IntArr
 
 
 def subtours(program: Program, values: FloatArray) -> list[IntArray]:
-    """Find the tours of an integer solution that do not pass node 0, as sets of nodes."""
+    """Return the subtours of an integer solution that miss node 0, as sets of nodes."""
     csgraph, sparse = require("scipy.sparse.csgraph", "solvers"), require("scipy.sparse", "solvers")
     size = program.num_nodes
     i, j = program.ends[values[size:] > 0.5].T
@@ -64,18 +64,18 @@ def subtours(program: Program, values: FloatArray) -> list[IntArray]:
 
 
 def conflicting_sets(program: Program, distances: FloatArray, limit: float) -> list[IntArray]:
-    """Find what a tour of limited length cannot hold: take out nodes and edges, return pairs and triples.
+    """Find sets that exceed a tour of limited length: exclude nodes and edges, and return pairs and triples.
 
-    Without these the relaxation of a short OP tour is up to 40 % off. Lengths are of shortest paths, so
-    that they bound every tour even where the triangle inequality does not hold.
+    Without these, the relaxation of a short OP tour is up to 40 % off. Lengths are those of shortest paths, so that
+    they bound every tour even without the triangle inequality.
 
     Returns:
-        Pairs (P, 2) and triples (P, 3) of nodes that no tour visits all of.
+        Pairs (P, 2) and triples (P, 3) of nodes that cannot all be on one tour.
     """
     csgraph = require("scipy.sparse.csgraph", "solvers")
     path = csgraph.shortest_path(csgraph.csgraph_from_dense(distances, null_value=np.inf))  # 0 is a distance
     size = program.num_nodes
-    reachable = path[0] + distances[0] <= limit  # the way back is direct
+    reachable = path[0] + distances[0] <= limit  # the return to the depot is direct
     program.high[:size][~reachable] = 0.0
     i, j = program.ends.T
     program.high[size:][path[0, i] + distances[i, j] + path[j, 0] > limit] = 0.0

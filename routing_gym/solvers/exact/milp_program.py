@@ -11,14 +11,14 @@ import numpy as np
 from routing_gym.optional import require
 from routing_gym.solvers.runtime.base import FloatArray, IntArray, TimedOut
 
-ROUNDING = 1e-12  # of sums in float64, relative
+ROUNDING = 1e-12  # relative error of sums in float64
 
 
 @dataclass
 class Program:
-    """Minimise a linear cost over the A nodes (visited or not), then the E edges between them (used or not).
+    """Minimisation of a linear cost over the A nodes (visited or not), then the E edges between them (used or not).
 
-    Node 0 is on every tour that visits anyone. Its edges may be used twice: the tour of one customer.
+    Node 0 is on every tour that visits a customer. Its edges may be used twice, for the tour of one customer.
     """
 
     num_nodes: int
@@ -28,12 +28,12 @@ class Program:
     ends: IntArray  # (E, 2), with ends[:, 0] < ends[:, 1]
     lengths: FloatArray  # (E,)
     constraints: list[tuple[IntArray, FloatArray, float, float]] = field(default_factory=list)
-    limits: list[tuple[IntArray, FloatArray, float, float]] = field(default_factory=list)  # those to be kept exactly
-    most_with_way_back: float = np.inf  # length up to each node and from there directly back to node 0
+    limits: list[tuple[IntArray, FloatArray, float, float]] = field(default_factory=list)  # to be kept exactly
+    most_with_way_back: float = np.inf  # limit on the length up to each node plus the direct return to node 0
 
     @classmethod
     def of_tours(cls, distances: FloatArray) -> Program:
-        """Make the program in which every visited node has two edge ends, without a cost."""
+        """Make the program in which every visited node has two edge ends, with zero costs."""
         size = len(distances)
         i, j = np.triu_indices(size, 1)
         zeros = np.zeros(size + len(i))
@@ -51,7 +51,7 @@ class Program:
         return np.arange(self.num_nodes, len(self.cost))
 
     def edge(self, one: Any, other: Any) -> IntArray:
-        """Columns of the edges between nodes, in the order of `numpy.triu_indices`."""
+        """Return the columns of the edges between nodes, in the order of `numpy.triu_indices`."""
         i, j = np.minimum(one, other), np.maximum(one, other)
         return np.asarray(self.num_nodes + i * (2 * self.num_nodes - i - 1) // 2 + (j - i - 1))
 
@@ -60,26 +60,26 @@ class Program:
         self.constraints.append((columns, np.broadcast_to(values, columns.shape), low, high))
 
     def add_limit(self, columns: IntArray, values: FloatArray, low: float, high: float) -> None:
-        """Add a constraint with `values` of at least 0 that HiGHS's tolerance must not soften: see `keeps_limits`."""
+        """Add a constraint with `values` of at least 0 that must hold without HiGHS's tolerance: see `keeps_limits`."""
         self.add(columns, values, low, high)
         self.limits.append(self.constraints[-1])
 
     def keeps_limits(self, values: FloatArray) -> bool:
-        """Return whether an integer solution keeps the limits in float64; forbid it and its like if it does not."""
+        """Return whether an integer solution keeps the limits in float64; if not, forbid it and similar solutions."""
         for columns, weights, low, high in self.limits:
             chosen = values[columns]
             total = float(weights @ chosen)
             used = chosen > 0
-            if total > high + ROUNDING * max(1.0, abs(high)):  # as does all that uses as much
+            if total > high + ROUNDING * max(1.0, abs(high)):  # so do all solutions that use as much
                 self.add(columns[used], 1.0, -np.inf, float(chosen.sum()) - 1)
                 return False
-            if total < low - ROUNDING * max(1.0, abs(low)):  # as does all that uses nothing else
+            if total < low - ROUNDING * max(1.0, abs(low)):  # so do all solutions that use nothing else
                 self.add(columns[~used], 1.0, 1.0, np.inf)
                 return False
         return True
 
     def keeps_way_back(self, values: FloatArray) -> bool:
-        """Return whether a tour, in one direction, keeps `most_with_way_back`; forbid it and its like if not.
+        """Return whether a tour, in one direction, keeps `most_with_way_back`; if not, forbid it and similar tours.
 
         Each direction breaks the limit after its first few edges. A tour that has all of these breaks it, too.
         """
@@ -110,7 +110,7 @@ class Program:
         return sparse.csr_array(content, shape=(len(columns), len(self.cost))), np.array(low), np.array(high)
 
     def solve_relaxed(self, deadline: float) -> tuple[FloatArray, float, FloatArray]:
-        """Solve without integrality: values, cost, and reduced costs."""
+        """Solve without integrality; return values, cost and reduced costs."""
         matrix, low, high = self.matrix()
         equal = low == high
         below, above = ~equal & np.isfinite(high), ~equal & np.isfinite(low)
@@ -128,7 +128,7 @@ class Program:
         return np.asarray(result.x), float(result.fun), np.asarray(result.lower.marginals)
 
     def solve_integer(self, deadline: float) -> FloatArray | None:
-        """Solve with integrality: the optimal values, or None if there are none."""
+        """Solve with integrality; return the optimal values, or None if there is no solution."""
         optimize = require("scipy.optimize", "solvers")
         result = optimize.milp(
             self.cost,
@@ -143,7 +143,7 @@ class Program:
         return np.asarray(np.rint(result.x))
 
     def tour(self, values: FloatArray) -> list[int]:
-        """Follow the edges of an integer solution from node 0, where there are any."""
+        """Return the tour from node 0 along the edges of an integer solution; only node 0 if there are no edges."""
         neighbours: list[list[int]] = [[] for _ in range(self.num_nodes)]
         for (i, j), times in zip(self.ends.tolist(), values[self.num_nodes :].astype(int), strict=True):
             neighbours[i] += [j] * times
@@ -158,10 +158,10 @@ class Program:
 
 
 def time_left(deadline: float) -> float:
-    """Seconds until the deadline.
+    """Return the seconds until the deadline.
 
     Raises:
-        TimedOut: There are none.
+        TimedOut: The deadline has passed.
     """
     left = deadline - time.perf_counter()
     if left <= 0:
@@ -170,11 +170,11 @@ def time_left(deadline: float) -> float:
 
 
 def check(result: Any) -> None:
-    """Raise where SciPy's result is not optimal.
+    """Check that SciPy's result is optimal.
 
     Raises:
         TimedOut: The time limit was reached.
-        RuntimeError: Anything else.
+        RuntimeError: HiGHS failed for another reason.
     """
     if result.status == 1:
         raise TimedOut("not proven optimal within the time limit")

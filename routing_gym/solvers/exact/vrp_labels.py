@@ -1,8 +1,8 @@
 """Shortest routes through every set of customers, with the attributes of the VRP family, for `HeldKarp`.
 
-Desrochers, Desrosiers and Solomon (1992), "A new optimization algorithm for the vehicle routing problem with time
-windows": where windows make vehicles wait, a longer way may arrive earlier. So a set and the customer at which it ends
-have several labels (length, time), of which none is both longer and later than another.
+Source: Desrochers, Desrosiers and Solomon (1992), "A new optimization algorithm for the vehicle routing problem with
+    time windows". If vehicles wait for windows, a longer path may arrive earlier. Each set of customers and last
+    customer therefore has several labels (length, time), none of which is both longer and later than another.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from routing_gym.solvers.runtime.base import FloatArray, distance_matrix
 
 
 class Label(NamedTuple):
-    """A way from the depot through a set of customers."""
+    """Path from the depot through a set of customers."""
 
     length: float
-    time: float  # when service at the last has ended
+    time: float  # end of service at the last customer
     nodes: tuple[int, ...]
 
 
@@ -28,17 +28,17 @@ def shortest_routes(problem: VRP, instance: Any) -> tuple[FloatArray, list[tuple
     """Find the shortest route through each set of customers, among those that masks allow.
 
     Args:
-        problem: The rules.
-        instance: One row.
+        problem: Problem of the VRP family.
+        instance: One instance: a batch of size 1.
 
     Returns:
-        Lengths (2^n,), infinite where no route serves the set, and the customers of each route in their order; bit k of
-        a set stands for node k + 1.
+        Lengths (2^n,), infinite if no route serves the set, and the customers of each route in order; bit k of a set
+        stands for node k + 1.
     """
     num_sets = 2**problem.num_nodes
     distances, state = distance_matrix(instance)[0].tolist(), problem.initial(instance)
     longest, latest, ready, service = (
-        None if values is None else values.reshape(-1).tolist()  # of one row and one depot
+        None if values is None else values.reshape(-1).tolist()  # one row and one depot
         for values in (state.longest, state.latest, instance.ready_time, instance.service_time)
     )
     backhaul = np.zeros(problem.num_actions, dtype=bool) if instance.backhaul is None else instance.backhaul[0]
@@ -69,13 +69,13 @@ def shortest_routes(problem: VRP, instance: Any) -> tuple[FloatArray, list[tuple
 
 
 def keep_best(known: list[Label], new: Label) -> None:
-    """Add a label, unless another is neither longer nor later; drop those than which it is neither."""
+    """Add a label, unless another is neither longer nor later; remove labels that the new one dominates."""
     if not any(label.length <= new.length and label.time <= new.time for label in known):
         known[:] = [label for label in known if label.length < new.length or label.time < new.time] + [new]
 
 
 def fitting_sets(instance: Any, backhaul: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Mark the sets of customers for whom a vehicle can carry what they get, and what they give: (2^n,)."""
+    """Mark the sets of customers whose deliveries and backhauls each fit into a vehicle: (2^n,)."""
     sets = np.arange(2 ** (len(backhaul) - 1))[:, None] >> np.arange(len(backhaul) - 1) & 1
     loads = [sets @ (instance.demand[0] * kind)[1:] for kind in (backhaul, ~backhaul)]
     return np.asarray(np.maximum(*loads) <= instance.capacity[0])

@@ -1,1 +1,1 @@
-"""Adapters of other packages: fast-tsp, hygese, OR-Tools and PyVRP."""
+"""Adapters to other packages: fast-tsp, hygese, OR-Tools and PyVRP."""

@@ -12,18 +12,18 @@ from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix
 
 MAX_DISTANCE = 65535  # fast-tsp computes in unsigned 16-bit integers
-SLOW_EXACT, MOST_EXACT = 16, 20  # sizes that it solves by dynamic programming whatever the time limit: 0.2 s at 20
+SLOW_EXACT, MOST_EXACT = 16, 20  # sizes solved by dynamic programming whatever the time limit: 0.2 s with 20 cities
 
 
 @dataclass(frozen=True)
 class FastTSP(RowSolver):
     """TSP by fast-tsp: exact up to 15 cities, near-optimal local search beyond.
 
-    It takes no seed. Distances are scaled so that the longest one is 65535. From 16 to 20 cities it
-    would compute exactly for up to 0.2 s; copies of city 0 bring it to local search instead.
+    The seed is not used. Distances are scaled so that the longest one is 65535. From 16 to 20 cities, fast-tsp would
+    solve exactly for up to 0.2 s; copies of city 0 are added, so that it uses local search instead.
 
     Attributes:
-        time_limit: Seconds per instance; all of it is used from 16 cities on.
+        time_limit: Seconds per instance; from 16 cities on, the whole time is used.
     """
 
     name: ClassVar[str] = "fast-tsp"

@@ -22,27 +22,27 @@ from routing_gym.solvers.runtime.base import (
 )
 
 LONGEST = 1000.0  # HGS refuses distances of very small scale
-MOST_DEMAND = 100_000  # of a customer: HGS refuses more, and the package hygese then ends the process
-MAX_ITERATIONS = 2**31 - 1  # the time limit is to end the search
+MOST_DEMAND = 100_000  # maximum demand of a customer: HGS refuses more, and the package hygese then ends the process
+MAX_ITERATIONS = 2**31 - 1  # no limit: the time limit ends the search
 
 
 def search(
     distances: FloatArray, coords: FloatArray, demand: IntArray, capacity: int, time_limit: float, seed: int
 ) -> list[list[int]]:
-    """Run HGS on one instance and return its trips.
+    """Run HGS on one instance and return its routes.
 
     Args:
         distances: (A, A).
         coords: (A, 2), at least 0; HGS sorts customers by their direction from the depot.
         demand: int64 (A,).
-        capacity: Of the vehicle.
-        time_limit: Seconds.
-        seed: In [0, 2^31).
+        capacity: Capacity of the vehicle.
+        time_limit: Seconds of CPU time.
+        seed: Random seed in [0, 2^31).
     """
     num_customers = len(demand) - 1
     longest = distances.max()
     demand, capacity = scale_demand(demand, capacity)
-    if num_customers == 1 or longest == 0:  # HGS would loop for ever, or refuse the scale
+    if num_customers == 1 or longest == 0:  # HGS would loop forever, or refuse the scale
         return [[customer] for customer in range(1, num_customers + 1)]
     hygese = require("hygese", "solvers")
     parameters = hygese.AlgorithmParameters(timeLimit=time_limit, nbIter=MAX_ITERATIONS, seed=seed)
@@ -52,7 +52,7 @@ def search(
         "distance_matrix": distances * (LONGEST / longest),
         "demands": demand,
         "vehicle_capacity": capacity,
-        "num_vehicles": num_customers,  # its default, 1.3 times the least number and 3, can be too few
+        "num_vehicles": num_customers,  # the default, 1.3 times the minimum number plus 3, can be too few
     }
     trips: list[list[int]] = hygese.Solver(parameters=parameters, verbose=False).solve_cvrp(data).routes
     if not any(trips):
@@ -65,13 +65,13 @@ def scale_demand(demand: IntArray, capacity: int) -> tuple[IntArray, int]:
 
     Args:
         demand: int64 (A,), 0 at the depot.
-        capacity: At least the largest demand.
+        capacity: Vehicle capacity, at least the largest demand.
 
     Returns:
-        Both, divided by the greatest common divisor of the demands, which changes nothing; and where that is not
-        enough by one more number, demands rounded up and the capacity down.
+        Both, divided by the greatest common divisor of the demands, which changes nothing. If that is not enough, both
+        are divided by one more number, with demands rounded up and the capacity down.
     """
-    if not demand.any():  # all fit on one trip
+    if not demand.any():  # all customers fit on one route
         return np.minimum(np.arange(len(demand)), 1), len(demand)
     divisor = int(np.gcd.reduce(demand))
     demand, capacity = demand // divisor, capacity // divisor
@@ -87,7 +87,7 @@ def whole_customers(instance: Any, time_limit: float, seed: int) -> list[list[in
 
 
 def split_customers(instance: Any, time_limit: float, seed: int) -> list[list[int]]:
-    """Solve SDVRP: take the better of a tour of whole customers and one of copies with a unit of demand each."""
+    """Solve SDVRP: return the better of a tour of whole customers and one of split customers; see `split_delivery`."""
     whole = whole_customers(instance, time_limit / 2, seed)
     distances, demand, capacity = distance_matrix(instance)[0], instance.demand[0], int(instance.capacity[0])
     owners, units = unit_copies(demand)
@@ -104,13 +104,13 @@ MODELS: dict[str, Callable[[Any, float, int], list[list[int]]]] = {"CVRP": whole
 class Hygese(RowSolver):
     """CVRP, and SDVRP as the better of a CVRP tour and one with split customers (`split_delivery`).
 
-    Within 0.1 % of the best known at 0.1 s for 20 customers, 0.3 s for 50, 1 s for 100. SDVRP gives half of
-    the time to each of its two searches. Demands over 100,000 that have no common divisor are rounded up, and the
-    capacity down: every tour found is allowed, and one that fills a vehicle to within 0.01 % may not be found.
+    Costs are within 0.1 % of the best known at 0.1 s for 20 customers, 0.3 s for 50, 1 s for 100. SDVRP gives half of
+    the time to each of its two searches. Demands over 100,000 without a common divisor are rounded up, and the capacity
+    down: every tour found is feasible, but a tour that fills a vehicle to within 0.01 % may not be found.
 
     Attributes:
-        time_limit: Seconds of CPU time per instance, not by the clock: HGS-CVRP counts these. All of it is
-            used; on a busy machine that takes longer.
+        time_limit: Seconds of CPU time per instance, which HGS-CVRP counts instead of wall time. The whole time is
+            used; on a busy machine, that takes longer.
     """
 
     name: ClassVar[str] = "hygese"
@@ -122,7 +122,7 @@ class Hygese(RowSolver):
 
     @property
     def hard_limit(self) -> float:
-        """By the clock: where ten processes share a core, it is given no more than a tenth of the CPU time."""
+        """Seconds of wall time: enough if ten processes share a core, each with a tenth of the CPU time."""
         return 10 * self.time_limit + 10
 
     def solve_row(self, problem: AnyProblem, instance: Any, seed: int) -> tuple[list[int], str]:

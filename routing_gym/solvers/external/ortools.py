@@ -23,16 +23,16 @@ from routing_gym.solvers.runtime.base import (
     unit_of,
 )
 
-SCALE = 1e6  # OR-Tools takes integers, lengths in `unit_of` all of them
-PRIZE_SCALE = 1e9  # finer, so that prizes which are just enough still are when rounded down
-LONGEST_WEIGHT = 100  # of MTSP's longest tour beside the sum of all, which leads the search where the longest stays
+SCALE = 1e6  # OR-Tools takes integers; all lengths are counted in `unit_of`
+PRIZE_SCALE = 1e9  # finer, so that prizes that are just enough remain so when rounded down
+LONGEST_WEIGHT = 100  # weight of MTSP's longest tour; the sum of all guides the search if the longest is unchanged
 
 
 class Search:
-    """OR-Tools' search for closed tours of all nodes from node 0; problems add dimensions and constraints to `routing`.
+    """OR-Tools model of closed tours of all nodes from node 0; problems add dimensions and constraints to `routing`.
 
     Args:
-        problem: The rules.
+        problem: Problem to solve.
         distances: (A, A).
         vehicles: Number of vehicles.
     """
@@ -69,15 +69,15 @@ class Search:
         tours: list[int] = [] if self.has_depot else [0]
         for vehicle in range(self.vehicles):
             tours += visits(self.routing, self.manager, found, vehicle)
-            tours += [0] if self.has_depot and tours[-1:] != [0] else []  # nobody has an empty tour
+            tours += [0] if self.has_depot and tours[-1:] != [0] else []  # empty tours have no return
         return tours or [0]
 
 
 def guided_local_search(seconds: float, first: str) -> Any:
-    """Return parameters of guided local search, which starts by the strategy `first`.
+    """Return the parameters of guided local search that starts with the strategy `first`.
 
     Raises:
-        ImportError: OR-Tools is missing; names the extra.
+        ImportError: OR-Tools is missing; the message names the extra to install.
     """
     enums = require("ortools.constraint_solver.routing_enums_pb2", "solvers")
     parameters = require("ortools.constraint_solver.pywrapcp", "solvers").DefaultRoutingSearchParameters()
@@ -103,20 +103,20 @@ def closed_tour(problem: AnyProblem, instance: Any, time_limit: float) -> list[i
 
 
 def fixed_edges(problem: AnyProblem, instance: Any, time_limit: float) -> IntArray:
-    """Solve TSPFE: a TSP on whose shortest tours the fixed edges are."""
+    """Solve TSPFE as a TSP whose shortest tours contain the fixed edges."""
     distances = with_fixed_edges(distance_matrix(instance), instance.partner)[0]
     tour = Search(problem, distances).tour(time_limit)
     return np.asarray(from_fixed_edge(np.array([tour]), instance.partner)[0])
 
 
 def prize_collecting(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:
-    """Solve PCTSP: who is left out costs the penalty, and the end of the tour needs enough prize."""
+    """Solve PCTSP: each unvisited customer costs its penalty, and the tour must end with enough prize."""
     search = Search(problem, distance_matrix(instance)[0])
     routing = search.routing
     prize = np.floor(instance.expected_prize[0].astype(np.float64) * PRIZE_SCALE).astype(np.int64).tolist()
     penalty = np.rint(instance.penalty[0].astype(np.float64) / search.unit * SCALE).astype(np.int64).tolist()
     enough = int(np.ceil(ENOUGH_PRIZE * PRIZE_SCALE))
-    if sum(prize) >= enough:  # else everyone must be visited
+    if sum(prize) >= enough:  # otherwise all customers must be visited
         collects = routing.RegisterUnaryTransitVector(prize)
         routing.AddDimension(collects, 0, sum(prize), True, "prize")
         routing.GetDimensionOrDie("prize").CumulVar(routing.End(0)).SetMin(enough)
@@ -126,7 +126,7 @@ def prize_collecting(problem: AnyProblem, instance: Any, time_limit: float) -> l
 
 
 def salesmen(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:
-    """Solve MTSP: the longest tour weighs more than the sum of all."""
+    """Solve MTSP: the longest tour has more weight than the sum of all."""
     vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes)
     search = Search(problem, distance_matrix(instance)[0], vehicles)
     most = int(search.legs.max()) * (problem.num_actions + 1)
@@ -138,9 +138,9 @@ def salesmen(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]
 def pickup_delivery(problem: AnyProblem, instance: Any, time_limit: float) -> list[int]:
     """Solve PDP: each delivery comes after its pickup.
 
-    OR-Tools orders a pickup and its only delivery itself, and moves both in its search. Where a pickup has several,
-    steps are compared, not lengths travelled: between nodes that coincide, no length tells which came first. No
-    insertion places several deliveries of one pickup: there the search begins with the nearest-neighbour tour.
+    OR-Tools orders a pickup and its only delivery itself, and moves both in its search. If a pickup has several
+    deliveries, steps are compared instead of lengths, which cannot order nodes at the same location. No insertion
+    strategy places several deliveries of one pickup, so the search then starts from the nearest-neighbour tour.
     """
     search = Search(problem, distance_matrix(instance)[0])
     routing, index, pickup = search.routing, search.manager.NodeToIndex, instance.pickup[0].tolist()
@@ -168,15 +168,16 @@ MODELS: dict[str, Callable[[AnyProblem, Any, float], list[int] | IntArray]] = {
 
 @dataclass(frozen=True)
 class ORTools(RowSolver):
-    """PCTSP with optional customers, their penalties, and a least prize at the end of the tour; and others.
+    """Guided local search for PCTSP, PDP, MTSP, TSPFE and ATSP; see `MODELS`.
 
-    Prizes are rounded down and the least prize up, so that every tour found is allowed. It takes no seed.
+    PCTSP has optional customers with penalties, and a minimum prize at the end of the tour. Prizes are rounded down and
+    the minimum prize up, so that every tour found is feasible. The seed is not used.
 
     Attributes:
-        time_limit: Seconds per instance; all of it is used. PCTSP: 1, 2 and 5 s for 20, 50 and 100 customers end
-            within 0, 0.14 and 0.96 % of the optimum. PDP: 1 s and 4 s end 0.4 and 0 % above the best tours known with
-            20 customers (means of 40 instances), 12 and 5 % with 50 (of 20). MTSP: 4 s find tours as long as 1 s does
-            with 20 customers, and 17 % shorter ones with 50 (means of four instances).
+        time_limit: Seconds per instance; the whole time is used. PCTSP: with 1, 2 and 5 s for 20, 50 and 100 customers,
+            costs are within 0, 0.14 and 0.96 % of the optimum. PDP: with 1 s and 4 s, costs are 0.4 and 0 % above the
+            best known tours with 20 customers (means of 40 instances), 12 and 5 % with 50 (of 20). MTSP: 4 s give tours
+            as long as 1 s does with 20 customers, and 17 % shorter ones with 50 (means of four instances).
     """
 
     name: ClassVar[str] = "ortools"

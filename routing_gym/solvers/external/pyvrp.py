@@ -20,10 +20,10 @@ from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation, visits_of
 from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, unit_of
 
-MAX_PENALTY = 100_000.0  # of a unit of load or length beyond a limit, per cost of a unit of length: PyVRP's default
-LENGTH_SCALE = 1e6  # of PDP's lengths, which have no limit whose penalties could be too small
-PRIZE_SCALE = 1e6  # of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
-SHARE = 1 / 16  # of the time, for MTSP's tours within a smaller limit
+MAX_PENALTY = 100_000.0  # per unit of excess load or length, relative to the cost of a unit of length: PyVRP's default
+LENGTH_SCALE = 1e6  # scale of PDP's lengths, which have no limit whose penalties could be too small
+PRIZE_SCALE = 1e6  # scale of the largest prize: a hundredth of it is worth 1e4, a detour of length 1
+SHARE = 1 / 16  # share of the time for one attempt at MTSP's tours within a smaller limit
 
 
 class NoTourError(RuntimeError):
@@ -31,12 +31,12 @@ class NoTourError(RuntimeError):
 
 
 class Run(Protocol):
-    """Run PyVRP; return its best routes.
+    """Function that runs PyVRP and returns its best routes.
 
     Args:
         data: PyVRP's data.
-        share: Of the time limit, within what is left of it.
-        first: Return the first feasible routes.
+        share: Share of the time limit, at most the remaining time.
+        first: Whether to return the first feasible routes.
 
     Raises:
         NoTourError: No feasible routes were found.
@@ -59,7 +59,7 @@ def orienteering(pyvrp: Any, problem: OP, instance: Any, run: Run) -> list[int]:
 
 
 def one_depot(pyvrp: Any, legs: IntArray, clients: list[Any], vehicle: Any, shipments: Sequence[Any] = ()) -> Any:
-    """Return PyVRP's data of alike vehicles from node 0 without times; `legs` (A, A) are the distances."""
+    """Return PyVRP's data for identical vehicles from node 0 without times; `legs` (A, A) are the distances."""
     return pyvrp.ProblemData(
         locations=[pyvrp.Location(0, 0) for _ in legs],
         clients=clients,
@@ -72,14 +72,14 @@ def one_depot(pyvrp: Any, legs: IntArray, clients: list[Any], vehicle: Any, ship
 
 
 def trips(routes: list[Any]) -> list[list[int]]:
-    """Return the customers of each route, where PyVRP's first client is node 1."""
+    """Return the customers of each route, if PyVRP's first client is node 1."""
     return [[int(stop.idx) + 1 for stop in route if stop.is_client()] for route in routes]
 
 
 def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any, run: Run) -> list[int]:
     """Solve a PDP.
 
-    Several deliveries of one pickup are shipments from the same place, which a tour need not visit again.
+    Several deliveries of one pickup are shipments from the same location, which a tour need not visit again.
     """
     distances = distance_matrix(instance)[0]
     legs = np.rint(distances / unit_of(distances) * LENGTH_SCALE).astype(np.int64)
@@ -93,7 +93,7 @@ def pickup_delivery(pyvrp: Any, problem: PDP, instance: Any, run: Run) -> list[i
 
 
 def salesmen(pyvrp: Any, problem: MTSP, instance: Any, run: Run) -> list[int]:
-    """Solve an MTSP: find tours within a limit on their length, which is lowered until none are found."""
+    """Solve an MTSP: find tours within a limit on their length, and lower the limit until none are found."""
     distances = distance_matrix(instance)[0]
     legs = np.rint(distances / unit_of(distances) * DISTANCE_SCALE).astype(np.int64)
     vehicles = min(int(instance.num_salesmen[0]), problem.num_nodes)
@@ -131,23 +131,23 @@ MODELS: dict[str, Callable[[Any, Any, Any, Run], list[int]]] = {
 
 @dataclass(frozen=True)
 class PyVRP(RowSolver):
-    """CVRP, the VRP family, PDP and MTSP; and OP by optional customers with prizes and a limit on the vehicle's way.
+    """CVRP, the VRP family, PDP, MTSP and OP, the last with optional customers, prizes and a limit on the length.
 
-    Lengths and times are counted in the power of two next below the longest distance. Where there is a limit (OP,
-    VRPL), distances are rounded up and the limit down, so that every tour found is short enough; one that is within
-    n / 10^4 of the limit is not found. Nor are tours within n / 10^6 of a window's end. Only a customer who is reached
-    just in time, or within the limit, from the depot is still served alone. Prizes are counted in millionths of the
-    largest: one is declined where its share of the largest is less than a hundredth of its detour, whatever length is
-    left. It knows the limit of OP's whole tour only: where distances violate the triangle inequality, customers that
-    the mask forbids are left out.
+    Lengths and times are counted in units of the largest power of two up to the longest distance. If there is a limit
+    (OP, VRPL), distances are rounded up and the limit down, so that every tour found keeps it; a tour within n / 10^4
+    of the limit is not found. Tours within n / 10^6 of the end of a time window are not found either. Only a customer
+    that is reached from the depot just in time, or just within the limit, is still served alone. Prizes are counted in
+    millionths of the largest prize: a prize is declined if its share of the largest is less than a hundredth of its
+    detour, whatever length is left. PyVRP uses only the limit of OP's whole tour: if distances violate the triangle
+    inequality, customers that the mask forbids are removed afterwards.
 
     Attributes:
-        time_limit: Seconds per instance; all of it is used.
-        iterations: Iterations after which it stops, if the time limit has not stopped it; of MTSP for each limit on
-            the tours. Tours then do not depend on the speed of the machine.
+        time_limit: Seconds per instance; the whole time is used.
+        iterations: Number of iterations after which the search stops, unless the time limit stops it; for MTSP, for
+            each limit on the tours. Tours then do not depend on the speed of the machine.
 
     Raises:
-        ValueError: The time limit is not positive, or there are fewer iterations than one.
+        ValueError: The time limit is not positive, or the number of iterations is less than one.
     """
 
     name: ClassVar[str] = "pyvrp"
@@ -176,11 +176,11 @@ class PyVRP(RowSolver):
             limits = [stop.MaxRuntime(max(0.0, min(share * self.time_limit, ends - time.monotonic())))]
             limits += [stop.MaxIterations(self.iterations)] if self.iterations is not None else []
             limits += [stop.FirstFeasible()] if first else []
-            # as large for costs that are counted more finely, with fleets, as PyVRP's default is for lengths
+            # Fleets count costs more finely than lengths, for which PyVRP's default is meant.
             largest = max(kind.unit_distance_cost for kind in data.vehicle_types()) * MAX_PENALTY
             params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest))
             limit = stop.MultipleCriteria(limits)
-            with warnings.catch_warnings():  # that there may be no feasible tour, which is an error below
+            with warnings.catch_warnings():  # warnings that there may be no feasible tour; checked below
                 warnings.simplefilter("ignore", exceptions.PenaltyBoundWarning)
                 result = pyvrp.solve(data, limit, seed=seed, collect_stats=False, display=False, params=params)
             if not result.is_feasible():

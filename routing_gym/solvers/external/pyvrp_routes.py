@@ -1,4 +1,4 @@
-"""CVRP and the VRP family in PyVRP's form: a type of vehicles for each depot node, pairs as shipments."""
+"""CVRP and the VRP family in PyVRP's form: one vehicle type for each depot node, pairs as shipments."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy.typing as npt
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.solvers.runtime.base import FloatArray, IntArray, distance_matrix, unit_of
 
-DISTANCE_SCALE = 1e4  # PyVRP takes integers; at 1e6 its default penalties end in infeasible tours
-TIME_SCALE = 1e6  # rounded up and windows inwards, so that every tour found is in time
-COST_SCALE = 100  # of costs per length, with fleets
+DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
+TIME_SCALE = 1e6  # times are rounded up and windows inwards, so that every tour found is in time
+COST_SCALE = 100  # scale of costs per length, with fleets
 NEVER = 2.0**53  # later than any time
-FORBIDDEN = 10**8  # length of a leg that no vehicle may drive
+FORBIDDEN = 10**8  # length of a forbidden edge
 
 
 @dataclass(frozen=True)
 class Formulation:
-    """One row of a problem, and the way back from PyVRP's routes to actions.
+    """Data of one instance for PyVRP, and the conversion of PyVRP's routes to actions.
 
     Args:
         pyvrp: The package.
-        problem: CVRP, or one of the VRP family.
-        instance: One row.
+        problem: CVRP, or a problem of the VRP family.
+        instance: One instance: a batch of size 1.
     """
 
     pyvrp: Any
@@ -36,7 +36,7 @@ class Formulation:
 
     @cached_property
     def given(self) -> dict[str, npt.NDArray[Any]]:
-        """The fields of the row."""
+        """Fields of the instance."""
         return {key: value[0] for key, value in vars(self.instance).items() if value is not None}
 
     @cached_property
@@ -45,7 +45,7 @@ class Formulation:
 
     @cached_property
     def unit(self) -> float:
-        """In which lengths and times are counted."""
+        """Unit in which lengths and times are counted."""
         return unit_of(self.lengths)
 
     @property
@@ -59,12 +59,12 @@ class Formulation:
         return [node for node in range(self.problem.num_depots) if numbers is None or numbers[node]]
 
     def as_cost(self, value: float) -> int:
-        """Return a cost in the unit of lengths as PyVRP's."""
+        """Convert a cost in the unit of lengths to PyVRP's unit."""
         return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, NEVER)))
 
     @cached_property
     def legs(self) -> IntArray:
-        """Lengths between all nodes; rounded up where they have a limit."""
+        """Lengths between all nodes; rounded up if there is a limit on them."""
         round_up = np.ceil if "max_length" in self.given else np.rint
         legs: IntArray = round_up(self.lengths / self.unit * DISTANCE_SCALE).astype(np.int64)
         if "backhaul" in self.given and not self.problem.mixed_backhauls:
@@ -87,9 +87,9 @@ class Formulation:
 
     @cached_property
     def times(self) -> tuple[IntArray, IntArray, IntArray]:
-        """When service starts at the earliest and latest, and how long it takes; windows rounded inwards.
+        """Earliest and latest starts and durations of service; time windows are rounded inwards.
 
-        A customer who is reached just in time from the only depot is still served alone.
+        A customer that is reached from the only depot just in time is still served alone.
         """
         opens, closes, service = (
             np.minimum(self.given[key].astype(np.float64) / self.unit * TIME_SCALE, NEVER)
@@ -103,14 +103,14 @@ class Formulation:
         return opens, closes, service
 
     def step(self, node: int, prefix: str = "") -> dict[str, int]:
-        """Return the arguments for the times of a visit."""
+        """Return PyVRP's arguments for the times of a visit."""
         if "ready_time" not in self.given:
             return {}
         names = ("tw_early", "tw_late", "service_duration")
         return {prefix + name: int(values[node]) for name, values in zip(names, self.times, strict=True)}
 
     def optional(self, *nodes: int) -> dict[str, Any]:
-        """Return the arguments of customers who may be left out."""
+        """Return PyVRP's arguments for customers that may be left out."""
         if "penalty" not in self.given:
             return {}
         return {"prize": self.as_cost(float(self.given["penalty"][list(nodes)].sum())), "required": False}
@@ -123,7 +123,7 @@ class Formulation:
 
     @cached_property
     def singles(self) -> list[int]:
-        """Customers who are in no pair."""
+        """Customers that belong to no pair."""
         paired = {node for pair in self.pairs for node in pair}
         return [node for node in range(self.problem.num_depots, self.problem.num_actions) if node not in paired]
 
@@ -139,7 +139,7 @@ class Formulation:
         return self.pyvrp.Shipment(pickup, delivery, amount=amount, **times, **self.optional(pickup, delivery))
 
     def vehicles(self, depot: int) -> Any:
-        """Return the type of the vehicles of a depot node, whose distances are the `depot`-th."""
+        """Return the vehicle type of a depot node; its distances have the index `depot`."""
         node, given = self.depots[depot], self.given
         made: dict[str, Any] = {"start_depot": node, "end_depot": node, "profile": depot}
         made["num_available"] = int(given["num_vehicles"][node]) if "num_vehicles" in given else self.problem.num_nodes
@@ -160,7 +160,7 @@ class Formulation:
         return self.pyvrp.VehicleType(**made)
 
     def legs_of(self, depot: int) -> IntArray:
-        """Return the lengths for the vehicles of a depot node, without the customers that they may not serve."""
+        """Return the lengths for the vehicles of a depot node, with edges to refused customers forbidden."""
         if "eligible" not in self.given:
             return self.legs
         legs, refused = self.legs.copy(), ~self.given["eligible"][self.depots[depot]]
@@ -170,7 +170,7 @@ class Formulation:
         return legs
 
     def data(self) -> Any:
-        """Return PyVRP's data."""
+        """Return the data in PyVRP's form."""
         types = range(len(self.depots))
         return self.pyvrp.ProblemData(
             locations=[self.pyvrp.Location(float(x), float(y)) for x, y in self.given["coords"] * DISTANCE_SCALE],
@@ -183,14 +183,14 @@ class Formulation:
         )
 
     def actions(self, routes: list[Any]) -> list[int]:
-        """Return the actions of PyVRP's routes."""
+        """Return the actions for PyVRP's routes."""
         actions, current, served = [], 0, 0
         for route in routes:
             start = self.depots[route.vehicle_type()]
             visits = visits_of(route, self.singles, self.pairs)
             actions += ([start] if start != current else []) + visits + [start]
             current, served = start, served + len(visits)
-        if served < self.problem.num_nodes or not actions:  # the rest is left out
+        if served < self.problem.num_nodes or not actions:  # the remaining customers are left out
             actions.append(current)
         return actions
 
@@ -199,9 +199,9 @@ def visits_of(route: Any, singles: Sequence[int], pairs: Sequence[tuple[int, int
     """Return the nodes of one of PyVRP's routes, without depots.
 
     Args:
-        route: The route.
+        route: PyVRP's route.
         singles: Nodes of PyVRP's clients.
-        pairs: Nodes of the pickup and the delivery of its shipments.
+        pairs: Nodes of pickup and delivery of PyVRP's shipments.
     """
     return [
         singles[int(stop.idx)] if stop.is_client() else pairs[int(stop.idx)][stop.is_delivery()]

@@ -1,8 +1,8 @@
-"""From a CVRP solver to SDVRP: split each customer into small ones, solve, and replay by our rules.
+"""SDVRP by a CVRP solver: split each customer into small ones, solve, and replay under the rules of SDVRP.
 
-In the environment a visit always delivers as much as it can, so a plan in which a vehicle passes a
-customer and keeps goods for a later one cannot be replayed as it is. The trips are therefore tried in
-several orders and directions; what a replay leaves undelivered is served by further trips.
+In the environment, a visit always delivers as much as possible. A plan in which a vehicle visits a customer and keeps
+goods for a later one can therefore not be replayed unchanged. The routes are tried in several orders and directions;
+further routes serve the demand that a replay leaves over.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy as np
 
 from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
-NUM_REPLAYS = 64  # orders of the trips that are tried
+NUM_REPLAYS = 64  # number of orders of the routes
 
 
 def unit_copies(demand: IntArray) -> tuple[IntArray, IntArray]:
-    """Split demands into parts of 1, 2, 4, ... units and a rest: any share can be put together from them.
+    """Split demands into parts of 1, 2, 4, ... units and a rest, from which any share can be composed.
 
     Args:
         demand: int64 (A,), 0 at the depot.
 
     Returns:
-        For the depot and each part: the node it belongs to, and its units.
+        Node and units of each part; the first entry is the depot.
     """
     owners, units = [0], [0]
     for node, left in enumerate(demand.tolist()):
@@ -37,17 +37,17 @@ def unit_copies(demand: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def merge_copies(trips: Sequence[Sequence[int]], owners: IntArray) -> list[list[int]]:
-    """Convert trips over parts to trips over customers, each once per trip, where its first part was."""
+    """Convert routes over parts to routes over customers, each once per route, at the position of its first part."""
     return [list(dict.fromkeys(owners[list(trip)].tolist())) for trip in trips]
 
 
 def best_replay(
     trips: list[list[int]], demand: IntArray, capacity: int, distances: FloatArray, rng: np.random.Generator
 ) -> list[list[int]]:
-    """Replay the trips in several orders and directions and return the shortest result.
+    """Replay the routes in several orders and directions and return the shortest result.
 
-    Customers that share a trip with others but are on several trips come last where that is possible: the
-    end of a trip is the one place where a vehicle can deliver less than is needed.
+    Customers on several routes come last on a route with others, if possible: only at the end of a route can a vehicle
+    deliver less than the demand.
     """
     shared = {node for node in range(1, len(demand)) if sum(node in trip for trip in trips) > 1}
     split_last = [trip[::-1] if trip[0] in shared and trip[-1] not in shared else trip for trip in trips]
@@ -69,7 +69,7 @@ def replay(trips: Sequence[Sequence[int]], demand: IntArray, capacity: int) -> l
     """Replay the routes under the rules of SDVRP: deliver as much as possible, and skip useless visits.
 
     Returns:
-        Trips that serve all demand; those for what was left over come last.
+        Routes that serve all demand; those for the demand left over come last.
     """
     left = demand.tolist()
 
@@ -90,6 +90,6 @@ def replay(trips: Sequence[Sequence[int]], demand: IntArray, capacity: int) -> l
 
 
 def trip_length(trip: Sequence[int], distances: FloatArray) -> float:
-    """Length of the way from the depot through the trip and back."""
+    """Return the length from the depot through a route and back."""
     stops = [0, *trip, 0]
     return float(distances[stops[:-1], stops[1:]].sum())

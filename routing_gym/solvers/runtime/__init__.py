@@ -1,1 +1,1 @@
-"""How solvers are run: their protocol, worker processes, cache and progress bar."""
+"""Infrastructure of solvers: their protocol, executors, cache and progress bar."""

@@ -1,8 +1,7 @@
-"""The protocol of all solvers, and what they share: checking, scoring, distances.
+"""Protocol of all solvers, and their common functions: checking, scoring, distances.
 
-A solver is a frozen dataclass of settings. `Solver.solve` takes one batch of instances and returns a
-`Solution`, whose costs always come from `Problem.objective`. A row that fails is marked and costs
-nothing else.
+A solver is a frozen dataclass of settings. `Solver.solve` takes one batch of instances and returns a `Solution`, whose
+costs always come from `Problem.objective`. A row that fails is marked; the others are not affected.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ FloatArray = npt.NDArray[np.float64]
 
 OPTIMAL = "optimal"  # proven
 FEASIBLE = "feasible"
-NO_NODE = -1  # in the actions of a failed row
-MAX_TIME_LIMIT = 1e6  # seconds, eleven days; the packages take no more than some 2^31 or 2^63 of their own units
-CHUNK_ELEMENTS = 2**20  # of one (chunk, A, A) array in a batched solver: 8 MiB of float64 stay in the cache
+NO_NODE = -1  # actions of a failed row
+MAX_TIME_LIMIT = 1e6  # seconds, eleven days; the packages accept at most about 2^31 or 2^63 of their own units
+CHUNK_ELEMENTS = 2**20  # elements of one (chunk, A, A) array in a batched solver: 8 MiB of float64 fit in the cache
 
 
 @dataclass(frozen=True)
 class Solution:
     """Tours of a batch of B instances. A failed row has cost nan and its actions are all -1.
 
-    The seconds of a batched solver are the batch's, divided evenly; those of the others are measured
-    per row in the process that solved it, without its start.
+    The time of a batched solver is divided evenly among the rows. For other solvers, it is measured per row in the
+    process that solved it, without the start of the process.
     """
 
     actions: IntArray  # (B, T), padded with 0
-    cost: FloatArray  # (B,), by `Problem.objective`
+    cost: FloatArray  # (B,), from `Problem.objective`
     seconds: FloatArray  # (B,)
-    status: tuple[str, ...]  # B of "optimal" (proven), "feasible", or why the row failed
-    is_bound: bool = False  # made with knowledge that no policy can have
+    status: tuple[str, ...]  # for each row: "optimal" (proven), "feasible", or the reason of the failure
+    is_bound: bool = False  # uses knowledge that no policy can have
 
     @property
     def failed(self) -> npt.NDArray[np.bool_]:
@@ -68,18 +67,18 @@ class Solution:
         status: str | Sequence[str] = FEASIBLE,
         is_bound: bool = False,
     ) -> Solution:
-        """Score tours from anywhere (a policy, a file), row by row where some are infeasible.
+        """Score tours from any source (a policy, a file); if some are infeasible, row by row.
 
         Args:
-            problem: The problem.
+            problem: Problem of the instances.
             instance: B instances, on any backend.
-            actions: Integers (B, T). A row that holds a -1 is a failed one.
+            actions: Integers (B, T). A row that contains -1 has failed.
             seconds: (B,), or the time of the whole batch as one number, which is divided evenly.
-            status: One for all rows, or one per row; for failed rows, the reason.
-            is_bound: The tours were made with knowledge that no policy can have.
+            status: One status for all rows, or one per row; for failed rows, the reason.
+            is_bound: Whether the tours use knowledge that no policy can have.
 
         Raises:
-            ValueError: Actions that are no integers, or another number of rows than instances.
+            ValueError: The actions are not integers, or the number of rows is wrong.
         """
         instance, tours = cast_instance(instance), np.asarray(actions)
         num_rows = batch_size(instance)
@@ -116,14 +115,14 @@ class Solver(ABC):
     """Base class of solvers. Subclasses are frozen dataclasses of validated settings."""
 
     name: ClassVar[str]
-    problems: ClassVar[tuple[str, ...] | None]  # names of those it solves; None: every problem
-    packages: ClassVar[tuple[str, ...]] = ()  # imported when it solves; the extra `solvers` brings them
-    needs_symmetry: ClassVar[bool] = False  # the way back must be as long, but in problems that are `asymmetric`
-    is_bound: ClassVar[bool] = False  # uses what no policy can know: its cost is a bound, not an opponent
+    problems: ClassVar[tuple[str, ...] | None]  # names of the supported problems; None for all
+    packages: ClassVar[tuple[str, ...]] = ()  # imported when the solver runs; installed by the extra `solvers`
+    needs_symmetry: ClassVar[bool] = False  # distances must be symmetric, except in problems that are `asymmetric`
+    is_bound: ClassVar[bool] = False  # uses knowledge that no policy has: its cost is a bound, not a baseline
 
     @property
     def label(self) -> str:
-        """Name for a table."""
+        """Name for tables."""
         return self.name
 
     def solve(
@@ -141,22 +140,22 @@ class Solver(ABC):
         """Solve a batch of instances.
 
         Args:
-            problem: The problem.
+            problem: Problem of the instances.
             instance: B instances, on any backend.
-            seed: Row i of the batch is solved with a seed made from (seed, i), whatever the other rows are.
-            num_workers: Processes that share the rows (not in batched solvers, which take all rows at
-                once). 0 solves in this process: nothing to start, but a row that hangs or dies takes
-                the run with it.
-            progress: Show a progress bar.
-            cache: Folder that keeps solved rows for the next run; None keeps nothing.
-            executor: What solves the rows, instead of `num_workers` processes of this machine: a cluster, say. It
-                also distributes the rows of batched solvers, by chunks.
-            first_row: Place of the first instance in a larger batch, of which the others are solved elsewhere.
+            seed: Random seed; row i of the batch is solved with a seed made from (seed, i), independently of the other
+                rows.
+            num_workers: Number of processes that share the rows (ignored by batched solvers, which solve all rows at
+                once). 0 solves in this process: no process has to start, but a row that hangs or dies ends the run.
+            progress: Whether to show a progress bar.
+            cache: Folder that keeps solved rows for the next run; None for no cache.
+            executor: Executor that solves the rows, such as a cluster, instead of `num_workers` processes of this
+                machine. It also distributes the rows of batched solvers, in chunks.
+            first_row: Index of the first instance in a larger batch whose other rows are solved elsewhere.
 
         Raises:
-            ValueError: The solver does not support the problem or these instances, or there is no such cluster.
+            ValueError: The solver does not support the problem or these instances, or the cluster cannot be used.
             InvalidInstance: The instances are malformed.
-            ImportError: A package is missing; names the extra that brings it.
+            ImportError: A package is missing; the message names the extra to install.
         """
         num_workers = check_integer("num_workers", num_workers, 0)
         self.check(problem)
@@ -183,20 +182,20 @@ class Solver(ABC):
         return assemble(problem, instance, results, self.is_bound)
 
     def check(self, problem: AnyProblem) -> None:
-        """Refuse a problem that the solver does not support.
+        """Check that the solver supports a problem.
 
         Raises:
-            ValueError: Naming the supported ones.
+            ValueError: The problem is not supported; the message names the supported ones.
         """
         if self.problems is not None and problem.name not in self.problems:
             listed = [name for name in self.problems if name in LISTED]
             raise ValueError(f"{self.name} does not solve {problem.name}; it solves {', '.join(listed)}")
 
     def check_symmetry(self, instance: Any) -> None:
-        """Refuse instances (NumPy) with distances that depend on the direction.
+        """Check that the distances of instances (NumPy) do not depend on the direction.
 
         Raises:
-            ValueError: With the first row that has some.
+            ValueError: Distances are asymmetric; the message names the first such row.
         """
         if instance.distances is None:
             return
@@ -208,42 +207,42 @@ class Solver(ABC):
             )
 
     def load(self) -> None:
-        """Import the packages, so that the first row's time does not hold it.
+        """Import the packages, so that the time of the first row does not include the import.
 
         Raises:
-            ImportError: Naming the extra.
+            ImportError: A package is missing; the message names the extra to install.
         """
         for package in self.packages:
             require(package, "solvers")
 
     def usual_executor(self, num_workers: int) -> Executor:
-        """Return what solves the rows if `solve` is not told."""
+        """Return the executor that is used if `solve` is called without one."""
         return Processes(num_workers) if num_workers else Inline()
 
     @abstractmethod
     def work(self, problem: AnyProblem, seed: int) -> SolverWork:
-        """Return what workers do, with valid instances on NumPy."""
+        """Return the work of the workers, for valid instances on NumPy."""
 
 
 class BatchSolver(Solver):
-    """A solver that advances all rows of a batch together, in NumPy."""
+    """Base class of solvers that process all rows of a batch together, in NumPy."""
 
     @abstractmethod
     def tours(self, problem: AnyProblem, instance: Any, rows: IntArray, seed: int) -> IntArray:
         """Build the tours of a batch.
 
         Args:
-            problem: The problem.
+            problem: Problem of the instances.
             instance: Instances (NumPy, valid), a chunk of the batch.
-            rows: int64 (B,), their places in the whole batch, for random draws.
-            seed: Of the whole batch.
+            rows: int64 (B,), indices of the instances in the whole batch, for random draws.
+            seed: Random seed of the whole batch.
 
         Returns:
             Actions: int64 (B, T).
         """
 
     def row_elements(self, num_actions: int) -> int:
-        """Size of the largest array that one row needs."""
+        """Return the size of the largest array that one row needs."""
         return num_actions**2
 
     @property
@@ -260,13 +259,13 @@ class BatchSolver(Solver):
 
 @dataclass(frozen=True)
 class RowSolver(Solver):
-    """A solver that takes one instance at a time, in worker processes.
+    """Base class of solvers that solve one instance at a time, in worker processes.
 
     Attributes:
-        time_limit: Seconds per instance. Heuristics use all of it.
+        time_limit: Seconds per instance. Heuristics use the whole time.
 
     Raises:
-        ValueError: The time limit is not positive, or more than a million seconds.
+        ValueError: The time limit is not positive, or exceeds a million seconds.
     """
 
     time_limit: float
@@ -284,7 +283,7 @@ class RowSolver(Solver):
 
     @property
     def hard_limit(self) -> float:
-        """Seconds after which a row that does not keep its time limit is stopped from outside."""
+        """Seconds after which a row that exceeds its time limit is stopped from outside."""
         return 2 * self.time_limit + 10
 
     @abstractmethod
@@ -292,12 +291,12 @@ class RowSolver(Solver):
         """Solve one instance.
 
         Args:
-            problem: The problem.
+            problem: Problem of the instance.
             instance: One instance (NumPy, valid): a batch of size 1.
-            seed: In [0, 2^31), for this row.
+            seed: Random seed of this row, in [0, 2^31).
 
         Returns:
-            Actions and status, "optimal" or "feasible". Whatever it raises marks the row as failed.
+            Actions and status, "optimal" or "feasible". Any exception marks the row as failed.
         """
 
     def work(self, problem: AnyProblem, seed: int) -> RowWork:
@@ -309,7 +308,7 @@ class TimedOut(RuntimeError):
 
 
 def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], is_bound: bool = False) -> Solution:
-    """Combine the rows in one Solution and score it."""
+    """Combine the rows into one Solution and score it."""
     length = max(1, *(len(result.actions) for result in results.values()))
     actions = np.zeros((len(results), length), dtype=np.int64)
     for row, result in results.items():
@@ -323,12 +322,12 @@ def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], 
 
 
 def unit_of(distances: FloatArray) -> float:
-    """Return the power of two next below the longest distance, for packages that take integers."""
+    """Return the largest power of two up to the longest distance, as length unit for packages that take integers."""
     return float(2.0 ** np.floor(np.log2(distances.max()))) if distances.any() else 1.0
 
 
 def distance_matrix(instance: Any) -> FloatArray:
-    """Distances between all nodes, float32 as legs are in `step`, in the instance's own metric: float64 (B, A, A)."""
+    """Return all distances in the instance's metric, rounded to float32 like in `step`: float64 (B, A, A)."""
     if instance.distances is not None:
         return np.asarray(instance.distances.astype(np.float64))
     coords = instance.coords
@@ -336,5 +335,5 @@ def distance_matrix(instance: Any) -> FloatArray:
 
 
 def join_trips(trips: Sequence[Sequence[int] | IntArray]) -> list[int]:
-    """Write trips as actions: each ends with a return to the depot; no trip at all stays there."""
+    """Return the actions for routes: each ends with a return to the depot; without routes, the vehicle stays there."""
     return [node for trip in trips if len(trip) for node in (*trip, 0)] or [0]

@@ -1,8 +1,8 @@
-"""Solved rows kept on disk, so that a second run does not solve again and an interrupted one loses nothing.
+"""Cache of solved rows on disk: later runs do not solve them again, and an interrupted run loses nothing.
 
-One .npz file per solver with its settings, problem, number of nodes and seed; in it, a row is found by
-a hash of its instance's arrays and its place in the batch (which its seed depends on). A batch that is
-extended later so finds its first rows solved.
+There is one .npz file for each combination of solver and settings, problem, number of nodes and seed. In it, the key of
+a row is a hash of its instance's arrays and its index in the batch (on which its seed depends). If a batch is extended
+later, its first rows are therefore found.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.rows import RowResult
 
-VERSION = 3  # of the file layout, of what enters the hashes, and of the solvers: raise it where their tours change
+VERSION = 3  # version of the file layout, the hashes and the solvers; raise it if their tours change
 SAVE_INTERVAL = 10.0  # seconds
-SAVE_SHARE = 20.0  # and as many times as long as saving takes, which rewrites the whole file
+SAVE_SHARE = 20.0  # saving rewrites the whole file; wait at least this many times its duration
 LOCK_LIMIT = 60.0  # seconds to wait for another process that saves
-PADDING = -1  # after the actions of the shorter tours
+PADDING = -1  # follows the actions of shorter tours
 
 
 class CachedSolver(Protocol):
@@ -40,15 +40,15 @@ class CachedSolver(Protocol):
 
 
 class Store:
-    """The rows of one batch that are on disk, and those to be added.
+    """Rows of one batch that are on disk, and new rows to add.
 
     Args:
-        folder: Where the files lie; made if it is missing.
-        solver: Whose settings are part of the file's name.
-        problem: The problem.
-        instance: The batch (NumPy).
-        seed: Of the batch.
-        first_row: Place of the first instance in a larger batch.
+        folder: Folder of the files; created if it is missing.
+        solver: Solver; its settings are part of the file's name.
+        problem: Problem of the batch.
+        instance: Batch of instances (NumPy).
+        seed: Random seed of the batch.
+        first_row: Index of the first instance in a larger batch.
 
     Raises:
         ValueError: The file is damaged.
@@ -83,7 +83,7 @@ class Store:
         return {row: self.rows[key] for row, key in enumerate(self.keys) if key in self.rows}
 
     def add(self, row: int, result: RowResult) -> None:
-        """Keep a solved row; failed ones are tried again in the next run. Saves every few seconds."""
+        """Add a solved row, and save every few seconds; failed rows are not kept, so the next run tries them again."""
         if result.failed:
             return
         self.rows[self.keys[row]] = result
@@ -92,9 +92,9 @@ class Store:
             self.save()
 
     def save(self) -> None:
-        """Write all rows, with those that another process has added meanwhile; all or nothing.
+        """Write all rows, and those that another process has added in the meantime; the file is replaced as a whole.
 
-        A file that cannot be written, on a full disk for example, is a warning: the results do not depend on it.
+        If the file cannot be written, for example on a full disk, warn: the results do not depend on it.
         """
         if not self.changed:
             return
@@ -111,7 +111,7 @@ class Store:
 
 
 def row_keys(instance: Any, first_row: int = 0) -> list[str]:
-    """Hash every row of an instance (NumPy) together with its place in the batch."""
+    """Return a hash for every row of an instance (NumPy) together with its index in the batch."""
     arrays = {name: np.ascontiguousarray(values) for name, values in vars(instance).items() if values is not None}
     layout = json.dumps({name: [values.dtype.str, values.shape[1:]] for name, values in arrays.items()})
     return [
@@ -123,7 +123,7 @@ def row_keys(instance: Any, first_row: int = 0) -> list[str]:
 
 
 def read(path: Path) -> dict[str, RowResult]:
-    """Read the rows of a file by their keys; none if there is no file.
+    """Read the rows of a file by their keys; return an empty dictionary if there is no file.
 
     Raises:
         ValueError: The file is damaged.
@@ -140,7 +140,7 @@ def read(path: Path) -> dict[str, RowResult]:
 
 
 def write(path: Path, about: str, rows: dict[str, RowResult]) -> None:
-    """Write a file, complete or not at all."""
+    """Write a file completely or not at all."""
     results = list(rows.values())
     length = max(len(result.actions) for result in results)
     actions = np.full((len(results), length), PADDING, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The executors by name, for command lines."""
+"""Executors by name, for command lines."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class HasExecutor(Protocol):
 
 
 def executor_of(args: HasExecutor) -> Executor | None:
-    """Make the executor that a script's arguments name; None if they name none.
+    """Make the executor named by a script's arguments; return None if none is named.
 
     Raises:
-        ValueError: As `make_executor`.
+        ValueError: The arguments are invalid; see `make_executor`.
     """
     if args.executor is not None:
         return make_executor(args.executor, args.workers, args.address)
@@ -46,11 +46,11 @@ def make_executor(name: ExecutorName, num_workers: int | None = None, address: s
 
     Args:
         name: "inline", "processes" or "ray".
-        num_workers: Worker processes. None: one for each usable core, on Ray for each CPU of the cluster.
-        address: Of a Ray cluster; None starts Ray on this machine.
+        num_workers: Number of worker processes. None for one per usable core, on Ray one per CPU of the cluster.
+        address: Address of a Ray cluster; None starts Ray on this machine.
 
     Raises:
-        ValueError: Another name, fewer than one worker, or an address without Ray.
+        ValueError: The name is unknown, the number of workers is less than one, or an address is given without Ray.
     """
     if address is not None and name != "ray":
         raise ValueError(f"address {address} has no effect with executor {name}; choose ray, or leave it out")

@@ -1,7 +1,7 @@
-"""Workers on a Ray cluster, or on a Ray that starts on this machine.
+"""Workers on a Ray cluster, or on a local Ray started on this machine.
 
-Ray brings the workers to the machines, the arguments to the workers and the results back. What stands here is what a
-solver needs beyond that: a limit of time for each task, and another attempt where a worker or its machine dies.
+Ray distributes the workers, their arguments and their results. This module adds what solvers need beyond that: a time
+limit for each task, and another attempt if a worker or its machine dies.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from routing_gym.problems.checks import check_integer
 from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work, WorkersNotReady
 
 EXTRA = "cluster"
-DEPTH = 2  # tasks given to a worker at a time: the second waits there while the result of the first one travels
-ATTEMPTS = 3  # at a task whose worker dies
-START_LIMIT = 120.0  # seconds to wait for a worker, or for a node's answer, where nothing else happens
+DEPTH = 2  # tasks given to a worker at a time: the second is ready while the result of the first is sent
+ATTEMPTS = 3  # attempts at a task whose worker dies
+START_LIMIT = 120.0  # seconds to wait for a worker or a node's answer if nothing else happens
 CONNECT_LIMIT = 5.0  # seconds
 FULL = (
     "Ray's object store is full, and so is the disk to which it moves objects: free space there, or start Ray with a "
@@ -32,16 +32,16 @@ FULL = (
 
 @dataclass(frozen=True)
 class OnRay(Executor):
-    """Workers on Ray. A task whose worker or node dies is tried again, three times in all; then it is lost.
+    """Executor with workers on Ray. A task whose worker or node dies is tried three times; then it is lost.
 
-    Ray is started where the program has not called `ray.init` itself, and lasts until the program ends.
+    Ray is started if the program has not called `ray.init`, and runs until the program ends.
 
     Attributes:
-        num_workers: How many; None: as many as the cluster has CPUs (or GPUs, if the work needs some).
+        num_workers: Number of workers; None for as many as the cluster has CPUs (or GPUs, if the work needs them).
         address: "auto" for the cluster of this machine, "HOST:6379", or "ray://HOST:10001"; None starts Ray here.
 
     Raises:
-        ValueError: Fewer than one worker.
+        ValueError: The number of workers is less than one.
     """
 
     num_workers: int | None = None
@@ -57,10 +57,10 @@ class OnRay(Executor):
         check_nodes(ray, work.packages)
 
     def size(self, ray: Any, work: Work) -> int:
-        """Return how many workers there are to be.
+        """Return the number of workers to start.
 
         Raises:
-            ValueError: The cluster has no room for them.
+            ValueError: The cluster has too few resources for them.
         """
         kind, share = ("GPU", work.num_gpus) if work.num_gpus else ("CPU", 1)
         most = int(ray.cluster_resources().get(kind, 0) / share)
@@ -70,11 +70,11 @@ class OnRay(Executor):
         return self.num_workers or most
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Results:
-        """Like `Executor.run`.
+        """Run the tasks; see `Executor.run`.
 
         Raises:
             WorkersNotReady: The workers do not start.
-            MemoryError: Ray's object store is full, and so is the disk to which it moves objects.
+            MemoryError: Ray's object store and the disk to which it moves objects are full.
         """
         ray = connect(self.address, self.num_workers)
         source, workers = iter(tasks), []
@@ -107,7 +107,7 @@ class Actor:
 
 @dataclass
 class Given:
-    """A task, and how often it was tried."""
+    """Task with the number of its failed attempts."""
 
     task: Task
     deaths: int = 0
@@ -115,40 +115,40 @@ class Given:
 
 @dataclass(eq=False)
 class Worker:
-    """A worker: its actor, and what it has been given, the task that it works on first."""
+    """Worker with its actor and its tasks; it works on the first of them."""
 
     actor: Any
     starting: Any  # reference to the end of its start; None once it has started
     queue: dict[Any, Given] = field(default_factory=dict)  # by the references to their results
-    since: float = 0.0  # when the first task began
+    since: float = 0.0  # start of the first task
 
 
 class WorkerPool:
-    """The workers, and the tasks that are on their way.
+    """Workers and the tasks that they have been given.
 
     Args:
         ray: The package, connected.
-        work: What they do.
+        work: Work of the workers.
     """
 
     def __init__(self, ray: Any, work: Work) -> None:
         self.ray, self.work = ray, work
-        self.shared = ray.put(work)  # each machine gets it once
+        self.shared = ray.put(work)  # sent to each machine once
         options = {"num_cpus": 1, "num_gpus": work.num_gpus, "max_restarts": 0}
         self.actor_class = ray.remote(**options)(Actor)
         self.workers: list[Worker] = []
         self.again: deque[Given] = deque()
         self.failed_starts = 0
-        self.last_event = time.perf_counter()  # a result, a start or a death
+        self.last_event = time.perf_counter()  # time of the last result, start or death
 
     def start(self) -> Worker:
-        """Start a worker, which is ready as soon as a machine has room for it."""
+        """Start a worker, which gets ready as soon as a machine has free resources."""
         actor = self.actor_class.remote(self.shared)
         return Worker(actor, actor.wait_ready.remote())
 
     def give_out(self, source: Iterator[Task]) -> bool:
-        """Give tasks to the workers that have fewer than `DEPTH`; return whether any is on its way."""
-        for depth in range(1, DEPTH + 1):  # no second task for one while another has none
+        """Give tasks to workers that have fewer than `DEPTH`; return whether any task is in progress."""
+        for depth in range(1, DEPTH + 1):  # no worker gets a second task while another has none
             for worker in self.workers:
                 if worker.starting is not None or len(worker.queue) >= depth:
                     continue
@@ -158,13 +158,13 @@ class WorkerPool:
                 if not worker.queue:
                     worker.since = time.perf_counter()
                 worker.queue[worker.actor.do.remote(*given.task[1])] = given
-        return True  # every worker that is ready has as much as it takes
+        return True  # every ready worker has its maximum number of tasks
 
     def busy(self) -> bool:
         return any(worker.queue for worker in self.workers)
 
     def collect(self) -> Results:
-        """Wait for results or deaths; yield the tasks that are over."""
+        """Wait for results or deaths; yield the tasks that have ended."""
         owners = {ref: worker for worker in self.workers for ref in worker.queue}
         owners |= {worker.starting: worker for worker in self.workers if worker.starting is not None}
         done, _ = self.ray.wait(list(owners), num_returns=1, timeout=self.patience())
@@ -183,14 +183,14 @@ class WorkerPool:
             raise WorkersNotReady(told)
 
     def patience(self) -> float:
-        """Return for how many seconds there is nothing to do but wait."""
+        """Return the number of seconds to wait for the next event."""
         begun = [worker.since for worker in self.workers if worker.queue]
         if self.work.hard_limit is None or not begun:
             return START_LIMIT
         return max(0.0, min(begun) + self.work.hard_limit - time.perf_counter())
 
     def finish(self, ref: Any, worker: Worker) -> Results:
-        """Receive a result, the end of a start, or the death of a worker."""
+        """Handle a result, the end of a start, or the death of a worker."""
         errors = self.ray.exceptions
         try:
             result = self.ray.get(ref)
@@ -199,7 +199,7 @@ class WorkerPool:
         except errors.RayError as error:  # the actor died, or the result was lost with its node
             yield from self.replace(worker, error)
             return
-        if ref == worker.starting:  # not the same object in Ray Client
+        if ref == worker.starting:  # in Ray Client, not the same object
             worker.starting, self.failed_starts = None, 0
             return
         worker.since = time.perf_counter()
@@ -207,7 +207,7 @@ class WorkerPool:
 
     def replace(self, worker: Worker, error: Exception) -> Results:
         """Replace a worker that has died; its task is tried again, or is lost."""
-        if worker not in self.workers:  # known from another of its tasks
+        if worker not in self.workers:  # already handled with another of its tasks
             return
         if worker.starting is not None:
             self.failed_starts += 1
@@ -224,7 +224,7 @@ class WorkerPool:
             yield given.task[0], Lost(f"died: its worker ended {ATTEMPTS} times: {last_line(error)}", seconds)
 
     def stop(self, worker: Worker) -> Any:
-        """Replace a worker; return the task that it worked on, if any. The others that it had are given out again."""
+        """Replace a worker; return its current task, or None. Its other tasks are given out again."""
         self.ray.kill(worker.actor)
         first, *others = worker.queue.values() or [None]
         self.again.extend(given for given in others if given is not None)
@@ -233,16 +233,16 @@ class WorkerPool:
 
 
 def last_line(error: Exception) -> str:
-    """Return the last line of Ray's message: the others are a traceback."""
+    """Return the last line of Ray's message; the other lines are a traceback."""
     return str(error).strip().splitlines()[-1].strip()
 
 
 def connect(address: str | None, num_workers: int | None) -> Any:
-    """Connect to a cluster, or start Ray here; do nothing if the program has done so. Return the package.
+    """Connect to a cluster or start Ray here, unless the program has done so; return the package.
 
     Raises:
-        ImportError: Ray is not installed; names the extra.
-        ValueError: There is no such cluster, or it runs another version.
+        ImportError: Ray is missing; the message names the extra to install.
+        ValueError: The cluster cannot be reached, or it runs another version.
     """
     ray = require("ray", EXTRA)
     if ray.is_initialized():
@@ -269,10 +269,10 @@ def connect(address: str | None, num_workers: int | None) -> Any:
 
 
 def address_of(address: str) -> tuple[str | None, int]:
-    """Return host and port of an address; no host of "auto".
+    """Return host and port of an address; the host is None for "auto".
 
     Raises:
-        ValueError: It is none.
+        ValueError: The address is invalid.
     """
     if address == "auto":
         return None, 0
@@ -287,14 +287,14 @@ def address_of(address: str) -> tuple[str | None, int]:
 
 
 def check_nodes(ray: Any, packages: tuple[str, ...]) -> None:
-    """Check that every machine of the cluster has the packages that this one has.
+    """Check that every machine of the cluster has the same packages as this one.
 
     Raises:
-        ValueError: One lacks a package, or has another version of it.
+        ValueError: A machine lacks a package, or has another version of it.
     """
 
     def look(names: list[str]) -> dict[str, str | None]:
-        """Return versions; runs on each node, and imports nothing of ours, so that it can tell where we are missing."""
+        """Return versions; runs on each node, without this package, so that its absence can be reported."""
         from importlib import import_module, metadata
 
         found: dict[str, str | None] = {}

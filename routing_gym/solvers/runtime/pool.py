@@ -1,7 +1,7 @@
-"""Worker processes on this machine that do one task at a time.
+"""Worker processes on this machine that run one task at a time.
 
-Not `concurrent.futures`: there, one worker that dies or hangs takes the whole pool with it. Here it
-costs its task, and a new worker takes its place. The package Pebble does the same, under the LGPL.
+`concurrent.futures` is not used, since one worker that dies or hangs breaks its whole pool. Here only the task of that
+worker is lost, and a new worker replaces it. The package Pebble does the same, but under the LGPL.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 from routing_gym.problems.checks import check_integer
 from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work, WorkersNotReady
 
-# A forked child would inherit the threads' locks of torch and OpenMP; a fork server is a fresh process.
+# A forked child would inherit the locks of torch's and OpenMP's threads; a fork server is a fresh process.
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-START_LIMIT = 120.0  # seconds for a worker to import what it needs
+START_LIMIT = 120.0  # seconds for a worker to import its packages
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Processes(Executor):
     A task that outlasts `Work.hard_limit` or kills its worker is lost.
 
     Attributes:
-        num_workers: How many.
+        num_workers: Number of worker processes.
 
     Raises:
-        ValueError: Fewer than one.
+        ValueError: The number of workers is less than one.
     """
 
     num_workers: int = 1
@@ -44,10 +44,10 @@ class Processes(Executor):
         check_integer("num_workers", self.num_workers, 1)
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Results:
-        """Like `Executor.run`.
+        """Run the tasks; see `Executor.run`.
 
         Raises:
-            WorkersNotReady: The workers do not start.
+            WorkersNotReady: A worker does not start.
         """
         idle: list[Worker] = []
         busy: list[Worker] = []
@@ -67,14 +67,14 @@ class Processes(Executor):
 
 @dataclass(frozen=True)
 class Raised:
-    """An error of a task, on its way from a worker."""
+    """Exception of a task, sent from a worker to the parent."""
 
     error: Exception
 
 
 @dataclass
 class Worker:
-    """A process, the pipe to it, and the task it works on."""
+    """Worker process with the pipe to it and its current task."""
 
     process: Any  # multiprocessing's SpawnProcess or ForkServerProcess
     connection: Connection
@@ -86,7 +86,7 @@ class Worker:
         """Start a worker and wait until it is ready.
 
         Raises:
-            WorkersNotReady: It does not get ready.
+            WorkersNotReady: The worker does not get ready.
         """
         context: Any = multiprocessing.get_context(START_METHOD)
         connection, its_end = context.Pipe()
@@ -109,11 +109,11 @@ class Worker:
 
     def give(self, key: int, arguments: tuple[Any, ...]) -> None:
         self.key, self.since = key, time.perf_counter()
-        with suppress(BrokenPipeError):  # it died since its last task; `take` will say so
+        with suppress(BrokenPipeError):  # the worker has died since its last task; `take` reports it
             self.connection.send(arguments)
 
     def take(self) -> Any:
-        """Receive the result, or the news of the worker's death."""
+        """Receive the result of the task, or `Lost` if the worker has died."""
         try:
             result = self.connection.recv()
         except (EOFError, OSError):
@@ -131,7 +131,7 @@ class Worker:
 
 
 def describe_exit(code: int) -> str:
-    """Return how a process ended; `multiprocessing` counts signals as negative exit codes."""
+    """Return a description of a process's end; `multiprocessing` gives signals as negative exit codes."""
     if code >= 0:
         return f"with exit code {code}"
     known = {number.value: number.name for number in signal.Signals}
@@ -139,7 +139,7 @@ def describe_exit(code: int) -> str:
 
 
 def collect(busy: list[Worker], idle: list[Worker], limit: float | None) -> Iterator[tuple[int, Any]]:
-    """Wait until a busy worker has finished, died or run out of time; yield such tasks, and sort the workers again."""
+    """Wait until a busy worker finishes, dies or times out; yield such tasks, and move or stop their workers."""
     patience = None
     if limit is not None:
         patience = max(0.0, min(worker.since for worker in busy) + limit - time.perf_counter())
@@ -169,15 +169,15 @@ def end_with_parent() -> None:
 
 
 def serve(connection: Connection, work: Work) -> None:
-    """Do tasks until the pipe closes; the body of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it stops us
+    """Run tasks until the pipe closes; this is the body of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops this process
     threading.Thread(target=end_with_parent, daemon=True).start()
     work.load()
     connection.send(True)
     while True:
         try:
             arguments = connection.recv()
-        except (EOFError, ConnectionResetError):  # reset where the parent went without reading our last answer
+        except (EOFError, ConnectionResetError):  # reset if the parent ended without reading the last answer
             return
         try:
             result = work.do(*arguments)

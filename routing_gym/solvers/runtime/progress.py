@@ -1,4 +1,4 @@
-"""A progress bar around an iterator, by rich."""
+"""Progress bar around an iterator, drawn by rich."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Item = TypeVar("Item")
 
 
 def show_progress(items: Iterable[Item], total: int, description: str, enabled: bool) -> Iterator[Item]:
-    """Yield the items, with a bar, a count and the time left on the terminal if enabled.
+    """Yield the items; if enabled, show a bar, a count and the remaining time on the terminal.
 
     Raises:
-        ImportError: rich is not installed; names the extra.
+        ImportError: rich is missing; the message names the extra to install.
     """
     if not enabled:
         yield from items

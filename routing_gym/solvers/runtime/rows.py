@@ -1,4 +1,4 @@
-"""The rows of a batch as tasks of an executor: one row each, or a chunk of rows for a batched solver."""
+"""Rows of a batch as tasks of an executor: single rows, or chunks of rows for a batched solver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Finished = Generator[tuple[int, "RowResult"], None, None]  # rows as they finish
 
 
 class SolvesRow(Protocol):
-    """Members of a `RowSolver` that solving its rows needs."""
+    """Members of a `RowSolver` that are needed to solve its rows."""
 
     name: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
@@ -50,7 +50,7 @@ class RowResult:
 
 
 class SolverWork(Work):
-    """Solves rows of a batch."""
+    """Work that solves rows of a batch."""
 
     @abstractmethod
     def solve(self, instance: Any, rows: Sequence[int], executor: Executor, first_row: int = 0) -> Finished:
@@ -60,9 +60,9 @@ class SolverWork(Work):
 
         Args:
             instance: The whole batch, or the part of one that begins at `first_row`.
-            rows: Which rows of `instance` to solve.
-            executor: What solves them.
-            first_row: Place of the first row in the whole batch, on which the seeds depend.
+            rows: Indices of the rows of `instance` to solve.
+            executor: Executor that runs the tasks.
+            first_row: Index of the first row in the whole batch; the seeds depend on it.
 
         Raises:
             WorkersNotReady: The workers do not start.
@@ -70,12 +70,12 @@ class SolverWork(Work):
 
 
 class RowWork(SolverWork):
-    """Solves one row at a time. A row that raises has failed.
+    """Work that solves one row at a time. A row whose solver raises an exception has failed.
 
     Args:
-        solver: The solver.
-        problem: The problem.
-        seed: Of the batch; see `row_seed`.
+        solver: Solver of the rows.
+        problem: Problem of the batch.
+        seed: Random seed of the batch; see `row_seed`.
     """
 
     def __init__(self, solver: SolvesRow, problem: AnyProblem, seed: int) -> None:
@@ -96,7 +96,7 @@ class RowWork(SolverWork):
 
 
 def attempt(solver: SolvesRow, problem: AnyProblem, instance: Any, seed: int) -> RowResult:
-    """Solve one row; an exception becomes a failed row."""
+    """Solve one row; an exception gives a failed row."""
     start = time.perf_counter()
     try:
         actions, status = solver.solve_row(problem, instance, seed)
@@ -104,23 +104,23 @@ def attempt(solver: SolvesRow, problem: AnyProblem, instance: Any, seed: int) ->
         if tour.ndim != 1 or not len(tour) or not np.issubdtype(tour.dtype, np.integer):
             raise TypeError(f"{solver.name} returned {tour.dtype} of shape {tour.shape}, expected integers (T,)")
         return RowResult(tour.astype(np.int64), time.perf_counter() - start, status)
-    except Exception as error:  # whatever a solver raises costs one row, not the run
+    except Exception as error:  # an exception of a solver fails one row, not the run
         return RowResult.failure(f"{type(error).__name__}: {error}", time.perf_counter() - start)
 
 
 def row_seed(seed: int, row: int) -> int:
-    """Seed of one row, in [0, 2^31): independent streams for all (seed, row)."""
+    """Return the random seed of one row, in [0, 2^31): independent streams for all (seed, row)."""
     return int(np.random.SeedSequence([seed, row]).generate_state(1)[0] >> 1)
 
 
 class ChunkWork(SolverWork):
-    """Solves several rows at once, by a batched solver.
+    """Work that solves several rows at once with a batched solver.
 
     Args:
-        name: The solver's.
-        tours: `BatchSolver.tours`, with problem and seed.
-        status: Of every row.
-        size: Rows of a chunk.
+        name: Name of the solver.
+        tours: `BatchSolver.tours`, with problem and seed bound.
+        status: Status of every row.
+        size: Number of rows in a chunk.
     """
 
     def __init__(self, name: str, tours: Callable[[Any, IntArray], IntArray], status: str, size: int) -> None:

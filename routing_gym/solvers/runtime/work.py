@@ -1,6 +1,6 @@
-"""What executors execute: a piece of work that every worker gets once, and its tasks, each with a key.
+"""Interface of executors: work that is sent to each worker once, and its tasks, each with a key.
 
-An executor runs the same tasks with the same arguments wherever it runs them, so that results do not depend on it.
+An executor runs the same tasks with the same arguments on any worker, so results do not depend on the executor.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class WorkersNotReady(RuntimeError):
 
 
 class Work(ABC):
-    """A function with what it needs. It is pickled, and sent to each worker once.
+    """Function with the data that it needs. It is pickled, and sent to each worker once.
 
     Attributes:
-        name: For messages.
-        hard_limit: Seconds after which a task is stopped from outside; None: no limit.
-        packages: Modules that a worker needs besides those of this package.
-        num_gpus: GPUs that a worker on Ray keeps for itself.
+        name: Name for messages.
+        hard_limit: Seconds after which a task is stopped from outside; None for no limit.
+        packages: Modules that a worker needs in addition to those of this package.
+        num_gpus: Number of GPUs that a worker on Ray reserves.
     """
 
     name: str
@@ -33,16 +33,16 @@ class Work(ABC):
     num_gpus: float = 0
 
     def load(self) -> None:
-        """Import what the tasks need, once in each worker, before the first task."""
+        """Import everything that the tasks need, once in each worker, before the first task."""
 
     @abstractmethod
     def do(self, *arguments: Any) -> Any:
-        """Do one task. Whatever it raises ends the run; work that may fail returns its failure instead."""
+        """Run one task. Any exception ends the run; work that may fail should return its failure instead."""
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A task without a result: its worker died, or its time was over."""
+    """Task without a result: its worker died, or its time was over."""
 
     reason: str
     seconds: float
@@ -52,19 +52,19 @@ Results: TypeAlias = Generator[tuple[int, Any], None, None]  # keys and results 
 
 
 class Executor(ABC):
-    """Runs tasks, and yields what they return."""
+    """Base class of executors, which run tasks and yield their results."""
 
     def prepare(self, work: Work) -> None:
-        """Check that workers can start and have what the work needs, before it begins.
+        """Check that workers can start and have everything that the work needs.
 
         Raises:
-            ValueError: There is no such cluster, or it has other versions.
+            ValueError: The cluster cannot be reached, or has other versions.
             ImportError: A package is missing.
         """
 
     @abstractmethod
     def run(self, work: Work, tasks: Iterable[Task]) -> Results:
-        """Do the tasks, and yield their keys and results as they finish, in any order.
+        """Run the tasks, and yield their keys and results as they finish, in any order.
 
         Tasks are drawn from the iterable as workers become free, so that only a few exist at a time.
         """
@@ -72,7 +72,7 @@ class Executor(ABC):
 
 @dataclass(frozen=True)
 class Inline(Executor):
-    """Runs tasks one after another in this process. A task that hangs or dies takes the run with it."""
+    """Executor that runs tasks one after another in this process. A task that hangs or dies ends the run."""
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Results:
         work.load()
