@@ -34,7 +34,7 @@ from routing_agents import cli
 from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.methods import TRAINED, Setup, labels, make_method, parse_method
-from routing_agents.runs import choose_device, command
+from routing_agents.runs import choose_device, command, read_settings
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed
 from routing_agents.training.tuning import keep_freed_memory
@@ -67,6 +67,8 @@ class Args:
     """Method that gaps are relative to. Default: the first."""
     problem: str = ""
     """Problem of a .pkl file, such as CVRP or OVRPTW, or one of the problems that an .npz file holds."""
+    env_kwargs: dict[str, str] = field(default_factory=dict)
+    """Settings of the problem of generated instances, such as `--env-kwargs prize uniform`."""
     size: int = 1000
     """Number of instances: the first ones of a test set, or generated ones."""
     seed: int = 1234
@@ -96,7 +98,7 @@ class Args:
     out: Path | None = None
     """Folder for table.md, table.csv, table.json and gap.png, and for the costs of shards."""
 
-    advanced = ("address", "device", "chunk_size", "tours", "shard", "merge")
+    advanced = ("env_kwargs", "address", "device", "chunk_size", "tours", "shard", "merge")
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,10 @@ def read_instances(args: Args) -> TestSet:
             on_streets = ", or VRPTW-matrices-50 (on streets)" if source == "random" else ""
             raise ValueError(f"{args.instances!r}: expected {source}/ID with an ID such as TSP-20{on_streets}")
         kind, size = match[1], int(match[3])
-        problem = make_problem(kind, size, **({"matrices": True} if match[2] else {}))
+        if args.env_kwargs and source == "paper":
+            raise ValueError(f"--env-kwargs has no effect: {args.instances} is a fixed test set; leave it out")
+        settings = ({"matrices": True} if match[2] else {}) | read_settings(args.env_kwargs)
+        problem = make_problem(kind, size, **settings)
         if source == "paper":
             return TestSet(problem, select(paper_test_set(kind, size), slice(0, args.size)))
         return TestSet(problem, problem.generate(np.random.default_rng(args.seed), args.size))

@@ -32,9 +32,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -77,7 +78,8 @@ class Args(PlanArgs):
 
     advanced: ClassVar[tuple[str, ...]] = (
         *("distances", "speed", "minimise", "start", "fixed", "geojson", "json", "gantt", "seconds"),
-        *("batch_size", "repair", "num_salesmen", "required_prize", "max_length", "executor", "workers", "address"),
+        *("batch_size", "repair", "num_salesmen", "required_prize", "max_length", "numbers"),
+        *("executor", "workers", "address"),
     )
 
     files: tyro.conf.Positional[tuple[Path, ...]]
@@ -101,6 +103,8 @@ class Args(PlanArgs):
     """Least prize to collect, for CSV files with prizes and penalties."""
     num_salesmen: int | None = None
     """Number of salesmen, which makes a CSV file of coordinates a multiple TSP (MTSP)."""
+    numbers: dict[str, float] = field(default_factory=dict)
+    """Other numbers of the whole instance that the columns of a problem of your own declare, for CSV files."""
     problem: str | None = None
     """Problem of the CSV files, such as OVRPTW; by default the first that takes all their columns."""
     batch_size: int | None = None
@@ -134,10 +138,10 @@ class Args(PlanArgs):
                 f"--improve {self.improve} has no effect: a round of the search takes longer; give at least "
                 f"{LEAST_SECONDS} seconds"
             )
-        for field in fields(self):
-            value, unused = getattr(self, field.name), field.name in UNUSED.get(self.decoding, ())
-            if unused and value != field.default:
-                given = f"{option(field.name)} {value}"
+        for one in fields(self):
+            value, unused = getattr(self, one.name), one.name in UNUSED.get(self.decoding, ())
+            if unused and value != one.default:
+                given = f"{option(one.name)} {value}"
                 raise ValueError(f"{given} has no effect with --decoding {self.decoding}; leave it out")
         if self.decoding == "heuristic" and self.improve is None:
             raise ValueError("--decoding heuristic is a start for --improve; evaluate.py runs classical solvers alone")
@@ -207,8 +211,37 @@ class Job:
             raise OSError(f"{self.tour}: {error}; the actions are: {' '.join(map(str, actions[0]))}") from error
 
 
-def read(path: Path, args: Args) -> Source:
+def given_numbers(args: Args) -> dict[str, float]:
+    """Return the numbers of the whole instance that were given as options."""
+    return {name: value for name in NUMBERS if (value := getattr(args, name)) is not None} | args.numbers
+
+
+def option_of(number: str) -> str:
+    """Return the option that gives a number of the whole instance."""
+    return option(number) if number in NUMBERS else f"--numbers {number}"
+
+
+def problem_of(columns: Collection[str], args: Args, model: TrainedModel | None) -> str | AnyProblem:
+    """Return the problem of a CSV file: the one that is named, that of the model, if it fits, or the first that fits.
+
+    Raises:
+        ValueError: No problem takes these columns.
+    """
+    name = args.problem or recognise(columns, given_numbers(args))
+    if model is None:
+        return name
+    required = {key for column in model.problem.columns if column.tabular and column.required for key in column.keys}
+    takes = not args.problem and name not in model.names and required <= set(columns)
+    return model.problem if takes or name == model.problem.name else name
+
+
+def read(path: Path, args: Args, model: TrainedModel | None = None) -> Source:
     """Read one file.
+
+    Args:
+        path: File to read.
+        args: Arguments of the solver.
+        model: Model that will solve it, if one was named.
 
     Raises:
         ValueError: It cannot be read.
@@ -220,12 +253,13 @@ def read(path: Path, args: Args) -> Source:
     if path.suffix.lower() != ".csv":
         return data.read_instance(path, max_matrix_nodes=MAX_MATRIX_NODES)
     columns, unused = read_csv(path)
-    numbers = {name: value for name in NUMBERS if (value := getattr(args, name)) is not None}
+    numbers = given_numbers(args)
     try:
-        problem = args.problem or recognise(columns, numbers)
-        declared = columns_of(problem)
-        if missing := [option(one.name) for one in declared if one.name in {*NUMBERS} - {*numbers} and one.required]:
-            raise ValueError(f"{problem} needs {', '.join(missing)}; give it, or name another problem by --problem")
+        problem = problem_of(columns, args, model)
+        name, declared = (problem, columns_of(problem)) if isinstance(problem, str) else (problem.name, problem.columns)
+        needed = (one.name for one in declared if one.per == "instance" and one.required)
+        if missing := [option_of(number) for number in needed if number not in numbers]:
+            raise ValueError(f"{name} needs {', '.join(missing)}; give it, or name another problem by --problem")
         taken = {key for column in declared for key in column.keys}
         chosen = {key: value for key, value in {**columns, **numbers}.items() if key in taken}
         own = from_columns(problem, chosen, name=printable(path.stem))
@@ -242,20 +276,18 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
     """
     if not args.files:
         raise ValueError("name at least one .tsp, .vrp, .oplib, .csv or .npz file")
-    models: dict[Path, TrainedModel] = {}
+    load_once = cache(load)
     for path in args.files:
         try:
-            source = read(path, args)
+            source = read(path, args, None if args.checkpoint is None else load_once(args.checkpoint))
             weights = args.checkpoint or find_weights(
                 source.problem.name, source.problem.num_nodes, matrices=has_matrices(source.instance)
             )
-            if weights not in models:
-                models[weights] = load(weights)
-            model = models[weights]
+            model = load_once(weights)
             model.check(source.problem, f"{path} is a")
             heuristic = args.decoding == "heuristic"
             decoding = None if heuristic else choose_decoding(args.decoding, source.problem, args.tours)
-            repair = None if args.improve is None else choose_repair(path, source, args)
+            repair = None if args.improve is None else choose_repair(path, source, args, model)
         except (ValueError, OSError) as error:
             yield str(error)
         else:
@@ -265,8 +297,8 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
             yield Job(path, source, Method(model, decoding, repair), *outputs)
 
 
-def choose_repair(path: Path, source: Source, args: Args) -> TrainedModel:
-    """Load what solves the parts of a file's tour.
+def choose_repair(path: Path, source: Source, args: Args, model: TrainedModel) -> TrainedModel:
+    """Return the model that solves subproblems of a file's tour; without published weights for them, that of the file.
 
     Raises:
         ValueError: The file's tour cannot be improved, or by none of the weights there are.
@@ -275,7 +307,7 @@ def choose_repair(path: Path, source: Source, args: Args) -> TrainedModel:
         raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
     try:
         wanted, _ = neighbourhoods_of(source.problem).repaired_by(source.problem)
-        repair = load_repair(source.problem) if args.repair is None else load(args.repair)
+        repair = load_repair_or(model, source.problem, wanted) if args.repair is None else load(args.repair)
     except ValueError as error:
         raise ValueError(f"{path}: --improve: {error}") from None
     if wanted not in repair.names:
@@ -286,6 +318,20 @@ def choose_repair(path: Path, source: Source, args: Args) -> TrainedModel:
     return repair
 
 
+def load_repair_or(model: TrainedModel, problem: AnyProblem, wanted: str) -> TrainedModel:
+    """Return the published weights for the subproblems of a problem, or without any the model, if it solves them.
+
+    Raises:
+        ValueError: Neither exists.
+    """
+    try:
+        return load_repair(problem)
+    except ValueError:
+        if wanted not in model.names:
+            raise
+        return model
+
+
 def check_options(jobs: list[Job], args: Args) -> None:
     """Refuse options for CSV files that none of the files has a use for.
 
@@ -294,10 +340,10 @@ def check_options(jobs: list[Job], args: Args) -> None:
     """
     tables = [job.source.problem for job in jobs if isinstance(job.source, OwnInstance)]
     used = {column.name for problem in tables for column in problem.columns}
-    for name in NUMBERS:
-        if (value := getattr(args, name)) is not None and name not in used:
+    for name, value in given_numbers(args).items():
+        if name not in used:
             raise ValueError(
-                f"{option(name)} {value} has no effect: none of the files is a CSV file of a problem with a {name}; "
+                f"{option_of(name)} {value} has no effect: none of the files is a CSV file of a problem with a {name}; "
                 "leave it out"
             )
 
@@ -415,7 +461,7 @@ def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
 def plan(path: Path, args: Args) -> Plan:
     """Plan a table of stops, print the plan, and write it."""
     console = plain_console()
-    numbers = {name: value for name in NUMBERS if (value := getattr(args, name)) is not None}
+    numbers = given_numbers(args)
     with console.status(Text(f"planning {path.name}")) as status:
         made = plan_file(path, args, numbers, lambda text: status.update(Text(printable(text))))
     console.print(str(made), soft_wrap=True)

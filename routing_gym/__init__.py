@@ -5,6 +5,9 @@ those of the VRP family (`OVRP`, `VRPTW`, `OVRPBLTW` etc.), and `routing/TSP` et
 native vectorised environment. The package does not need torch.
 """
 
+from collections.abc import Iterable as _Iterable
+from typing import Any as _Any
+
 import gymnasium as _gymnasium
 from gymnasium.envs.registration import EnvSpec as _EnvSpec
 
@@ -15,6 +18,7 @@ from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems import (
     ATSP,
     CVRP,
+    LISTED,
     MTSP,
     OP,
     PCTSP,
@@ -75,15 +79,16 @@ __all__ = [
     "TSPInstance",
     "VRPInstance",
     "make_problem",
+    "register",
     "sample_actions",
 ]
 
 SIZES = (10, 20, 50, 100, 200, 500, 1000)  # numbers of nodes with their own ids
 
 
-def _register() -> None:
+def _register_ids(names: _Iterable[str]) -> None:
     """Register all ids at once: `gymnasium.register` compares each id with all others, which would take seconds."""
-    ids = [(name, size) for name in PROBLEMS for size in (None, *SIZES)]
+    ids = [(name, size) for name in names for size in (None, *SIZES)]
     specs = [
         _EnvSpec(
             f"routing/{name}" if size is None else f"routing/{name}-{size}",
@@ -94,11 +99,33 @@ def _register() -> None:
         for name, size in ids
     ]
     _gymnasium.registry.update({spec.id: spec for spec in specs})
-    _gymnasium.register(
-        "routing/DVRPTW",
-        entry_point="routing_gym.dynamic:DynamicVRPTWEnv",
-        vector_entry_point="routing_gym.dynamic:DynamicVRPTWVectorEnv",
-    )
 
 
-_register()
+def register(problem: type[Problem[_Any, _Any]]) -> None:
+    """Add a problem that is defined outside this package, for the running process.
+
+    `make_problem`, `gym.make("routing/NAME-20")`, tables and files then accept it by its `name`.
+
+    Args:
+        problem: Class of the problem. Registering it again, for example in a notebook, replaces the former class.
+
+    Raises:
+        ValueError: The name belongs to a problem of this package, or is not made of letters and digits.
+    """
+    name = problem.name
+    if PROBLEMS.get(name, problem).__module__.startswith("routing_gym."):
+        raise ValueError(f"name {name!r} is that of a problem of routing_gym; choose another one")
+    if not (name.isascii() and name.isalnum()):
+        raise ValueError(f"name {name!r}: use letters and digits, as in environment ids")
+    PROBLEMS[name] = problem
+    if name not in LISTED:
+        LISTED.append(name)
+    _register_ids([name])
+
+
+_register_ids(PROBLEMS)
+_gymnasium.register(
+    "routing/DVRPTW",
+    entry_point="routing_gym.dynamic:DynamicVRPTWEnv",
+    vector_entry_point="routing_gym.dynamic:DynamicVRPTWVectorEnv",
+)

@@ -153,7 +153,10 @@ def map_arrays(function: Callable[..., Array], first: Batch, *others: Batch) -> 
         if all(missing):
             continue
         if any(missing):
-            raise ValueError(f"`{field.name}` is given in some of the batches and None in others")
+            raise ValueError(
+                f"`{field.name}` is given in some of the batches and None in others; give it in all, or define in "
+                f"{type(first).__name__}.stands_for what None stands for (see `geometry.match_fields`)"
+            )
         changes[field.name] = function(*values)
     return dataclasses.replace(first, **changes)  # type: ignore[type-var]
 

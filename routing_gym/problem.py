@@ -154,6 +154,13 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         """
         return instance
 
+    def cost_in_units(self, cost: float, scale: float) -> float:
+        """Convert a cost to the user's units, in which lengths are `scale` times those of the instance.
+
+        By default, costs are lengths, and the prizes of problems that maximise do not depend on the unit of length.
+        """
+        return cost if self.maximises else cost * scale
+
     def routes(self, instance: InstanceT, actions: Iterable[int]) -> list[Route]:
         """Split the actions of one row into the routes of vehicles; empty routes are left out.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,41 +67,44 @@ class OwnInstance:
         """
         tours = to_numpy(actions)[None]
         self.problem.objective(self.instance, tours)
-        cost = float(self.problem.objective(self.exact, tours)[0])
-        return -cost if self.problem.maximises else cost * self.scale
+        cost = self.problem.cost_in_units(float(self.problem.objective(self.exact, tours)[0]), self.scale)
+        return 0.0 - cost if self.problem.maximises else cost
 
 
-def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own", matrices: bool = False) -> OwnInstance:
+def from_columns(
+    problem: str | AnyProblem, columns: Mapping[str, Any], *, name: str = "own", matrices: bool = False
+) -> OwnInstance:
     """Make an instance from a user's own numbers.
 
     Args:
-        problem: Key of `PROBLEMS`.
+        problem: Key of `PROBLEMS`; or a problem, whose settings are kept, except for the numbers of nodes and depots.
         columns: Values by the names in `Problem.columns`: numbers (A,) for each node, with "x" and "y" for the
             coordinates, a matrix (A, A), or one number for the instance. None counts as missing. Row 0 is the depot, if
             the problem has one.
         name: Name for tables and pictures.
-        matrices: Whether the problem observes matrices. `distances` may then be given without coordinates, which are
-            computed from them by multidimensional scaling.
+        matrices: Whether the problem, given by its key, observes matrices. `distances` may then be given without
+            coordinates, which are computed from them by multidimensional scaling.
 
     Raises:
         ValueError: A column is missing, unknown, or holds an invalid value; the message has row, value and remedy.
     """
-    declared = columns_of(problem)
+    template = replace(smallest(problem), matrices=matrices) if isinstance(problem, str) else problem
+    declared = template.columns
     given = {key: value for key, value in columns.items() if value is not None}
-    if matrices and "distances" in given and not {"x", "y"} & given.keys():
+    if template.matrices and "distances" in given and not {"x", "y"} & given.keys():
         lengths = numbers(DISTANCES, "distances", given["distances"])
         given |= dict(zip("xy", embedding(lengths).T, strict=True))
-    check_names(problem, declared, given)
+    check_names(template.name, declared, given)
     values = {key: numbers(column, key, given[key]) for column in declared for key in column.keys if key in given}
-    num_nodes = count_nodes(problem, declared, values)
+    num_nodes = count_nodes(template, values)
     for column in declared:
-        check_values(column, values, num_nodes, PROBLEMS[problem].has_depot)
+        check_values(column, values, num_nodes, template.has_depot)
     scale = length_scale(values)
     filled = [(column, value) for column in declared if (value := scaled(column, values, scale)) is not None]
     exact = {column.target: value for column, value in filled if column.target}
-    depots = count_depots(problem, values)
-    several = {"num_depots": depots} if "depot" in values else {}
-    rules = make_problem(problem, num_nodes - depots, matrices=matrices, **several)
+    depots = count_depots(template, values)
+    size: dict[str, Any] = {"num_nodes": num_nodes - depots} | ({"num_depots": depots} if "depot" in values else {})
+    rules = make_problem(problem, **size, matrices=matrices) if isinstance(problem, str) else replace(problem, **size)
     instance = rules.instance_type(
         **{column.target: rounded(column.name, value) for column, value in filled if column.target}
     )
@@ -118,16 +120,24 @@ def from_columns(problem: str, columns: Mapping[str, Any], *, name: str = "own",
     return OwnInstance(name, rules, instance, rules.instance_type(**exact), table, scale)
 
 
-@cache
-def columns_of(problem: str) -> tuple[Column, ...]:
-    """Return the columns of a problem's instances.
+def smallest(problem: str) -> AnyProblem:
+    """Return a problem with the fewest nodes.
 
     Raises:
         ValueError: The problem does not exist.
     """
     if problem not in PROBLEMS:
         raise ValueError(unknown_problem(problem))
-    return make_problem(problem, PROBLEMS[problem].min_nodes).columns
+    return make_problem(problem, PROBLEMS[problem].min_nodes)
+
+
+def columns_of(problem: str) -> tuple[Column, ...]:
+    """Return the columns of a problem's instances.
+
+    Raises:
+        ValueError: The problem does not exist.
+    """
+    return smallest(problem).columns
 
 
 def check_names(problem: str, declared: Sequence[Column], given: Mapping[str, Any]) -> None:
@@ -144,31 +154,31 @@ def check_names(problem: str, declared: Sequence[Column], given: Mapping[str, An
         raise ValueError(f"{problem} has no {', '.join(extra)}; it takes {', '.join(known)}")
 
 
-def count_nodes(problem: str, declared: Sequence[Column], values: Mapping[str, FloatArray]) -> int:
+def count_nodes(problem: AnyProblem, values: Mapping[str, FloatArray]) -> int:
     """Return the number of nodes, which is the same in all columns.
 
     Raises:
         ValueError: The columns have different lengths, or there are too few nodes.
     """
-    per_node = (key for column in declared if column.per == "node" for key in column.keys)
+    per_node = (key for column in problem.columns if column.per == "node" for key in column.keys)
     lengths = {key: len(values[key]) for key in per_node if key in values}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the columns have different lengths: {lengths}")
-    kind = PROBLEMS[problem]
-    number, least = next(iter(lengths.values())), kind.min_nodes + kind.has_depot
+    number, least = next(iter(lengths.values())), problem.min_nodes + problem.has_depot
     if number < least:
-        raise ValueError(f"{number} rows; {problem} needs at least {least}{', the depot among them' * kind.has_depot}")
+        depot = ", the depot among them" * problem.has_depot
+        raise ValueError(f"{number} rows; {problem.name} needs at least {least}{depot}")
     return number
 
 
-def count_depots(problem: str, values: Mapping[str, FloatArray]) -> int:
+def count_depots(problem: AnyProblem, values: Mapping[str, FloatArray]) -> int:
     """Return the number of depots, which must come first.
 
     Raises:
         ValueError: A depot comes after a customer, or there are no depots, or no customers.
     """
     if "depot" not in values:
-        return int(PROBLEMS[problem].has_depot)
+        return int(problem.has_depot)
     depots = int(values["depot"].sum())
     if not 0 < depots < len(values["depot"]) or not values["depot"][:depots].all():
         raise ValueError(f"depot is 1 in {depots} of {len(values['depot'])} rows; put the depots first, then customers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,10 +121,12 @@ def check_instance(problem: Any, instance: Any, num_rows: int, source: str) -> A
     """
     if type(instance) is not problem.instance_type:
         expected, found = problem.instance_type.__name__, type(instance).__name__
+        public = hasattr(sys.modules["routing_gym"], expected)
+        module = "routing_gym" if public else problem.instance_type.__module__
         required = (f for f in dataclasses.fields(problem.instance_type) if f.default is dataclasses.MISSING)
         fields = ", ".join(field.name for field in required)
         raise TypeError(
-            f"{source}: expected a {expected}, got {found}; make one as routing_gym.{expected}({fields}), "
+            f"{source}: expected a {expected}, got {found}; make one as {module}.{expected}({fields}), "
             "each array with a leading axis for the instances"
         )
     instance = cast_instance(instance)

@@ -68,7 +68,7 @@ def replay(problem: AnyProblem, instance: Any, tour: Array) -> tuple[list[int], 
 
 def headline(problem: AnyProblem, cost: float) -> str:
     """Return the problem's name and the cost, or the prize if costs are negative prizes."""
-    label, value = ("prize", abs(cost)) if problem.maximises else ("cost", cost)
+    label, value = ("prize", 0.0 - cost) if problem.maximises else ("cost", cost)
     number = f"{value:.0f}" if float(value).is_integer() and value >= 100 else f"{value:.3f}"
     return f"{problem.name}-{problem.num_nodes}: {label} {number}"
 
@@ -76,7 +76,7 @@ def headline(problem: AnyProblem, cost: float) -> str:
 def length(instance: Any, nodes: list[int]) -> float:
     """Return the length of a route in the metric of the instance."""
     origin, destination = nodes[:-1], nodes[1:]
-    if instance.distances is not None:
+    if getattr(instance, "distances", None) is not None:
         return float(instance.distances[0, origin, destination].sum())
     return float(euclidean(instance.coords[0, origin], instance.coords[0, destination]).sum())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gc
 import sys
 import weakref
@@ -287,7 +288,7 @@ def test_failed_save_keeps_the_old_picture(tmp_path, monkeypatch):
     path.write_bytes(b"old")
 
     def full_disk(descriptor: int) -> None:
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):

@@ -19,7 +19,6 @@ from routing_gym import render
 from routing_gym.arrays import any_array, batch_size, cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance, as_floats, from_columns
 from routing_gym.problem import AnyProblem
-from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 
 DECODINGS = ("greedy", "starts", "sampling")
@@ -118,7 +117,7 @@ class TrainedModel:
             if points.ndim != 2 or points.shape[1] != 2:
                 raise ValueError(f"coords has shape {points.shape}; expected (nodes, 2): x and y of each node")
             given |= {"x": points[:, 0], "y": points[:, 1]}
-        return self.solve_own(from_columns(self.problem.name, given, matrices=self.problem.matrices), decoding, seed)
+        return self.solve_own(from_columns(self.problem, given), decoding, seed)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -154,7 +153,7 @@ class TrainedModel:
             told = f"the instance does not say how many of its nodes are depots; {leading} without demand come first"
             raise ValueError(f"{told}, expected {depots}: call solve_batch(problem, instance)")
         num_nodes = any_array(instance).shape[1] - self.problem.num_depots
-        problem = make_problem(self.problem.name, num_nodes, matrices=self.problem.matrices)
+        problem = replace(self.problem, num_nodes=num_nodes)
         problem.validate(instance)
         found = self.solve_batch(problem, instance, choose_decoding(decoding, problem), seed)
         actions = to_numpy(found.actions[0])

@@ -121,6 +121,8 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
         OSError: The file cannot be opened.
     """
     path = Path(path)
+    if path.suffix.lower() == ".npz":
+        raise UnsupportedFile(path, None, "archives of instances are read by `routing_gym.data.load_npz`")
     matrix_bytes = 13 * min(max_nodes, MAX_MATRIX_NODES) ** 2  # numbers of at most 12 digits
     lines = read_lines(path, max_file_bytes(max_nodes) + matrix_bytes)
     document = solomon_document(path, lines) if is_solomon(lines) else parse_lines(path, lines, GRAMMAR)
