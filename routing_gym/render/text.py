@@ -76,7 +76,7 @@ def headline(problem: AnyProblem, cost: float) -> str:
 def length(instance: Any, nodes: list[int]) -> float:
     """Return the length of a route in the metric of the instance."""
     origin, destination = nodes[:-1], nodes[1:]
-    if getattr(instance, "distances", None) is not None:
+    if instance.distances is not None:
         return float(instance.distances[0, origin, destination].sum())
     return float(euclidean(instance.coords[0, origin], instance.coords[0, destination]).sum())
 

@@ -1,5 +1,6 @@
 """Reading and writing of TSPLIB, CVRPLIB and OPLib files and tours."""
 
+import errno
 import math
 import pickle
 import tracemalloc
@@ -554,7 +555,7 @@ def test_failed_writes_leave_what_was_there(tmp_path, monkeypatch):
         data.write_tour(tmp_path / "nowhere" / "file.tour", file, [0, 1, 2, 3])
 
     def full(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "no space left on device")
 
     monkeypatch.setattr("routing_gym.files.os.fsync", full)
     with pytest.raises(OSError, match="no space left"):
