@@ -18,6 +18,9 @@ from array_api_compat import array_namespace, device, is_jax_array, is_torch_arr
 from routing_gym.optional import require
 
 Array: TypeAlias = Any  # a NumPy array, a torch tensor or a JAX array; the array API has no common base class
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Batch = TypeVar("Batch")  # a dataclass of arrays with a leading batch axis
 BACKENDS = ("numpy", "torch", "jax")
 X64 = 'call jax.config.update("jax_enable_x64", True) at the start of the program'

@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from routing_gym.arrays import FloatArray
 from routing_gym.files import printable
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.base import Solution
-
-FloatArray = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
 TIE = 1e-6  # costs this close, relative to the best, are equal: float32 coordinates are not more precise

@@ -22,9 +22,9 @@ from benchmarks.output import Figures, read_figures, write_figures
 from benchmarks.quality.quality_tables import reference_checks
 from benchmarks.quality.solution_quality import OTHER_SEED, reference_solver
 from routing_agents.terminal import command_line
-from routing_gym.arrays import select
+from routing_gym.arrays import FloatArray, select
 from routing_gym.data.peers import VARIANTS, load_peer_npz
-from routing_gym.evaluate import FloatArray, mean_interval
+from routing_gym.evaluate import mean_interval
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import Solver, make_solver

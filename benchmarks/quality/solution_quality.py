@@ -43,9 +43,9 @@ from routing_agents.runs import check_integers
 from routing_agents.terminal import command_line
 from routing_agents.trained import WEIGHTS, find_weights
 from routing_agents.training.tuning import keep_freed_memory
-from routing_gym.arrays import select, to_backend
+from routing_gym.arrays import FloatArray, select, to_backend
 from routing_gym.data.paper import paper_test_set
-from routing_gym.evaluate import FloatArray, controlled_mean, mean_interval
+from routing_gym.evaluate import controlled_mean, mean_interval
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, SOLVERS, ExactMIP, PyVRP, Solver, make_solver

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import Array, euclidean, to_numpy
+from routing_gym.arrays import Array, FloatArray, euclidean, to_numpy
 from routing_gym.data.cells import LARGEST, BadCell, number
 from routing_gym.data.csv_file import read_csv_file
 from routing_gym.data.tsplib.instance import unit_scale
-from routing_gym.data.tsplib.metrics import FloatArray
 from routing_gym.files import InvalidFile, found
 from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems import PROBLEMS, make_problem, unknown_problem

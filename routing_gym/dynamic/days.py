@@ -14,13 +14,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.arrays import BoolArray, FloatArray
 from routing_gym.dynamic.static import MAX_TIME, StaticInstance
 from routing_gym.problem import InvalidInstance
 from routing_gym.problems.checks import check_integer
 
 IntArray = npt.NDArray[np.integer[Any]]
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 NEVER = 2**31 - 1  # arrival epoch of a slot that holds no request
 

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from routing_gym.arrays import BoolArray
 from routing_gym.dynamic import observations, rules
-from routing_gym.dynamic.days import BoolArray, Day, DaySource, IntArray, check_day, latest_starts
+from routing_gym.dynamic.days import Day, DaySource, IntArray, check_day, latest_starts
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState
 from routing_gym.problems.geometry import MAX_FLOAT

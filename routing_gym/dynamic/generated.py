@@ -10,7 +10,8 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.dynamic.days import Day, FloatArray, check_horizon, keep_feasible, unit_square
+from routing_gym.arrays import FloatArray
+from routing_gym.dynamic.days import Day, check_horizon, keep_feasible, unit_square
 from routing_gym.problems.checks import check_integer
 
 Layout = Literal["uniform", "clustered"]

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from routing_gym.arrays import BoolArray
 from routing_gym.dynamic import rules
-from routing_gym.dynamic.days import BoolArray, Day, DaySource
+from routing_gym.dynamic.days import Day, DaySource
 from routing_gym.problems.geometry import MAX_FLOAT
 
 Arrays = dict[str, npt.NDArray[Any]]

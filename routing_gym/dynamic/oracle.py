@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import select
-from routing_gym.dynamic.days import NEVER, BoolArray, Day, IntArray
+from routing_gym.arrays import BoolArray, select
+from routing_gym.dynamic.days import NEVER, Day, IntArray
 from routing_gym.dynamic.rules import route_cost
 from routing_gym.dynamic.solver import Limits, Tour, solve
 from routing_gym.solvers.runtime.work import Executor, Inline, Lost, Task, Work

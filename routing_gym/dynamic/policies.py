@@ -13,9 +13,9 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import select
+from routing_gym.arrays import BoolArray, select
 from routing_gym.dynamic import rules
-from routing_gym.dynamic.days import BoolArray, Day, DaySource, IntArray
+from routing_gym.dynamic.days import Day, DaySource, IntArray
 from routing_gym.dynamic.oracle import release_times
 from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.dynamic.days import BoolArray, Day, IntArray
+from routing_gym.arrays import BoolArray
+from routing_gym.dynamic.days import Day, IntArray
 
 Router = Callable[[Day, BoolArray, IntArray], IntArray]
 Int32Array = npt.NDArray[np.int32]

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from routing_gym.dynamic.days import NEVER, BoolArray, Day, IntArray, latest_departures
+from routing_gym.arrays import BoolArray
+from routing_gym.dynamic.days import NEVER, Day, IntArray, latest_departures
 from routing_gym.problem import InfeasibleTour
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.dynamic.days import BoolArray, Day, IntArray
+from routing_gym.arrays import BoolArray
+from routing_gym.dynamic.days import Day, IntArray
 from routing_gym.dynamic.routers import Router, nearest
 from routing_gym.optional import require
 from routing_gym.problems.checks import check_integer

@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.arrays import IntArray
 from routing_gym.data.tsplib.instance import RouteRules
 from routing_gym.data.tsplib.reader import read_instance
 from routing_gym.files import InvalidFile, UnsupportedFile
 from routing_gym.problem import InvalidInstance
-
-IntArray = npt.NDArray[np.int64]
 
 MAX_TIME = 10**8  # sums of a route's times stay far within int32, the type of the fast router
 

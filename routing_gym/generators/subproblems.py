@@ -11,13 +11,12 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import euclidean
+from routing_gym.arrays import FloatArray, IntArray, euclidean
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_instance_type
 from routing_gym.problems.tspfe import TSPFEInstance
 from routing_gym.solvers.constructive.greedy_edge import greedy_tour
 from routing_gym.solvers.constructive.local_search import improve_all
-from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
 POOL_TOURS, POOL_CITIES, POOL_SEED = 64, 300, 20
 WINDOWS_PER_TOUR = 8  # most subproblems of one tour in a batch

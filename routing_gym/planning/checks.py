@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.data.cells import show
-from routing_gym.planning.geography import WIDEST, FloatArray
+from routing_gym.planning.geography import WIDEST
 from routing_gym.planning.matrices import Kind, Matrix
 from routing_gym.planning.table import InvalidInput, Table
-from routing_gym.planning.task import DAY, IntArray, Task
+from routing_gym.planning.task import DAY, Task
 from routing_gym.traits import Column
 
 Headers = Mapping[str, str]

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.optional import require
-from routing_gym.planning.task import IntArray, Task
+from routing_gym.planning.task import Task
 from routing_gym.solvers.external.ortools import guided_local_search, visits
 from routing_gym.solvers.external.pyvrp_routes import visits_of
-from routing_gym.solvers.runtime.base import FloatArray, unit_of
+from routing_gym.solvers.runtime.base import unit_of
 
 Trips = list[list[int]]
 COST_SCALE = 4e4  # integers in the longest edge, so that costs and the prices of stops can be distinguished

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from routing_gym.arrays import FloatArray
 from routing_gym.optional import require
 
-FloatArray = npt.NDArray[np.float64]
 METRES = 1000.0  # metres per kilometre
 WIDEST = 5000.0  # maximum km between two stops
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.planning.geography import FloatArray
+from routing_gym.arrays import FloatArray
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.timetable import PlanData, PlannedRoute
 

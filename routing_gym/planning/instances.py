@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray
 from routing_gym.data.own import OwnInstance, columns_of, from_columns
-from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.recognise import Given, recognise_task
 from routing_gym.planning.routes import Rules
 from routing_gym.planning.task import Task

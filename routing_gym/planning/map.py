@@ -11,8 +11,8 @@ from importlib import resources
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray
 from routing_gym.planning.gantt import plan_gantt
-from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.geojson import colour, corners_of, line_of, located
 from routing_gym.planning.text import label
 from routing_gym.planning.timetable import PlanData, Visit

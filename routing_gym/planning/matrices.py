@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from routing_gym.arrays import to_numpy
+from routing_gym.arrays import FloatArray, to_numpy
 from routing_gym.data.cells import BadCell, is_missing, is_number, number
 from routing_gym.data.csv_file import header_key, read_cells, with_names
 from routing_gym.files import InvalidFile, found, printable, read_bytes
 from routing_gym.planning.table import InvalidInput, Table, table_of
 
-FloatArray = npt.NDArray[np.float64]
 Kind = Literal["durations", "distances"]
 MAX_BYTES = 2**28
 SECONDS, METRES = 1 / 60, 1 / 1000  # minutes per second, km per metre

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray
 from routing_gym.data.cells import BadCell, flag, identity, is_missing, moment, number
 from routing_gym.planning.fleet import Fleet
-from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.recognise import known_columns
 from routing_gym.planning.table import InvalidInput, Table
 from routing_gym.planning.times import from_midnight

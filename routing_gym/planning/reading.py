@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from routing_gym.arrays import euclidean
+from routing_gym.arrays import FloatArray, IntArray, euclidean
 from routing_gym.planning import checks
 from routing_gym.planning.choice import Choice, choose, listed
 from routing_gym.planning.fleet import Fleet, depots_of, read_fleet
-from routing_gym.planning.geography import FloatArray, geodesic_km, plane_of
+from routing_gym.planning.geography import geodesic_km, plane_of
 from routing_gym.planning.matrices import Kind, Matrix, matrix_size, read_matrices
 from routing_gym.planning.parsing import Parsed, headers_of, parse
 from routing_gym.planning.recognise import FILLED, OPTIONAL
 from routing_gym.planning.table import InvalidInput, read_table
-from routing_gym.planning.task import IntArray, Minimise, Task
+from routing_gym.planning.task import Minimise, Task
 from routing_gym.planning.times import working_hours
 
 CITY_SPEED, PLANE_SPEED = 30.0, 60.0  # km/h; on a plane, one unit of length takes one unit of time

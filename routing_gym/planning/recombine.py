@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray
 from routing_gym.optional import require
-from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.routes import Route, Rules
 
 MOST_COLUMNS = 4_000  # the cheapest by reduced cost; HiGHS solves this many in a second or two

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from routing_gym.planning.geography import FloatArray
+from routing_gym.arrays import FloatArray
 from routing_gym.planning.task import Task
 
 Place = tuple[int, ...]  # positions on a route where a stop, or a pickup and its delivery, are inserted; () for nowhere

@@ -10,15 +10,12 @@ from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from routing_gym.planning.geography import FloatArray
+from routing_gym.arrays import BoolArray, FloatArray, IntArray
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import embedding
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 Minimise = Literal["minutes", "km"]
 DAY = 1440  # minutes
 

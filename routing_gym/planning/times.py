@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray
 from routing_gym.data.cells import is_missing, show
 from routing_gym.planning.fleet import Fleet
-from routing_gym.planning.geography import FloatArray
 from routing_gym.planning.table import InvalidInput, Table
 
 MOST_DAYS = 31  # maximum span of the dates of one table

@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, is_jax_array
 
-from routing_gym.arrays import Array, any_array, device_of, euclidean, to_numpy
+from routing_gym.arrays import Array, IntArray, any_array, device_of, euclidean, to_numpy
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, instance_fields
 from routing_gym.problems.geometry import MAX_FLOAT
-
-IntArray = npt.NDArray[np.int64]
 
 TOLERANCE = 1e-6  # on limits of lengths and prizes (sums of float32), for masks, `objective` and solvers
 MAX_PENALTY = 1e9  # beyond it, the sum of the other penalties would be lost in rounding errors

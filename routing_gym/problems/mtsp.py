@@ -13,10 +13,9 @@ import numpy as np
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, as_share, batch_size, device_of, double, integer, scatter, to_numpy
+from routing_gym.arrays import Array, IntArray, as_share, batch_size, device_of, double, integer, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, Problem
 from routing_gym.problems.checks import (
-    IntArray,
     as_tours,
     check_all_visited,
     check_batch,

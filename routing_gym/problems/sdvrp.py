@@ -13,9 +13,9 @@ import numpy as np
 from array_api_compat import array_namespace
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, as_share, batch_size, gather, scatter, to_numpy
+from routing_gym.arrays import Array, IntArray, as_share, batch_size, gather, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour
-from routing_gym.problems.checks import IntArray, as_tours, check_returns, like, tour_length
+from routing_gym.problems.checks import as_tours, check_returns, like, tour_length
 from routing_gym.problems.cvrp import CVRPInstance, VehicleRouting, share
 from routing_gym.problems.geometry import leg_length
 from routing_gym.traits import Observations

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, gather, integer, to_numpy
+from routing_gym.arrays import Array, IntArray, gather, integer, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance
-from routing_gym.problems.checks import IntArray, check_batch, check_field, check_nodes
+from routing_gym.problems.checks import check_batch, check_field, check_nodes
 from routing_gym.problems.geometry import node_spaces, uniform_coords
 from routing_gym.problems.matrices import draw_matrices, num_matrix_uniforms, observe_nodes
 from routing_gym.problems.tsp import ClosedTour, TSPState

@@ -15,14 +15,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
 from routing_agents.trained import TrainedModel
 from routing_agents.training.tuning import keep_freed_memory
-from routing_gym.arrays import batch_size, select
+from routing_gym.arrays import IntArray, batch_size, select
 from routing_gym.data import FileInstance
 from routing_gym.data.own import OwnInstance
 from routing_gym.problem import AnyProblem, InfeasibleTour
@@ -30,7 +29,6 @@ from routing_gym.solvers import HEURISTICS, make_solver
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
-IntArray = npt.NDArray[np.int64]
 Report = Callable[[float, IntArray, float], None]  # seconds, the best tours so far (B, T), their `cost_if_allowed`
 
 

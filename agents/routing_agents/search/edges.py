@@ -16,10 +16,9 @@ from torch import Tensor
 
 from routing_agents.policies.attention.decoding import make_policy, num_symmetries, sampling_choice, symmetric_views
 from routing_agents.search.neighbourhood import Effort, Neighbourhoods
-from routing_gym.arrays import select, to_backend, to_numpy
+from routing_gym.arrays import FloatArray, IntArray, select, to_backend, to_numpy
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import rollout
-from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
 SMALLEST = 3  # nodes whose edges are removed
 MOST_ENTRIES = 50_000  # episodes of a round times nodes, which bounds time and memory

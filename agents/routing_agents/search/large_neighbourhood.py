@@ -17,8 +17,8 @@ from routing_agents.search.edges import EdgeSearch
 from routing_agents.search.neighbourhood import Neighbourhoods
 from routing_agents.search.routes import RouteSearch
 from routing_agents.search.segments import WindowSearch
+from routing_gym.arrays import IntArray
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.runtime.base import IntArray
 
 NEIGHBOURHOODS: dict[str, type[Neighbourhoods]] = {kind.parts: kind for kind in (WindowSearch, RouteSearch)}
 REPORT_EVERY = 1.0  # seconds

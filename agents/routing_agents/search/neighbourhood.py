@@ -13,11 +13,9 @@ import torch
 
 from routing_agents.policies.attention.decoding import decode, greedy_choice, sampling_choice
 from routing_agents.policies.protocol import PolicyNetwork
-from routing_gym.arrays import to_backend, to_numpy
+from routing_gym.arrays import FloatArray, IntArray, to_backend, to_numpy
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
-BoolArray = npt.NDArray[np.bool_]
 Legs = Callable[[IntArray, IntArray], FloatArray]  # from nodes to nodes, of any shape
 MIN_GAIN = 1e-6  # of a side of the square; smaller ones may be rounding errors
 

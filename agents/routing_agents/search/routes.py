@@ -6,11 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from routing_agents.search.neighbourhood import BoolArray, Effort, Neighbourhoods
+from routing_agents.search.neighbourhood import Effort, Neighbourhoods
+from routing_gym.arrays import BoolArray, IntArray
 from routing_gym.generators.subproblems import random_frames
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
-from routing_gym.solvers.runtime.base import IntArray, join_trips
+from routing_gym.solvers.runtime.base import join_trips
 
 MOST_GROUPS = 16  # of a round
 LARGEST = 240  # customers of a group; routes of more stay as they are

@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from routing_agents.search.neighbourhood import MIN_GAIN, Effort, Neighbourhoods
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.generators.subproblems import Windows, choose_windows, contract, random_frames
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
-from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
 SMALLEST = 10  # cities that windows may have
 PATIENCE = 12  # rounds without a gain before the tour is kicked; half as many after a kick

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from routing_gym.data.tsplib.metrics import IntArray
+from routing_gym.arrays import IntArray
 from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines
 
 KEYWORD = re.compile(r"([A-Za-z]\w*)\s*(:)?(.*)", re.ASCII | re.DOTALL)

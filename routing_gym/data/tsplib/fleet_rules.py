@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from routing_gym.data.tsplib.metrics import IntArray
+from routing_gym.arrays import IntArray
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.geometry import MAX_FLOAT
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from routing_gym.arrays import IntArray
 from routing_gym.data.tsplib.document import INTEGER, Document, Value
-from routing_gym.data.tsplib.metrics import IntArray
 from routing_gym.data.tsplib.vehicle_routing import read_windows
 from routing_gym.files import InvalidFile, UnsupportedFile, found
 

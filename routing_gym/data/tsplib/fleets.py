@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.arrays import BoolArray, FloatArray, IntArray
 from routing_gym.data.tsplib.document import Document
 from routing_gym.data.tsplib.fleet_rules import Counting, FleetRules
 from routing_gym.data.tsplib.fleet_stops import Stops, read_depots, read_stops
 from routing_gym.data.tsplib.fleet_vehicles import ANY, Kind, check_depots, group, read_vehicles
 from routing_gym.data.tsplib.instance import scale_coords, scale_distances, unit_scale
-from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_distances
+from routing_gym.data.tsplib.metrics import TENTHS, file_distances
 from routing_gym.data.tsplib.vehicle_routing import own_capacity
 from routing_gym.files import InvalidFile, UnsupportedFile
 from routing_gym.problems import VRP, VRPInstance
@@ -57,8 +58,6 @@ FLEET_SECTIONS = (
 )
 MAX_EXTENT = 10**12  # in 1 / unit, so that sums of lengths stay far within int64
 MAX_TIME = 2_000_000  # in 1 / unit, so that float32 distinguishes all times
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import Array, to_numpy
+from routing_gym.arrays import Array, FloatArray, IntArray, to_numpy
 from routing_gym.data.tsplib.fleet_rules import FleetRules
-from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_distances, file_legs
+from routing_gym.data.tsplib.metrics import TENTHS, file_distances, file_legs
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import MAX_FLOAT

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from routing_gym.arrays import IntArray
 from routing_gym.data.tsplib.document import Document
-from routing_gym.data.tsplib.metrics import IntArray
 from routing_gym.files import InvalidFile, UnsupportedFile, found
 
 TRIANGLES = ("UPPER_ROW", "LOWER_ROW", "UPPER_DIAG_ROW", "LOWER_DIAG_ROW")

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from routing_gym.arrays import FloatArray, IntArray
 
 GEO_PI = 3.141592  # TSPLIB's value, with which the published optima were computed
 GEO_EARTH_RADIUS = 6378.388  # km

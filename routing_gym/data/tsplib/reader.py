@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from routing_gym.arrays import Array
+from routing_gym.arrays import Array, FloatArray, IntArray
 from routing_gym.data.tsplib.document import MAX_COORDINATE, Document, Grammar, Value, max_file_bytes, parse_lines
 from routing_gym.data.tsplib.fleet_rules import FleetRules
 from routing_gym.data.tsplib.fleet_stops import number_depot
@@ -32,7 +32,7 @@ from routing_gym.data.tsplib.matrix import (
     read_fixed_edges,
     read_matrix,
 )
-from routing_gym.data.tsplib.metrics import GREATEST, METRICS, TENTHS, FloatArray, IntArray, file_distances, planar
+from routing_gym.data.tsplib.metrics import GREATEST, METRICS, TENTHS, file_distances, planar
 from routing_gym.data.tsplib.solutions import find_best_known
 from routing_gym.data.tsplib.vehicle_routing import (
     backhaul_instance,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from routing_gym.arrays import Array, to_numpy
+from routing_gym.arrays import Array, IntArray, to_numpy
 from routing_gym.data.tsplib.document import INTEGER, Document, Grammar, max_file_bytes, parse
 from routing_gym.data.tsplib.fleet_rules import FleetRules
 from routing_gym.data.tsplib.instance import FileInstance
-from routing_gym.data.tsplib.metrics import METRICS, IntArray
+from routing_gym.data.tsplib.metrics import METRICS
 from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
 from routing_gym.problem import InfeasibleTour
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from routing_gym.arrays import Array
+from routing_gym.arrays import Array, FloatArray, IntArray
 from routing_gym.data.tsplib.document import Document, Section, Value
 from routing_gym.data.tsplib.instance import FileInstance, RouteRules, matrix_scale, scale_coords, unit_scale
-from routing_gym.data.tsplib.metrics import TENTHS, FloatArray, IntArray, file_legs
+from routing_gym.data.tsplib.metrics import TENTHS, file_legs
 from routing_gym.files import InvalidFile, UnsupportedFile, found
 from routing_gym.problems import VRP, VRPInstance
 from routing_gym.problems.cvrp import MAX_DEMAND

@@ -9,14 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, to_numpy
-from routing_gym.problems.checks import IntArray
+from routing_gym.arrays import Array, BoolArray, FloatArray, IntArray, to_numpy
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 from routing_gym.problems.vrp.ways import Ways
 from routing_gym.traits import Column
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Move(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from routing_gym.arrays import Array, batch_size, to_numpy
+from routing_gym.arrays import Array, BoolArray, IntArray, batch_size, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance
-from routing_gym.problems.checks import TOLERANCE, IntArray, check_returns, leg_lengths
+from routing_gym.problems.checks import TOLERANCE, check_returns, leg_lengths
 from routing_gym.problems.geometry import lengths_from
-from routing_gym.problems.vrp.attribute import BoolArray, Walk
+from routing_gym.problems.vrp.attribute import Walk
 from routing_gym.problems.vrp.batches import Family, VRPInstance
 from routing_gym.problems.vrp.ways import durations_from, lengths_home
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from routing_gym.arrays import Array, double, gather, to_numpy
+from routing_gym.arrays import Array, FloatArray, double, gather, to_numpy
 from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE, check_depot_values, check_field
 from routing_gym.problems.geometry import MAX_FLOAT, with_depot
-from routing_gym.problems.vrp.attribute import Attribute, FloatArray, Move, Walk
+from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
 from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
 from routing_gym.problems.vrp.ways import NEVER, Ways, between, durations_from, lengths_home, slack
 from routing_gym.traits import Column

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.arrays import IntArray
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix
+from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix
 
 
 @dataclass(frozen=True)

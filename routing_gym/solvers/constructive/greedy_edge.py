@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.runtime.base import BatchSolver, FloatArray, IntArray
+from routing_gym.solvers.runtime.base import BatchSolver
 
 NEAREST = 8  # number of path ends that each end is compared with
 

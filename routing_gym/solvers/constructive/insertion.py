@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.runtime.base import BatchSolver, FloatArray, IntArray, distance_matrix
+from routing_gym.solvers.runtime.base import BatchSolver, distance_matrix
 
 
 @dataclass(frozen=True)

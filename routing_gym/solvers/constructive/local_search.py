@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.constructive.insertion import FarthestInsertion, NearestInsertion, RandomInsertion
 from routing_gym.solvers.constructive.nearest_neighbour import NearestNeighbour
-from routing_gym.solvers.runtime.base import BatchSolver, FloatArray, IntArray, distance_matrix
+from routing_gym.solvers.runtime.base import BatchSolver, distance_matrix
 
 Start = Literal["nearest-neighbour", "nearest-insertion", "farthest-insertion", "random-insertion"]
 STARTS: dict[str, BatchSolver] = {

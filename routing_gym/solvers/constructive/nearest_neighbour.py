@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.arrays import IntArray
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import MAX_FLOAT, lengths_from
-from routing_gym.solvers.runtime.base import BatchSolver, IntArray
+from routing_gym.solvers.runtime.base import BatchSolver
 
 
 @dataclass(frozen=True)

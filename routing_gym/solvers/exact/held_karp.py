@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import batch_size, select
+from routing_gym.arrays import FloatArray, IntArray, batch_size, select
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE
 from routing_gym.problems.tspfe import from_fixed_edge, with_fixed_edges
 from routing_gym.problems.vrp import ORIGINAL, VRP
 from routing_gym.solvers.exact.vrp_labels import shortest_routes
-from routing_gym.solvers.runtime.base import OPTIMAL, BatchSolver, FloatArray, IntArray, distance_matrix, join_trips
+from routing_gym.solvers.runtime.base import OPTIMAL, BatchSolver, distance_matrix, join_trips
 
 MAX_NODES = 12  # 2^12 x 12 entries per instance
 

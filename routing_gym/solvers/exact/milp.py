@@ -23,13 +23,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pctsp import ENOUGH_PRIZE, PCTSP
 from routing_gym.problems.tspfe import from_fixed_edge
 from routing_gym.solvers.exact.milp_cuts import conflicting_sets, subtours, violated_conflicts, violated_subtours
 from routing_gym.solvers.exact.milp_program import Program
-from routing_gym.solvers.runtime.base import OPTIMAL, FloatArray, IntArray, RowSolver, distance_matrix
+from routing_gym.solvers.runtime.base import OPTIMAL, RowSolver, distance_matrix
 
 TOLERANCE = 1e-6  # tolerance of HiGHS on constraints
 PRIZE_UNIT = 100  # prizes in hundredths, like all prizes of the paper, make the objective an integer

@@ -6,9 +6,9 @@ from itertools import combinations, permutations
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.optional import require
 from routing_gym.solvers.exact.milp_program import Program
-from routing_gym.solvers.runtime.base import FloatArray, IntArray
 
 MIN_VIOLATION = 0.02  # minimum violation of a cut that is added to the relaxation
 CAPACITY_SCALE = 10**6  # SciPy's maximum flow takes integers

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.optional import require
-from routing_gym.solvers.runtime.base import FloatArray, IntArray, TimedOut
+from routing_gym.solvers.runtime.base import TimedOut
 
 ROUNDING = 1e-12  # relative error of sums in float64
 

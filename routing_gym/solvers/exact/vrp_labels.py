@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.arrays import FloatArray
 from routing_gym.problems.vrp import VRP
-from routing_gym.solvers.runtime.base import FloatArray, distance_matrix
+from routing_gym.solvers.runtime.base import distance_matrix
 
 
 class Label(NamedTuple):

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.arrays import IntArray
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
-from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix
+from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix
 
 MAX_DISTANCE = 65535  # fast-tsp computes in unsigned 16-bit integers
 SLOW_EXACT, MOST_EXACT = 16, 20  # sizes solved by dynamic programming whatever the time limit: 0.2 s with 20 cities

@@ -8,18 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.external.split_delivery import best_replay, merge_copies, trip_length, unit_copies
-from routing_gym.solvers.runtime.base import (
-    FEASIBLE,
-    FloatArray,
-    IntArray,
-    RowSolver,
-    TimedOut,
-    distance_matrix,
-    join_trips,
-)
+from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, TimedOut, distance_matrix, join_trips
 
 LONGEST = 1000.0  # HGS refuses distances of very small scale
 MOST_DEMAND = 100_000  # maximum demand of a customer: HGS refuses more, and the package hygese then ends the process

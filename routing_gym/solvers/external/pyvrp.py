@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from routing_gym.arrays import IntArray
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
@@ -18,7 +19,7 @@ from routing_gym.problems.op import OP, legal_tour, length_limit
 from routing_gym.problems.pdp import PDP
 from routing_gym.problems.vrp import PRESETS
 from routing_gym.solvers.external.pyvrp_routes import DISTANCE_SCALE, NEVER, Formulation, visits_of
-from routing_gym.solvers.runtime.base import FEASIBLE, IntArray, RowSolver, distance_matrix, join_trips, unit_of
+from routing_gym.solvers.runtime.base import FEASIBLE, RowSolver, distance_matrix, join_trips, unit_of
 
 MAX_PENALTY = 100_000.0  # per unit of excess load or length, relative to the cost of a unit of length: PyVRP's default
 LENGTH_SCALE = 1e6  # scale of PDP's lengths, which have no limit whose penalties could be too small

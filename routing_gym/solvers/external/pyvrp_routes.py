@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.problems.checks import TOLERANCE
-from routing_gym.solvers.runtime.base import FloatArray, IntArray, distance_matrix, unit_of
+from routing_gym.solvers.runtime.base import distance_matrix, unit_of
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
 TIME_SCALE = 1e6  # times are rounded up and windows inwards, so that every tour found is in time

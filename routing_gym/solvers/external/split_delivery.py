@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from routing_gym.solvers.runtime.base import FloatArray, IntArray
+from routing_gym.arrays import FloatArray, IntArray
 
 NUM_REPLAYS = 64  # number of orders of the routes
 

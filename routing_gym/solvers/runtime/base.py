@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import batch_size, cast_instance, euclidean, select
+from routing_gym.arrays import FloatArray, IntArray, batch_size, cast_instance, euclidean, select
 from routing_gym.optional import require
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems import LISTED
@@ -27,9 +27,6 @@ from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.progress import show_progress
 from routing_gym.solvers.runtime.rows import ChunkWork, RowResult, RowWork, SolverWork
 from routing_gym.solvers.runtime.work import Executor, Inline
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 OPTIMAL = "optimal"  # proven
 FEASIBLE = "feasible"

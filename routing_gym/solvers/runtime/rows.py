@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from routing_gym.arrays import select
+from routing_gym.arrays import IntArray, select
 from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
-IntArray = npt.NDArray[np.int64]
 Finished = Generator[tuple[int, "RowResult"], None, None]  # rows as they finish; closing it ends the work
 
 
