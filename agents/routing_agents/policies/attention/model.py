@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ from routing_agents.policies.protocol import PolicyNetwork
 SHORTEST = 1e-4  # shorter ways count as this long in `nearness`, which has no logarithm of 0
 RAREST = 1e-9  # smaller chances count as this
 FEW_NUMBERS = 2**14  # see `penalties`
+TABULATED = 200  # nodes; for more, all pairs would take as much memory as a third of the keys and values
 LOOPED = 400  # products; torch multiplies a batch of smaller matrices on a CPU in a loop, not through MKL
 
 
@@ -50,6 +51,7 @@ class Encoding:
     places: tuple[Tensor, ...] = ()  # coordinates (B, A, 2), or lengths or `successions` (B, A, A), for nearness
     edge_logits: tuple[Tensor, ...] = ()  # (B, A, A), from node to node
     depots: tuple[Tensor, ...] = ()  # (B, A), 1.0 for depots, where a choice of depots is observed
+    near: tuple[Tensor, ...] = ()  # (B, A, A), -log of all distances; see `AttentionModel.tabulate`
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Encoding:
         """Apply a function to every tensor."""
@@ -203,17 +205,35 @@ class AttentionModel(Encoder, PolicyNetwork):
         With a matrix of lengths and no coordinates, whose lengths may be in any unit, the logarithm of the chance that
         the node follows the current one, rather than another that is still to be left.
         """
-        (places,) = encoding.places
-        here = take_nodes(places, observation["current_node"])
-        if self.features.per_edge and self.features.coords:
-            near = here.clamp(min=SHORTEST).log_().neg_()
-        elif self.features.per_edge:
-            still = observation["action_mask"].to(here.dtype) @ places + here  # of the nodes that are still to be left
-            near = here.clamp(min=RAREST).log_().sub_(still.clamp(min=RAREST).log_())
+        (table,) = encoding.near or encoding.places
+        here = take_nodes(table, observation["current_node"])
+        if encoding.near:
+            near = here
+        elif self.features.coords:
+            near = self.log_nearness(here, table)
         else:
-            x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
-            near = x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
+            still = observation["action_mask"].to(here.dtype) @ table + here  # of the nodes that are still to be left
+            near = here.clamp(min=RAREST).log_().sub_(still.clamp(min=RAREST).log_())
         return self.driven(near, encoding, observation)
+
+    def log_nearness(self, here: Tensor, places: Tensor) -> Tensor:
+        """Return -log of the distances (B, Q, A) from some nodes to all.
+
+        Args:
+            here: Coordinates (B, Q, 2), or rows (B, Q, A) of the matrix of lengths.
+            places: Coordinates (B, A, 2); not used with a matrix.
+        """
+        if self.features.per_edge:
+            return here.clamp(min=SHORTEST).log_().neg_()
+        x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
+        return x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
+
+    def tabulate(self, encoding: Encoding) -> Encoding:
+        """Compute the nearness of all pairs of nodes, so that the steps of a tour only select rows; for few nodes."""
+        if not (encoding.places and self.features.coords) or encoding.keys.shape[2] > TABULATED:
+            return encoding
+        (places,) = encoding.places
+        return replace(encoding, near=(self.log_nearness(places, places),))
 
     def driven(self, numbers: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Set numbers (B, Q, A) of the edges from the current node to 0 where no vehicle drives.
@@ -239,6 +259,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         attention on a CPU. torch multiplies very small matrices in a loop; padded with zeros they take a sixth
         of that time.
         """
+        encoding = self.tabulate(encoding)
         if self.features.per_step:
             return partial(self.logits, encoding)
         num_nodes, head_dim = encoding.keys.shape[2:]
