@@ -331,10 +331,9 @@ def main(args: Args) -> Path:
 
 def evaluate(args: Args) -> Path:
     """Compare a trained policy with others on held-out days, by default like those of its run; return its folder."""
-    router = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations))
-    learned = load_policy(args.evaluate, router.limits)
+    router, path = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations)), args.evaluate / runs.BEST
+    learned = load_policy(path, router.limits)
     if not args.static and args.requests == Args.requests:  # the days of its training
-        path = args.evaluate / runs.BEST if args.evaluate.is_dir() else args.evaluate
         trained = checkpoint.read_arguments(checkpoint.load(path)[1], path, Args.from_json)
         args = dataclasses.replace(args, static=trained.static, requests=trained.requests)
     source = make_source(args.static, args.requests)

@@ -64,7 +64,7 @@ class Args:
     """Solvers and checkpoints, such as fast-tsp:time_limit=0.1 or runs/NAME:num_tours=128,sample=true; TSP-50 stands
     for published weights, and `trained` for those of the problem with the nearest size."""
     reference: str = ""
-    """Method that gaps are relative to. Default: the first."""
+    """Method that gaps are relative to. Default: the best known costs, if the file has them, else the first method."""
     problem: str = ""
     """Problem of a .pkl file, such as CVRP or OVRPTW, or one of the problems that an .npz file holds."""
     env_kwargs: dict[str, str] = field(default_factory=dict)
