@@ -8,16 +8,16 @@
     python agents/am_reinforce.py --plan plan.toml                 # several runs, in turn
     torchrun --nnodes=2 --nproc-per-node=2 ... agents/am_reinforce.py             # several machines
 
-Every random number is a function of the seed and the step, so a resumed run with as many threads repeats an
-uninterrupted one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves.
+Every random number is a function of the seed and the step, so a resumed run with the same number of threads repeats an
+uninterrupted one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves the run.
 """
 
 from __future__ import annotations
 
 import os
 
-# Threads that wait for each other asleep: awake, they collapse as soon as another program is busy. Read
-# by the OpenMP library when torch is loaded.
+# Waiting threads must sleep: if they spin, training becomes much slower as soon as another program is busy.
+# The OpenMP library reads the variable when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
@@ -76,7 +76,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 from routing_gym.rollout import Rollout
 
-STATISTICS = 10  # batches on which the statistics of batch normalisation are measured for average weights
+STATISTICS = 10  # number of batches on which the batch normalisation of averaged weights is measured
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,11 @@ class Args(RunArgs):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Args:
-        """Like `RunArgs.from_json`, also of the arguments in published weights, some of which had other names."""
+        """Convert JSON to arguments, like `RunArgs.from_json`; also those of published weights with older names."""
         values = {key: value for key, value in values.items() if key not in cls.local}
         if "num_starts" in values:
             values["num_tours"] = values.pop("num_starts")
-        if not isinstance(values["model"], str):  # there was no choice
+        if not isinstance(values["model"], str):  # older files hold the sizes of the attention model here
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
         return super().from_json(values)
 
@@ -227,11 +227,11 @@ def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:
 
 
 class Reinforce(nn.Module):
-    """The loss of a batch, as a module, so that torch's DistributedDataParallel can hold it.
+    """Loss of a batch, as a module for torch's DistributedDataParallel.
 
     Args:
-        model: The policy.
-        baseline: What its tours are compared with.
+        model: Policy to train.
+        baseline: Baseline of the loss; it also determines how tours are sampled.
         loss: Function of costs, log-probabilities and baseline.
     """
 
@@ -244,11 +244,12 @@ class Reinforce(nn.Module):
     def forward(self, problem: AnyProblem, instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
         """Sample tours and return their loss.
 
-        The batch is encoded once, with gradients; the tours are played on the detached encoding and
+        The batch is encoded once, with gradients. The tours are decoded from the detached encoding, and
         then scored from the same encoding in one parallel pass.
 
         Returns:
-            The loss; and the means of cost, baseline and -log p, an unbiased estimate of the entropy (nats a tour).
+            The loss, and the means (3,) of cost, baseline and -log p. The last is an unbiased estimate of the entropy
+            in nats per tour.
         """
         model, baseline = self.model, self.baseline
         forced, views, num_tours = baseline.force_starts, instance, baseline.num_tours
@@ -266,16 +267,16 @@ class Reinforce(nn.Module):
         return loss, torch.stack([cost.mean(), reference.mean(), -log_p.mean()]).detach()
 
     def play(self, problem: AnyProblem, instance: Any, encoding: Any, choose: Choice, num_tours: int) -> Rollout:
-        """Sample tours of instances from their encoding, and record what the policy saw."""
+        """Sample tours of instances from their encoding, and record the observations of the policy."""
         forced = self.baseline.force_starts
         return decode(self.model, problem, instance, encoding, choose, num_tours, forced, record=True)
 
 
 def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
-    """Build the network that `args` names.
+    """Build the network specified by `args`.
 
     Raises:
-        ValueError: A pointer network for another problem than the TSP.
+        ValueError: A pointer network is requested for a problem other than the TSP.
     """
     generator = torch.Generator().manual_seed(args.seed)
     if args.model == "attention":
@@ -288,7 +289,7 @@ def make_model(args: Args, problem: AnyProblem) -> PolicyNetwork:
 
 
 def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Baseline:
-    """Build the baseline that `args` names."""
+    """Build the baseline specified by `args`."""
     if args.baseline == "rollout":
         return RolloutBaseline(problem, model, args.seed, args.baseline_size)
     if args.baseline == "shared":
@@ -300,13 +301,13 @@ def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Base
 
 
 class ReinforceTrainer(Trainer):
-    """One run: model, optimisers, baseline, and how far it has come.
+    """State of one run: model, optimisers, baseline and progress.
 
     Args:
         args: The run's arguments.
 
     Attributes:
-        history: What is known of the runs before, from which the weights came.
+        history: Arguments, metrics and seconds of the earlier runs that led to the initial weights, oldest first.
     """
 
     script = "am_reinforce.py"
@@ -317,7 +318,7 @@ class ReinforceTrainer(Trainer):
         self.device = distributed.start(self.device)
         if args.batch_size % distributed.world_size():
             raise ValueError(f"--batch-size {args.batch_size} cannot be shared by {distributed.world_size()} processes")
-        # Decided once, so that a resumed run goes on with the same.
+        # Chosen once and saved, so that a resumed run uses the same precision.
         args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
         if args.optimizer is None:
             args = dataclasses.replace(args, optimizer="muon" if args.model == "attention" else "adam")
@@ -334,7 +335,7 @@ class ReinforceTrainer(Trainer):
                 f"--variants: all have num_nodes, capacity and matrices; leave out {', '.join(sorted(others))}"
             )
         self.generate = GENERATORS[args.generator]
-        for size in args.sizes or (self.problem.num_nodes,):  # refuses a problem it does not fit
+        for size in args.sizes or (self.problem.num_nodes,):  # raises if the generator does not fit the problem
             self.generate(self.variant(size), stream(args.seed, runs.TRAINING_STREAM, 0), 1)
         self.model = make_model(args, self.problem)
         self.history: list[dict[str, Any]] = []
@@ -367,12 +368,12 @@ class ReinforceTrainer(Trainer):
 
     @property
     def learning_rate(self) -> float:
-        """Constant, then linear to zero over the last part of the run."""
+        """Learning rate of the current step: constant, then falling linearly to zero over the last part of the run."""
         left = 1 - self.step / self.args.total_steps
         return self.args.learning_rate * min(1.0, left / self.args.decay)
 
     def batch_problem(self, step: int) -> AnyProblem:
-        """Return the rules of a step: those of the id, or with `--sizes` or `--variants` drawn for all processes."""
+        """Return the problem of a step: that of the id; with `--sizes` or `--variants`, one drawn for all processes."""
         if self.args.sizes is None and not self.args.variants:
             return self.problem
         rng = stream(self.args.seed, runs.SIZE_STREAM, step)
@@ -381,12 +382,12 @@ class ReinforceTrainer(Trainer):
         return self.variant(num_nodes, str(rng.choice(self.problem.variants)) if self.args.variants else None)
 
     def variant(self, num_nodes: int, name: str | None = None) -> AnyProblem:
-        """Return the problem with another size, perhaps under another name of its family."""
+        """Return the problem, or the named one of its family, with another size."""
         settings = {**runs.read_settings(self.args.env_kwargs), "num_nodes": num_nodes}
         return make_problem(name or self.problem.name, **settings)
 
     def draw(self, problem: AnyProblem, step: int) -> tuple[Any, Choice]:
-        """Return this process's instances of a step, and how to choose its actions."""
+        """Return this process's instances of a step, and the function that samples its actions."""
         rng = stream(self.args.seed, runs.TRAINING_STREAM, step, distributed.rank())
         share = self.args.batch_size // distributed.world_size()
         instance = to_backend(self.generate(problem, rng, share), "torch", self.device)
@@ -415,7 +416,7 @@ class ReinforceTrainer(Trainer):
             yield problem.observe_static(self.draw(problem, step)[0])
 
     def end_epoch(self) -> dict[str, float]:
-        """Evaluate, update the baseline, and return what there is to log."""
+        """Evaluate the model, update the baseline, and return the metrics to log."""
         cost, reference, entropy, norm = (distributed.mean(self.sums) / self.args.steps_per_epoch).tolist()
         self.sums.zero_()
         distributed.share_buffers(self.model)
@@ -462,11 +463,11 @@ class ReinforceTrainer(Trainer):
         self.best, self.history = -header["best_cost"], header["history"]
 
     def compared(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Relative excess over the reference; for prizes (negative costs) relative shortfall."""
+        """Return the gap to the reference; for prizes, which are negative costs, the relative shortfall."""
         return {} if self.reference is None else {"gap": (metrics["greedy"] - self.reference) / abs(self.reference)}
 
     def solve_first(self) -> tuple[Any, list[int]]:
-        """Return the first held-out instance, on NumPy, and the greedy tour of it."""
+        """Return the first held-out instance, as NumPy arrays, and its greedy tour."""
         first = select(self.held_out, slice(0, 1))
         tour: list[int] = solve(self.result, self.problem, first).actions[0].tolist()
         return to_backend(first, "numpy"), tour
@@ -490,12 +491,12 @@ class ReinforceTrainer(Trainer):
 
 
 def main(args: Args, trainer_type: type[ReinforceTrainer] = ReinforceTrainer) -> Path:
-    """Train as `args` say; return the folder of the run."""
+    """Train according to `args`; return the folder of the run."""
     return loop.train(trainer_type, args, args.profile)
 
 
 def train_in_processes(args: Args) -> None:
-    """Train in this process, or in the several that share the work; or run a plan."""
+    """Train in one or several processes, or follow a plan."""
     if args.plan is not None:
         sys.exit(plan.follow(args, __file__))
     if not distributed.launched() and (processes := distributed.choose_processes(args)) > 1:

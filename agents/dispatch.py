@@ -1,4 +1,4 @@
-"""Train a policy that decides which orders leave now and which wait: the dynamic VRPTW.
+"""Train a policy for the dynamic VRPTW, which decides which requests leave now and which wait.
 
     python agents/dispatch.py                             # imitation of the oracle
     python agents/dispatch.py --algorithm fenchel-young   # prizes for PyVRP, learned through it
@@ -7,13 +7,14 @@
     python agents/dispatch.py --resume runs/NAME          # continue a run
     python agents/dispatch.py --evaluate runs/NAME        # compare a run with other policies
 
-The network scores every open request (attention over requests). `imitation`: a positive score is "leave", and training
-makes what the day's solution in hindsight does likely. `fenchel-young`: the score is a prize, PyVRP decides which
-requests are worth it, and training moves the prizes until its solutions are those of hindsight; Baty, Jungel, Klein,
-Parmentier and Schiffer (2024), "Combinatorial optimization-enriched machine learning to solve the dynamic vehicle
-routing problem with time windows". `ppo`: leave and wait are drawn for each request; Schulman et al. (2017).
+The network scores every open request (attention over requests). `imitation`: a positive score means "leave", and
+training maximises the likelihood of the decisions in the day's solution in hindsight. `fenchel-young`: the score is a
+prize, PyVRP serves the requests that are worth their prizes, and training changes the prizes until PyVRP's solutions
+are those in hindsight; Baty, Jungel, Klein, Parmentier and Schiffer (2024), "Combinatorial optimization-enriched
+machine learning to solve the dynamic vehicle routing problem with time windows". `ppo`: "leave" or "wait" is sampled
+for each request; Schulman et al. (2017).
 
-Every random number is a function of the seed and the step. Ctrl-C stops after the current step and saves.
+Every random number is a function of the seed and the step. Ctrl-C stops after the current step and saves the run.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ from routing_gym.dynamic.solver import Limits, PyVRPRouter
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
 Algorithm = Literal["imitation", "fenchel-young", "ppo"]
-NOISE_STREAM = 99  # of random numbers, beside those of `runs`
+NOISE_STREAM = 99  # stream of random numbers, in addition to those of `runs`
 LEAST_REQUESTS = 2.0
-Decision = tuple[Requests, Tensor, Tensor]  # what is open, which leave (1) or wait (0), their log-probabilities
+Decision = tuple[Requests, Tensor, Tensor]  # open requests; leave (1) or wait (0) for each; log-probabilities of these
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Args(RunArgs):
 
     local = ("runs", "resume", "evaluate", "executor", "workers", "address")
     beside_resume = ("executor", "workers", "address")
-    device: ClassVar[str] = "cpu"  # the time goes into PyVRP and the days, which know no other
+    device: ClassVar[str] = "cpu"  # most time is spent in PyVRP and in simulating days, which use the CPU only
     advanced = ("network", "noise", "samples", "clip_coef", "ent_coef", "update_epochs", "max_grad_norm")
     advanced += ("threads", "executor", "workers", "address", "log")
 
@@ -149,7 +150,7 @@ class Args(RunArgs):
 
 
 class DispatchTrainer(Trainer):
-    """The network of one run, and how it learns."""
+    """Trainer of the network of one run, with one method per algorithm."""
 
     script = "dispatch.py"
     remedy = "a lower --learning-rate"
@@ -177,7 +178,7 @@ class DispatchTrainer(Trainer):
         self.oracle = (lessons(day, tours) for day, tours in solved)
 
     def trains(self, name: str) -> bool:
-        """Return whether a weight is trained: values are of use for PPO only."""
+        """Return whether a weight is trained; those of the value head are trained by PPO only."""
         return self.args.algorithm == "ppo" or not name.startswith("value.")
 
     @property
@@ -206,11 +207,14 @@ class DispatchTrainer(Trainer):
         return self.draw(self.args.seed, runs.TRAINING_STREAM, step, self.args.days)
 
     def days_ahead(self) -> Iterator[Day]:
-        """Yield the days of all steps that are left, once a resumed run knows which: when the first ones are drawn."""
+        """Yield the days of all remaining steps.
+
+        The current step is read when the first days are drawn, which is after a resumed run is restored.
+        """
         yield from map(self.days_of, range(self.step, self.args.total_steps))
 
     def imitate(self, generator: torch.Generator) -> dict[str, float]:
-        """Make what the oracle does likely: cross-entropy of every decision that was free."""
+        """Learn the oracle's decisions: cross-entropy over all requests that could have waited."""
         lesson = next(self.oracle)
         free = lesson.requests.free
         for _ in range(self.args.update_epochs):
@@ -220,7 +224,7 @@ class DispatchTrainer(Trainer):
         return {"loss": loss.item(), "leave": float((scores[free] > 0).float().mean())}
 
     def learn_prizes(self, generator: torch.Generator) -> dict[str, float]:
-        """Make the oracle's choice the best one at the prizes predicted.
+        """Train the predicted prizes so that the oracle's choice becomes optimal.
 
         The gradient of the perturbed Fenchel-Young loss with respect to the prizes is the mean choice at perturbed
         prizes minus the oracle's (Berthet et al. 2020, "Learning with differentiable perturbed optimizers").
@@ -240,7 +244,7 @@ class DispatchTrainer(Trainer):
         return {"loss": wrong.item(), "leave": float(chosen[free].mean())}
 
     def reinforce(self, generator: torch.Generator) -> dict[str, float]:
-        """Play days with the fast router, then make passes of PPO; every request is an actor of its own."""
+        """Simulate days with the fast router, then train with PPO; every request is a separate actor."""
         with torch.no_grad():
             steps, rewards, values = self.rollout(self.days_of(self.step), generator)
         ends = torch.zeros_like(rewards, dtype=torch.bool)
@@ -261,7 +265,7 @@ class DispatchTrainer(Trainer):
         return {"loss": loss.item(), "leave": float(leaves.mean()), "reward": float(rewards.sum(dim=0).mean())}
 
     def rollout(self, day: Day, generator: torch.Generator) -> tuple[list[Decision], Tensor, Tensor]:
-        """Play days; return the decisions, and rewards and values (T, B), in units of the depot's closing time."""
+        """Simulate days; return the decisions, and rewards and values (T, B), in units of the depot's closing time."""
         state, steps, rewards, values = rules.initial(day), [], [], []
         while not rules.done(day, state).all():
             requests = open_requests(observe(day, state))
@@ -278,11 +282,11 @@ class DispatchTrainer(Trainer):
 
     @property
     def learning_rate(self) -> float:
-        """From that of the arguments linearly down to 2 %."""
+        """Learning rate of the current step, which falls linearly to 2 % of the initial one."""
         return self.args.learning_rate * (1 - 0.98 * self.step / self.args.total_steps)
 
     def policy(self) -> Learned:
-        """Return the policy as it stands."""
+        """Return the current policy."""
         reading = "prizes" if self.args.algorithm == "fenchel-young" else "logits"
         return Learned(self.model, reading, self.router.limits)
 
@@ -323,17 +327,17 @@ def log_probability(scores: Tensor, leaves: Tensor) -> Tensor:
 
 
 def main(args: Args) -> Path:
-    """Train, or evaluate, as `args` say; return the folder of the run."""
+    """Train or evaluate according to `args`; return the folder of the run."""
     if args.evaluate is not None:
         return evaluate(args)
     return loop.train(DispatchTrainer, args)
 
 
 def evaluate(args: Args) -> Path:
-    """Compare a trained policy with others on held-out days, by default like those of its run; return its folder."""
+    """Compare a trained policy with others on held-out days, by default like its training days; return its folder."""
     router, path = PyVRPRouter(Limits(seconds=None, iterations=args.router_iterations)), args.evaluate / runs.BEST
     learned = load_policy(path, router.limits)
-    if not args.static and args.requests == Args.requests:  # the days of its training
+    if not args.static and args.requests == Args.requests:  # by default, days like those of its training
         trained = checkpoint.read_arguments(checkpoint.load(path)[1], path, Args.from_json)
         args = dataclasses.replace(args, static=trained.static, requests=trained.requests)
     source = make_source(args.static, args.requests)

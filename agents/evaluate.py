@@ -1,17 +1,20 @@
-"""Compare solvers and trained models on the same instances: one table, one plot.
+"""Compare solvers and trained models on the same instances, in a table and a plot.
 
     python agents/evaluate.py paper/TSP-20 fast-tsp runs/NAME:num_tours=1280,sample=true
     python agents/evaluate.py random/CVRP-50 pyvrp:time_limit=1 runs/NAME:symmetries=8
     python agents/evaluate.py eil51.tsp fast-tsp trained:beam=10 --out results
 
-Instances: `paper/ID` are the paper's test sets, `random/ID` are drawn with --seed, and a path is a TSPLIB, CVRPLIB or
-OPLib file, an .npz (ours or RouteFinder's), or a .pkl of the original code, POMO or MVMoE (with --problem). If a file
-holds best known costs, gaps refer to these. Costs are the environment's: lengths of a file are in a unit that the table
-names (solve.py gives the file's own integers). Methods: the name of a classical solver, the path of a run or
-checkpoint, published weights such as TSP-50, or `trained` for those of the nearest size, each with settings after a
-colon. Gaps refer to the first method, or to --reference; put the best one first. Wins count ties. Total seconds add up
-those of all processes.
-Solved instances are kept in --cache, so that a second run, or one after an interrupt, does not solve them again.
+Instances: `paper/ID` are the paper's test sets, and `random/ID` are generated with --seed. A path is a TSPLIB, CVRPLIB
+or OPLib file, an .npz file (of this library or of RouteFinder), or a .pkl file of the original code, POMO or MVMoE
+(with --problem). Costs are those of the environment: lengths of a file are in a unit that the table states (solve.py
+prints the file's own integers).
+
+Methods: the name of a classical solver, the path of a run or checkpoint, published weights such as TSP-50, or `trained`
+for the published weights of the nearest size, each with settings after a colon. Gaps are relative to --reference. Its
+default is the best known costs, if the file holds them, else the first method; list the best method first. Ties count
+as wins. Total seconds are summed over all processes.
+
+Solutions of solvers are kept in --cache, so that a second run, or one after an interruption, does not repeat them.
 Several machines: `--executor ray --address HOST:6379`, or `--shard 1/8` to `--shard 8/8` and then `--merge`, each with
 the same --out; see docs/how-to/several-machines.md.
 """
@@ -51,7 +54,7 @@ from routing_gym.solvers import SOLVERS, Solution
 from routing_gym.solvers.runtime.base import FEASIBLE
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of, usable_cores
 
-BEST_KNOWN = "best known"  # the costs that lie beside the instances of a file
+BEST_KNOWN = "best known"  # method in the table: the best known costs that a file holds
 
 
 @dataclass(frozen=True)
@@ -106,10 +109,10 @@ class TestSet:
     """Instances to be solved.
 
     Attributes:
-        problem: The rules.
-        instance: B instances, NumPy.
-        remarks: What to know of their costs.
-        best_known: float64 (B,), best known costs, if a file has them.
+        problem: Problem of the instances.
+        instance: Batch of B instances, as NumPy arrays.
+        remarks: Remarks on the costs by name, such as the unit of length; they are printed with the table.
+        best_known: Best known costs, float64 (B,), if a file has them.
     """
 
     problem: AnyProblem
@@ -119,10 +122,10 @@ class TestSet:
 
 
 def read_instances(args: Args) -> TestSet:
-    """Return the instances that `args` names.
+    """Return the instances specified by `args`.
 
     Raises:
-        ValueError: No such set, or the file cannot be read.
+        ValueError: The test set does not exist, or the file cannot be read.
     """
     source, _, name = args.instances.partition("/")
     path = Path(args.instances)
@@ -167,7 +170,7 @@ def read_instances(args: Args) -> TestSet:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, marked if files are changed; of an installed package its version."""
+    """Return the checked-out commit, marked if files have changed; for an installed package, its version."""
     if Path(__file__).parent == cli.INSTALLED:
         return version("routing-gym")
     describe = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
@@ -178,10 +181,10 @@ def commit() -> str:
 
 
 def check_options(args: Args) -> None:
-    """Refuse options that are wrong or have no effect.
+    """Check that no option is invalid or without effect.
 
     Raises:
-        ValueError: With the option.
+        ValueError: An option is invalid or has no effect; the message names it.
     """
     for name, least in (("size", args.size), ("workers", args.workers), ("chunk-size", args.chunk_size)):
         if least is not None and least < 1:
@@ -202,10 +205,10 @@ def check_options(args: Args) -> None:
 
 
 def choose_shard(args: Args) -> Shard | None:
-    """Return which part of the instances to solve: what the user says, or one part for each process of torchrun.
+    """Return the part of the instances to solve: that of `--shard`, or one part per process of torchrun; None for all.
 
     Raises:
-        ValueError: It is none; or torchrun has started several processes that would do the same.
+        ValueError: `--shard` is invalid, or torchrun has started several processes that would do the same work.
     """
     if args.shard:
         distributed.check_alone()
@@ -217,10 +220,10 @@ def choose_shard(args: Args) -> Shard | None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and check that files can be written there.
+    """Make a folder, and check that files can be written to it.
 
     Raises:
-        OSError: They cannot.
+        OSError: The folder cannot be made, or no file can be written to it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -230,13 +233,13 @@ def make_folder(folder: Path) -> None:
 
 
 def make_setup(args: Args, first_row: int) -> Setup:
-    """Return what all methods are given.
+    """Return the settings and resources that all methods share.
 
     Raises:
-        ValueError: There is no such device or cluster.
+        ValueError: The device or the cluster does not exist.
     """
     executor = executor_of(args)
-    on_ray = args.executor == "ray"  # where this process may have no GPU
+    on_ray = args.executor == "ray"  # the workers compute, and this process may have no GPU
     return Setup(
         seed=args.seed,
         tours_at_once=args.batch_size,
@@ -251,7 +254,7 @@ def make_setup(args: Args, first_row: int) -> Setup:
 
 
 def main(args: Args) -> Table | None:
-    """Solve with every method; print the table and write it where asked. A shard makes no table."""
+    """Solve with every method; print the table, and write it to `--out`. A shard writes its costs and no table."""
     keep_freed_memory()
     check_options(args)
     shard = choose_shard(args)
@@ -280,12 +283,12 @@ def main(args: Args) -> Table | None:
                 write_atomically(args.out / f"table.{suffix}", text.encode())
             table.plot(args.out / "gap.png")
     finally:
-        print(table.text())  # last: a pipe that is closed loses nothing
+        print(table.text())  # printed last, so that a closed pipe does not prevent the files
     return table
 
 
 def make_table(args: Args, test_set: TestSet, solutions: dict[str, Solution]) -> Table:
-    """Compare the methods, also with the best known costs if there are some."""
+    """Compare the methods, and the best known costs if there are any."""
     names = dict(zip(args.methods, labels(args.methods), strict=True))
     reference = names[args.reference or args.methods[0]]
     if test_set.best_known is not None:

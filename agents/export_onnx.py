@@ -3,10 +3,10 @@
     python agents/export_onnx.py TSP-50                 # published weights; writes onnx/tsp-50
     python agents/export_onnx.py runs/NAME --out deployed
 
-Two graphs, as the model works: `encoder.onnx` runs once per instance, `step.onnx` once per action. Their inputs have
-the names, shapes and types of the observation, with a batch axis, for any number of instances and nodes; the mask is
-boolean. The encoder's outputs are inputs of `step`, whose output is the logits, -inf where an action is illegal.
-docs/how-to/onnx.md runs them in onnxruntime.
+The model becomes two graphs: `encoder.onnx` runs once per instance, `step.onnx` once per action. Their inputs have the
+names, shapes and types of the observation, with a batch axis, for any number of instances and nodes; the mask is
+boolean. The encoder's outputs are inputs of `step.onnx`, whose output is the logits, -inf for illegal actions.
+docs/how-to/onnx.md shows how to run them with onnxruntime.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 from routing_gym.optional import require
 
-SIZE, BATCH = 11, 3  # of the example that is traced: no other axis of the graphs is as long
+SIZE, BATCH = 11, 3  # sizes of the traced example; no other axis of the graphs has one of these lengths
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Args:
 
 
 class EncoderGraph(nn.Module):
-    """From the static observation to the encoding's tensors."""
+    """Graph from the static observation to the tensors of the encoding."""
 
     def __init__(self, model: AttentionModel, keys: list[str]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class EncoderGraph(nn.Module):
 
 
 class StepGraph(nn.Module):
-    """From the encoding's tensors, the mask and the changing observation to the logits (B, A)."""
+    """Graph from the tensors of the encoding, the mask and the dynamic observation to the logits (B, A)."""
 
     def __init__(self, model: AttentionModel, keys: list[str]) -> None:
         super().__init__()
@@ -69,14 +69,14 @@ class StepGraph(nn.Module):
 
 
 def flatten(encoding: Encoding) -> tuple[Tensor, ...]:
-    """List an encoding's tensors in the order of `names`."""
+    """Return the tensors of an encoding in the order of `names`."""
     single = (encoding.fixed_query, encoding.keys, encoding.values, encoding.logit_keys)
-    observed = (x.clone() for x in (*encoding.places, *encoding.depots))  # an input cannot be an output
+    observed = (x.clone() for x in (*encoding.places, *encoding.depots))  # a graph's input cannot be its output
     return (*single, *encoding.node_queries, *encoding.edge_logits, *observed)
 
 
 def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
-    """Invert `flatten`."""
+    """Rebuild an encoding from the tensors that `flatten` returns."""
     fixed_query, keys, values, logit_keys, *others = tensors
     remaining = iter(others)
     node_queries = tuple(islice(remaining, len(model.features.context_nodes)))
@@ -86,7 +86,7 @@ def unflatten(model: AttentionModel, tensors: tuple[Tensor, ...]) -> Encoding:
 
 
 def names(model: AttentionModel, encoding: Encoding) -> list[str]:
-    """Name an encoding's tensors."""
+    """Return the names of the tensors of an encoding."""
     queries = [f"query_of_{node}" for node in model.features.context_nodes]
     optional = {
         "edge_logits": encoding.edge_logits,
@@ -102,11 +102,11 @@ def export(trained: TrainedModel, out: Path) -> list[Path]:
     """Write both graphs.
 
     Args:
-        trained: The model.
-        out: An existing folder.
+        trained: Model to export.
+        out: Folder for the files; it must exist.
 
     Returns:
-        The two files.
+        Paths of the two files.
 
     Raises:
         ImportError: The extra `[onnx]` is not installed.
@@ -118,12 +118,12 @@ def export(trained: TrainedModel, out: Path) -> list[Path]:
     state = problem.initial(instance)
     static = problem.observe_static(instance)
     changing = {**problem.observe_dynamic(instance, state), "action_mask": problem.action_mask(instance, state)}
-    # Of the observations that a model of several problems reads, a problem has some.
+    # A model of several problems reads more observations than one problem has.
     static_keys = [key for key in model.features.static_keys if key in static]
     keys = ["action_mask", *(key for key in model.features.dynamic_keys if key in changing)]
     encoding = model.encode(static)
     encoded = names(model, encoding)
-    changes = (changing[key].clone() for key in keys)  # two that are one tensor would become one input
+    changes = (changing[key].clone() for key in keys)  # observations that share a tensor would become one input
     files, inputs = [out / "encoder.onnx", out / "step.onnx"], tuple(static[key] for key in static_keys)
     write(EncoderGraph(model, static_keys), inputs, files[0], static_keys, encoded, problem.num_actions)
     step_inputs = (*flatten(encoding), *changes)
@@ -139,10 +139,10 @@ def write(
     outputs: list[str],
     num_actions: int,
 ) -> None:
-    """Trace one graph, with the batch and every axis as long as the nodes left open."""
-    open_axes = (BATCH, num_actions, num_actions + 1)  # TSP: the queries have one row more, for the placeholder
+    """Trace and write one graph, with dynamic axes for the batch and the nodes."""
+    open_axes = (BATCH, num_actions, num_actions + 1)  # TSP: the queries have one more row, for the placeholder
     shapes = tuple({i: torch.export.Dim.DYNAMIC for i, n in enumerate(x.shape) if n in open_axes} for x in inputs)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which no model here uses
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of missing torchvision, which no model here uses
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's exporter warns of torch's own deprecations
         torch.onnx.export(
@@ -161,14 +161,14 @@ def main(args: Args) -> list[Path]:
     """Load the model, and write both graphs.
 
     Raises:
-        ValueError: There is no such model, or it is no attention model.
-        FileExistsError: A file is there already.
+        ValueError: The model does not exist, or is not an attention model.
+        FileExistsError: A file exists already.
         ImportError: The extra `[onnx]` is not installed.
     """
     trained = routing_agents.load(args.model)
     if not isinstance(getattr(trained, "network", None), AttentionModel):
         raise ValueError(f"{args.model} is no attention model; only those can be exported")
-    # Not the name of published weights: the graphs of VRPB-50 and VRPL-50, which share some, read other observations.
+    # Not named after published weights: VRPB-50 and VRPL-50 share some, but their graphs read different observations.
     out = args.out or Path("onnx") / (Path(args.model).stem if Path(args.model).exists() else args.model.lower())
     if (there := [path for path in (out / "encoder.onnx", out / "step.onnx") if path.exists()]) and not args.overwrite:
         raise FileExistsError(f"{there[0]} exists; choose another --out, or give --overwrite")

@@ -24,7 +24,7 @@ from routing_agents.policies.attention.saved import describe
 from routing_agents.terminal import command_line
 from routing_gym.problems import make_problem
 
-RENAMED = {  # ours: the original's, both without ".weight" / ".bias"
+RENAMED = {  # our name: name in the original code, both without ".weight" / ".bias"
     "embed_node": "init_embed",
     "embed_depot": "init_embed_depot",
     "project_nodes": "project_node_embeddings",
@@ -60,13 +60,13 @@ def read(path: Path) -> dict[str, Tensor]:
 
     Raises:
         CheckpointError: The file is damaged, holds more than tensors, or has no "model".
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
     """
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
-    except Exception as error:  # the restricted unpickler meets damaged bytes with whatever comes first
+    except Exception as error:  # the restricted unpickler raises various errors on damaged bytes
         raise CheckpointError(f"{path}: not a checkpoint that can be read safely ({type(error).__name__})") from error
     parameters = content.get("model") if isinstance(content, dict) else None
     if not isinstance(parameters, dict) or not all(
@@ -74,16 +74,16 @@ def read(path: Path) -> dict[str, Tensor]:
     ):
         raise CheckpointError(f'{path}: expected a dict with the parameters under "model", as the original code saves')
     claimed, held = sum(value.nbytes for value in parameters.values()), path.stat().st_size
-    if claimed > held:  # views that repeat a few numbers
+    if claimed > held:  # tensors may be views that repeat a few numbers
         raise CheckpointError(f"{path}: its tensors claim {claimed:,} bytes, but the file holds {held:,}")
     return parameters
 
 
 def sizes(original: dict[str, Tensor], path: Path) -> ModelConfig:
-    """Read the sizes of the network off its parameters.
+    """Derive the sizes of the network from its parameters.
 
     Raises:
-        CheckpointError: The parameters that tell are missing or misshaped.
+        CheckpointError: The parameters that determine the sizes are missing or have wrong shapes.
     """
     query = original.get("embedder.layers.0.0.module.W_query")
     hidden = original.get("embedder.layers.0.2.module.0.weight")
@@ -107,7 +107,7 @@ def sizes(original: dict[str, Tensor], path: Path) -> ModelConfig:
 
 
 def sources(ours: str, shape: torch.Size, config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Return the original's parameters, with their shapes, that make up one of ours."""
+    """Return the names and shapes of the original parameters that make up one of ours."""
     d, heads = config.embed_dim, config.num_heads
     if ours == "placeholder":
         return {"W_placeholder": tuple(shape)}
@@ -116,7 +116,7 @@ def sources(ours: str, shape: torch.Size, config: ModelConfig) -> dict[str, tupl
         name, _, kind = ours.rpartition(".")
         return {f"{RENAMED[name]}.{kind}": tuple(shape)}
     prefix = f"embedder.layers.{layer[1]}."
-    if layer[2] == "project_qkv":  # the original keeps the heads apart
+    if layer[2] == "project_qkv":  # the original stores the heads separately
         return {f"{prefix}0.module.{key}": (heads, d, d // heads) for key in ("W_query", "W_key", "W_val")}
     if layer[2] == "project_out":
         return {f"{prefix}0.module.W_out": (heads, d // heads, d)}
@@ -133,10 +133,10 @@ def join(ours: str, parts: list[Tensor]) -> Tensor:
 
 
 def convert(original: dict[str, Tensor], model: AttentionModel, path: Path) -> None:
-    """Copy the original's parameters into a model, all or none.
+    """Copy the original parameters into a model, all or none.
 
     Raises:
-        CheckpointError: Parameters are missing, left over or misshaped; lists them all.
+        CheckpointError: Parameters are missing, unexpected, misshaped or not finite; the message lists them all.
     """
     left, faults, weights = dict(original), [], {}
     for ours, expected in model.state_dict().items():
@@ -166,11 +166,11 @@ def load_original(path: Path, problem_name: str) -> AttentionModel:
     """Return the model of an original checkpoint, in evaluation mode.
 
     Args:
-        path: The checkpoint.
-        problem_name: "TSP", "CVRP" etc.
+        path: Checkpoint of the original code.
+        problem_name: Name of the problem, such as "TSP" or "CVRP".
 
     Raises:
-        CheckpointError: It cannot be read, or does not fit.
+        CheckpointError: The file cannot be read, or its parameters do not fit.
     """
     original = read(path)
     config = sizes(original, path)

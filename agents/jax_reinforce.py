@@ -4,9 +4,9 @@
     python agents/jax_reinforce.py --env-id routing/CVRP-50
     python agents/jax_reinforce.py --env-id routing/TSP-50 --init-from runs/NAME/best.safetensors
 
-Drawing instances, sampling tours, scoring them and the optimiser's step are one compiled program. The network, the loss
-(with the mean cost of an instance's other tours as baseline) and the optimiser are those of am_reinforce.py, and so
-are the checkpoints: weights are a dict with the names that torch gives them, and evaluate.py reads what this writes.
+One compiled program draws instances, samples tours, scores them and makes the optimiser step. The network, the loss
+(with the mean cost of an instance's other tours as baseline) and the optimiser are those of am_reinforce.py. So are the
+checkpoints: weights are a dict with torch's names, and evaluate.py reads the checkpoints of this script.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 Weights = dict[str, jax.Array]
-FORMAT = "routing-gym attention model 1"  # of checkpoints
+FORMAT = "routing-gym attention model 1"  # in the metadata of checkpoints
 DIM, HEADS, LAYERS, HIDDEN, CLIPPING = 128, 8, 3, 512, 10.0  # the paper's sizes
-SHORTEST = 1e-4  # shorter ways count as this long in `nearness`
+SHORTEST = 1e-4  # shorter edges count as this long in `nearness`
 SIZES = {"embed_dim": DIM, "num_heads": HEADS, "num_layers": LAYERS, "feed_forward_dim": HIDDEN}
 CONFIG = {**SIZES, "tanh_clipping": CLIPPING, "normalization": "batch"}
 READ_PROBLEMS = ("TSP", "CVRP")  # the network has inputs for their observations only
-READ_FEATURES = ("embed_node", "embed_depot")  # inputs are numbers, not embeddings: no matrices for Muon
+READ_FEATURES = ("embed_node", "embed_depot")  # not for Muon: the inputs of these layers are numbers, not embeddings
 HELD_OUT = (20190307, 1, 0)  # seed of the held-out instances, that of am_reinforce.py
-TOGETHER = ("batch_size", "num_tours", "held_out")  # held in memory at the same time
+TOGETHER = ("batch_size", "num_tours", "held_out")  # counts of items held in memory at the same time
 MOST_COUNT, MOST_INTEGER = 10**6, 2**31 - 1
 LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}
 
@@ -98,11 +98,11 @@ class Args:
             raise ValueError(f"--name {self.name!r}: use letters, digits and . _ + - only")
 
 
-# --- the network: as routing_agents/policies/attention/model.py, on plain dicts
+# --- the network: that of routing_agents/policies/attention/model.py, on plain dicts
 
 
 def initial_weights(problem: AnyProblem, key: Any) -> tuple[Weights, Weights]:
-    """Draw weights from U(-1/sqrt(fan-in), 1/sqrt(fan-in)); return them, and the statistics of the normalisations."""
+    """Draw weights from U(-1/sqrt(fan-in), 1/sqrt(fan-in)); return them and the running statistics."""
     shapes, fixed, stats = {"embed_node.weight": (DIM, 3 if problem.has_depot else 2)}, {}, {}
     if problem.has_depot:
         shapes |= {"embed_depot.weight": (DIM, 2), "embed_depot.bias": (DIM,), "project_context.weight": (DIM, DIM + 1)}
@@ -143,7 +143,7 @@ def batch_norm(weights: Weights, stats: Weights, name: str, x: jax.Array, train:
 
 
 def attend(query: jax.Array, keys: jax.Array, values: jax.Array, mask: Any = True) -> jax.Array:
-    """Multi-head attention of (B, Q, d) on (B, A, d), where `mask` (B, Q, A) allows: (B, Q, d)."""
+    """Compute attention (B, Q, d) with several heads: queries (B, Q, d), keys and values (B, A, d), mask (B, Q, A)."""
     query, keys, values = (x.reshape(*x.shape[:2], HEADS, -1) for x in (query, keys, values))
     scores = jnp.einsum("bqhd,bahd->bhqa", query, keys) / math.sqrt(DIM / HEADS)
     shares = jax.nn.softmax(jnp.where(mask if mask is True else mask[:, None], scores, -jnp.inf), axis=-1)
@@ -151,7 +151,7 @@ def attend(query: jax.Array, keys: jax.Array, values: jax.Array, mask: Any = Tru
 
 
 def encode(weights: Weights, stats: Weights, seen: dict[str, Any], train: bool) -> tuple[dict[str, Any], Weights]:
-    """Encode B instances; return what the decoder reads of them, and the statistics."""
+    """Encode B instances; return the inputs of the decoder, and the running statistics."""
     coords = seen["coords"]
     if "demand" in seen:
         customers = linear(weights, "embed_node", jnp.concatenate([coords, seen["demand"][..., None]], -1)[:, 1:])
@@ -169,8 +169,8 @@ def encode(weights: Weights, stats: Weights, seen: dict[str, Any], train: bool) 
         )
     keys, values, logit_keys = jnp.split(linear(weights, "project_nodes", x), 3, axis=-1)
     context = weights["project_context.weight"]
-    node_queries = [x @ context[:, :DIM].T]  # of the current node; W [first; current] = W1 first + W2 current
-    if "demand" not in seen:  # node A stands for the placeholder, before there is a first and a current node
+    node_queries = [x @ context[:, :DIM].T]  # for the current node; W [first; current] = W1 first + W2 current
+    if "demand" not in seen:  # index A is the placeholder, for the step without a first and a current node
         parts = zip(jnp.split(context, 2, axis=1), jnp.split(weights["placeholder"], 2), strict=True)
         none_yet = [(x @ w.T, jnp.broadcast_to(w @ p, (len(x), 1, DIM))) for w, p in parts]
         node_queries = [jnp.concatenate(pair, axis=1) for pair in none_yet]
@@ -185,7 +185,7 @@ def encode(weights: Weights, stats: Weights, seen: dict[str, Any], train: bool) 
 
 
 def nearness(coords: jax.Array, seen: dict[str, Any]) -> jax.Array:
-    """Return -log of each node's distance from the current one, 0 where no vehicle drives: (B, Q, A)."""
+    """Return -log of each node's distance from the current node, or 0 for steps without travel: (B, Q, A)."""
     here = jnp.take_along_axis(coords, seen["current_node"][..., None], axis=1)
     squares = jnp.square(here[:, :, None] - coords[:, None]).sum(axis=-1)
     near = -0.5 * jnp.log(jnp.maximum(squares, SHORTEST**2))
@@ -195,7 +195,7 @@ def nearness(coords: jax.Array, seen: dict[str, Any]) -> jax.Array:
 
 
 def log_probabilities(weights: Weights, encoding: dict[str, Any], seen: dict[str, Any]) -> jax.Array:
-    """Score the actions of Q queries per instance from what they see (B, Q, ...): (B, Q, A), -inf where illegal."""
+    """Return log-probabilities of actions for Q observations per instance (B, Q, ...): (B, Q, A), -inf if illegal."""
     mask, query = seen["action_mask"], encoding["fixed_query"]
     nodes = ["current_node"] if "free_capacity" in seen else ["first_node", "current_node"]
     for projected, name in zip(encoding["node_queries"], nodes, strict=True):
@@ -216,7 +216,7 @@ def log_probabilities(weights: Weights, encoding: dict[str, Any], seen: dict[str
 def decode(
     problem: AnyProblem, weights: Weights, encoding: dict[str, Any], instance: Any, tours: int, key: Any, sample: bool
 ) -> Episodes:
-    """Play `tours` episodes of each of B instances; row b * tours + k is tour k of instance b."""
+    """Decode `tours` tours of each of B instances; row b * tours + k is tour k of instance b."""
     repeated = jax.tree.map(lambda x: jnp.repeat(x, tours, axis=0), instance)
 
     def policy(params: Any, seen: dict[str, Any], key: Any) -> jax.Array:
@@ -229,9 +229,9 @@ def decode(
 
 
 def loss(weights: Weights, stats: Weights, problem: AnyProblem, args: Args, key: Any) -> tuple[jax.Array, Any]:
-    """Draw instances, sample tours, and return what REINFORCE descends (Kool et al. 2019, eq. 9), statistics and cost.
+    """Draw instances, sample tours, and return the loss of REINFORCE (Kool et al. 2019, eq. 9), statistics and cost.
 
-    The tours are played on the encoding without gradients, then scored from it in one parallel pass.
+    The tours are decoded from the encoding without gradients, then scored from it in one parallel pass.
     """
     draw_key, play_key = jax.random.split(key)
     instance = generate(problem, draw_key, args.batch_size)
@@ -248,7 +248,7 @@ def loss(weights: Weights, stats: Weights, problem: AnyProblem, args: Args, key:
 
 
 def make_optimizer(args: Args, weights: Weights) -> optax.GradientTransformation:
-    """Build Muon for the matrices that multiply embeddings, with Adam for the rest; or Adam. Clips the gradient."""
+    """Build Muon for the matrices that multiply embeddings and Adam for the rest, or Adam alone; clip the gradient."""
     schedule = optax.linear_schedule(
         args.learning_rate or LEARNING_RATES[args.optimizer], 0.0, args.epochs * args.steps_per_epoch
     )
@@ -263,7 +263,7 @@ def make_optimizer(args: Args, weights: Weights) -> optax.GradientTransformation
 
 
 def make_update(problem: AnyProblem, args: Args, optimizer: optax.GradientTransformation) -> Any:
-    """Return one step of training, compiled: (weights, stats, optimiser's state), key -> the same, and the cost."""
+    """Return the compiled training step: (weights, stats, optimiser state), key -> the updated three, mean cost."""
 
     def update(training: Any, key: Any) -> tuple[Any, jax.Array]:
         weights, stats, state = training
@@ -275,7 +275,7 @@ def make_update(problem: AnyProblem, args: Args, optimizer: optax.GradientTransf
 
 
 def make_greedy(problem: AnyProblem) -> Any:
-    """Return greedy decoding, compiled: weights, stats, instances -> tours."""
+    """Return compiled greedy decoding: weights, stats, instances -> tours."""
 
     def greedy(weights: Weights, stats: Weights, instance: Any) -> Episodes:
         encoding, _ = encode(weights, stats, problem.observe_static(instance), train=False)
@@ -288,10 +288,10 @@ def make_greedy(problem: AnyProblem) -> Any:
 
 
 def load(path: Path, problem: AnyProblem) -> tuple[Weights, Weights]:
-    """Read the weights and statistics of a checkpoint, of this script or of am_reinforce.py.
+    """Read the weights and statistics of a checkpoint, written by this script or by am_reinforce.py.
 
     Raises:
-        ValueError: It is none, of another problem, or its tensors do not fit.
+        ValueError: The file is not a checkpoint, is one of another problem, or its tensors do not fit.
     """
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the checkpoint in it, such as {path / 'best.safetensors'}")
@@ -318,7 +318,7 @@ def load(path: Path, problem: AnyProblem) -> tuple[Weights, Weights]:
 
 
 def save(path: Path, problem: AnyProblem, weights: Weights, stats: Weights, about: dict[str, Any]) -> None:
-    """Write a checkpoint that `routing_agents.load` reads, whole or not at all."""
+    """Write a checkpoint for `routing_agents.load`, completely or not at all."""
     tensors = {f"model.{name}": np.asarray(x) for name, x in (weights | stats).items()}
     tensors |= {
         name.replace("running_mean", "num_batches_tracked"): np.zeros((), np.int64)
@@ -334,10 +334,10 @@ def save(path: Path, problem: AnyProblem, weights: Weights, stats: Weights, abou
 
 
 def problem_of(env_id: str) -> AnyProblem:
-    """Return the rules that an id names.
+    """Return the problem of an environment id.
 
     Raises:
-        ValueError: It names neither TSP nor CVRP.
+        ValueError: The problem is neither TSP nor CVRP, or the size is missing.
     """
     name, _, size = env_id.removeprefix("routing/").partition("-")
     if name not in READ_PROBLEMS or not size.isdigit():
@@ -346,7 +346,7 @@ def problem_of(env_id: str) -> AnyProblem:
 
 
 def main(args: Args) -> Path:
-    """Train as `args` say; return the folder of the run, which holds metrics.jsonl and the best weights."""
+    """Train according to `args`; return the folder of the run, which holds metrics.jsonl and the best weights."""
     problem = problem_of(args.env_id)
     weights_key, key = jax.random.split(jax.random.key(args.seed))
     weights, stats = load(args.init_from, problem) if args.init_from else initial_weights(problem, weights_key)
@@ -369,7 +369,7 @@ def main(args: Args) -> Path:
         for step in range(args.steps_per_epoch):
             training, cost = update(training, jax.random.fold_in(key, epoch * args.steps_per_epoch + step))
             costs.append(cost)
-        sampled = float(jnp.stack(costs).mean())  # waits for the steps
+        sampled = float(jnp.stack(costs).mean())  # waits until the steps are computed
         took = time.perf_counter() - started
         seconds += took
         found = float(greedy(*training[:2], held_out).cost.mean())

@@ -5,14 +5,15 @@
     python agents/maddpg.py --central-policy --rivals-seen 0     # policies that observe all
     python agents/maddpg.py --resume runs/NAME                   # continue a run
 
-The policies are deterministic, the action values central. After Lowe et al. (2017), "Multi-Agent Actor-Critic for
-Mixed Cooperative-Competitive Environments"; the central networks are those of Wang, "Deep Reinforcement Learning",
-chapter 16 (figure 16.9). The action values q^i([o^1 .. o^m], [a^1 .. a^m]) see what all vehicles see and do. A policy
-mu(o^i) sees its own observation, unless it is to be central, mu^i([o^1 .. o^m]).
+The policies are deterministic, and the action values are centralised: Lowe et al. (2017), "Multi-Agent Actor-Critic for
+Mixed Cooperative-Competitive Environments". The centralised networks are those of Wang, "Deep Reinforcement Learning",
+chapter 16 (figure 16.9). The action values q^i([o^1 .. o^m], [a^1 .. a^m]) depend on the observations and actions of
+all vehicles. A policy mu(o^i) depends on its own observation only; with --central-policy, on those of all vehicles,
+mu^i([o^1 .. o^m]).
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted one bit for bit,
-wherever it was stopped: the checkpoint holds the actions of the games in the replay buffer, which are played again.
-Ctrl-C stops after the current step and saves.
+wherever it was stopped: the checkpoint holds the actions of the games in the replay buffer, and the resumed run plays
+these games again. Ctrl-C stops after the current step and saves the run.
 """
 
 from __future__ import annotations
@@ -89,12 +90,12 @@ class Args(GameArgs):
 
 
 class Buffer:
-    """The games of the last steps: C = `capacity` steps of G games, of T ticks.
+    """Replay buffer of the games of the last C = `capacity` steps, with G games per step and T ticks per game.
 
     Attributes:
-        seen: (C, G, T + 1, m, F), flat observations, those after the last tick included.
-        actions: (C, G, T, m, 2).
-        rewards: (C, G, T, m).
+        seen: Flat observations (C, G, T + 1, m, F), including those after the last tick.
+        actions: Actions (C, G, T, m, 2).
+        rewards: Rewards (C, G, T, m).
     """
 
     def __init__(self, game: CompetitiveOP, capacity: int, games: int, device: str) -> None:
@@ -105,16 +106,16 @@ class Buffer:
         self.rewards = torch.zeros(capacity, games, ticks, agents, **where)
 
     def put(self, step: int, seen: Tensor, actions: Tensor, rewards: Tensor) -> None:
-        """Store the games of a step, in place of the oldest."""
+        """Store the games of a step, and overwrite the oldest."""
         slot = step % len(self.seen)
         self.seen[slot], self.actions[slot], self.rewards[slot] = seen, actions, rewards
 
     def sample(self, steps: int, size: int, ahead: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Draw ticks among the games of the latest of `steps` steps.
+        """Sample `size` ticks from the stored games, after `steps` steps of the run.
 
         Returns:
-            Observations (B, m, F), actions (B, m, 2), the rewards of `ahead` ticks from then on (B, m), the
-            observations after them, and whether the game went on: float32 (B, 1).
+            Observations (B, m, F), actions (B, m, 2), the summed rewards of the next `ahead` ticks (B, m), the
+            observations after these ticks (B, m, F), and 1 if the game continues after them, else 0: float32 (B, 1).
         """
         _, games, ticks = self.rewards.shape[:3]
         filled = min(steps, len(self.seen))
@@ -130,7 +131,7 @@ class Buffer:
 
 
 class MaddpgTrainer(GameTrainer):
-    """Policies and action values of one run, and how they learn."""
+    """Trainer of the policies and action values of one run."""
 
     script = "maddpg.py"
     shown = (Column("gain", ".4f"), Column("value_loss", ".5f"), Column("q", ".3f"))
@@ -151,7 +152,7 @@ class MaddpgTrainer(GameTrainer):
 
     @torch.no_grad()
     def play(self, instance: Any, step: int, generator: torch.Generator | None, actions: Tensor | None = None) -> float:
-        """Play G games into the buffer, by the policies and noise, or by given actions; return the mean gain."""
+        """Play G games by the policies with noise, or by given actions; store the games, and return the mean gain."""
         observation, info = self.envs.reset(options={"instance": instance})
         seen, taken, rewards = [flatten(observation)], [], []
         if actions is None:
@@ -173,7 +174,7 @@ class MaddpgTrainer(GameTrainer):
         return float(info["gained"].mean())
 
     def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
-        """Play, then follow the gradients of some ticks in the buffer."""
+        """Play games, then make `args.updates` optimiser steps on ticks of the buffer; return the metrics to log."""
         gain, sums = self.play(instance, self.step, generator), {"value_loss": 0.0, "q": 0.0}
         for _ in range(self.args.updates):
             batch = self.buffer.sample(self.step + 1, self.args.batch_size, self.args.n_steps, generator)
@@ -183,7 +184,7 @@ class MaddpgTrainer(GameTrainer):
         return {"gain": gain, **sums}
 
     def improve(self, batch: tuple[Tensor, ...], generator: torch.Generator) -> dict[str, float]:
-        """Make one step of critic, policies and targets (Lowe et al. 2017, algorithm 1)."""
+        """Update critic, policies and target networks once (Lowe et al. 2017, algorithm 1); return the losses."""
         seen, actions, rewards, after, goes_on = batch
         target_policy, target_critic, policy, critic = self.model.values()
         with torch.no_grad():  # y^i = r^i + .. + q'^i(o', mu'(o')), undiscounted: a game has few ticks
@@ -191,7 +192,7 @@ class MaddpgTrainer(GameTrainer):
         value_loss = (critic(torch.cat([seen, actions], dim=-1)) - y).square().mean()
         self.descend(value_loss, self.rate(self.args.critic_learning_rate), "critic")
 
-        # For each vehicle by itself, the others' actions as they were: one vehicle of each row, drawn at random.
+        # A policy is improved with the other vehicles' actions fixed: in each row for one vehicle, drawn at random.
         one = torch.randint(self.game.num_agents, (len(seen), 1), generator=generator, device=self.device)
         own = torch.zeros_like(rewards).scatter(1, one, 1.0)[..., None]
         mixed = own * policy(seen) + (1 - own) * actions
@@ -205,12 +206,12 @@ class MaddpgTrainer(GameTrainer):
         return {"value_loss": value_loss.item(), "q": q.item()}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Like for any game, and the actions in the buffer; all else in it follows from them."""
+        """Return the state of `GameTrainer`, and the actions in the buffer, from which the rest of it is recomputed."""
         tensors, progress = super().state()
         return {**tensors, "more.actions": self.buffer.actions}, progress
 
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
-        """Restore them, and play the games of the buffer again."""
+        """Restore the result of `state`, and play the games of the buffer again."""
         super().restore(tensors, header, path)
         actions = checkpoint.fitting("more.actions", self.buffer.actions, tensors, path)
         for step in range(max(0, self.step - self.args.buffer), self.step):
@@ -218,7 +219,7 @@ class MaddpgTrainer(GameTrainer):
 
 
 def main(args: Args) -> Path:
-    """Train as `args` say; return the folder of the run."""
+    """Train according to `args`; return the folder of the run."""
     return loop.train(MaddpgTrainer, args)
 
 

@@ -6,13 +6,14 @@
     python agents/mappo.py --respond-to runs/NAME               # learn to exploit others
     python agents/mappo.py --resume runs/NAME                   # continue a run
 
-After Yu et al. (2022), "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", for vehicles that each
-have a reward, and so a value, of their own; the central networks are those of Wang, "Deep Reinforcement Learning",
-chapter 16. Training is centralised: the values v^i([o^1 .. o^m]) see what all vehicles see. Execution is not: a policy
-pi(o^i) sees its own observation, unless it is to be central, pi^i([o^1 .. o^m]).
+The algorithm is that of Yu et al. (2022), "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", with
+a separate reward, and therefore a separate value, for each vehicle. The centralised networks are those of Wang, "Deep
+Reinforcement Learning", chapter 16. Training is centralised: the values v^i([o^1 .. o^m]) depend on the observations of
+all vehicles. Execution is decentralised: a policy pi(o^i) depends on its own observation only; with --central-policy,
+on those of all vehicles, pi^i([o^1 .. o^m]).
 
 Every random number is a function of the seed and the step, so a resumed run repeats an uninterrupted one bit for bit,
-wherever it was stopped. Ctrl-C stops after the current step and saves.
+wherever it was stopped. Ctrl-C stops after the current step and saves the run.
 """
 
 from __future__ import annotations
@@ -82,21 +83,21 @@ class Args(GameArgs):
 
 @dataclass(frozen=True)
 class Rollout:
-    """All ticks of G games, laid side by side: S = T G."""
+    """All ticks of G games, flattened to S = T G rows."""
 
     observations: Tensor  # (S, m, F)
     masks: Tensor  # (S, m, A)
     actions: Tensor  # int64 (S, m)
     log_p: Tensor  # (S, m), of the actions when they were taken
     advantages: Tensor  # (S, m)
-    returns: Tensor  # (S, m), what the values are fitted to
-    learns: Tensor  # bool (S, m), whether the policy that learns has played it
-    gain: float  # mean over games and the vehicles that learn
+    returns: Tensor  # (S, m), targets of the values
+    learns: Tensor  # bool (S, m), whether the trained policy chose the action
+    gain: float  # mean over the vehicles that the trained policy plays, in all games
     explained_variance: float
 
 
 class MappoTrainer(GameTrainer):
-    """Policies and values of one run, and how they learn."""
+    """Trainer of the policies and values of one run."""
 
     script = "mappo.py"
     shown = (
@@ -120,7 +121,7 @@ class MappoTrainer(GameTrainer):
         self.optimizers = {name: torch.optim.Adam(network.parameters(), eps=1e-5) for name, network in learning.items()}
         self.rivals = heuristic(rival_aware)
         if args.respond_to:
-            self.model["rival"] = self.begin_with(Path(args.respond_to))  # a resumed run finds it in its checkpoint
+            self.model["rival"] = self.begin_with(Path(args.respond_to))  # in the model, so that checkpoints hold it
             self.rivals = greedy(self.model["rival"])
         self.envs = GameVectorEnv(game, args.games, autoreset_mode="Disabled", backend="torch", device=self.device)
 
@@ -128,7 +129,7 @@ class MappoTrainer(GameTrainer):
         """Load the weights of another run, and return its policy.
 
         Raises:
-            ValueError: It played another game, or its networks are of another kind.
+            ValueError: The run is of another game, or its networks have another configuration.
         """
         policy, game, _ = load_policy(path, self.device)
         critic, _, _ = load_values(path, self.device)
@@ -144,7 +145,10 @@ class MappoTrainer(GameTrainer):
         return policy.requires_grad_(False)
 
     def draw_learners(self, generator: torch.Generator) -> Tensor:
-        """Draw who plays, and learns: bool (G, m). At least one vehicle does; one in each game of a best response."""
+        """Draw the vehicles that the trained policy plays: bool (G, m).
+
+        For a best response, these are one vehicle in each game; otherwise at least one in all games.
+        """
         drawn = torch.rand(self.args.games, self.game.num_agents, generator=generator, device=self.device)
         if self.args.respond_to:
             return nn.functional.one_hot(drawn.argmax(dim=1), self.game.num_agents).bool()
@@ -153,7 +157,7 @@ class MappoTrainer(GameTrainer):
 
     @torch.no_grad()
     def play(self, instance: Any, generator: torch.Generator) -> Rollout:
-        """Play G games to their end, and look back on them."""
+        """Play G games to their end, and compute advantages and returns."""
         choose = sampling_choice(generator)
         observation, info = self.envs.reset(options={"instance": instance})
         learns = self.draw_learners(generator)
@@ -171,14 +175,14 @@ class MappoTrainer(GameTrainer):
         ends = torch.zeros_like(reward, dtype=torch.bool)
         ends[-1] = True
         advantages = gae(reward, values, ends, torch.zeros_like(reward[0]), 1.0, self.args.gae_lambda)
-        whole = reward.flip(0).cumsum(0).flip(0)  # what each vehicle did go on to collect
+        whole = reward.flip(0).cumsum(0).flip(0)  # rewards that each vehicle collects from each tick on
         learns_always = learns.expand_as(reward)
         explained = 1 - float((whole - values)[learns_always].square().mean() / whole[learns_always].var())
         laid = (x.flatten(0, 1) for x in (seen, mask, action, log_p, advantages, advantages + values, learns_always))
         return Rollout(*laid, float(info["gained"][learns].mean()), explained)
 
     def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
-        """Play, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
+        """Play games, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
         args, rollout = self.args, self.play(instance, generator)
         sums: dict[str, float] = {}
         for _ in range(args.update_epochs):
@@ -193,7 +197,10 @@ class MappoTrainer(GameTrainer):
         return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **sums}
 
     def losses(self, rollout: Rollout, rows: Tensor) -> dict[str, Tensor]:
-        """Score some ticks, all vehicles of a game together: the value of each depends on the observations of all."""
+        """Return the losses and the entropy of some ticks.
+
+        The vehicles of a game stay together, because each value depends on the observations of all.
+        """
         seen, learns = rollout.observations[rows], rollout.learns[rows]
         log_p = masked_logits(self.policy, seen, rollout.masks[rows]).log_softmax(dim=-1)
         entropy = -(log_p.exp() * log_p.masked_fill(~rollout.masks[rows], 0.0)).sum(dim=-1)
@@ -208,7 +215,7 @@ class MappoTrainer(GameTrainer):
 
 
 def main(args: Args) -> Path:
-    """Train as `args` say; return the folder of the run."""
+    """Train according to `args`; return the folder of the run."""
     return loop.train(MappoTrainer, args)
 
 

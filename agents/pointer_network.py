@@ -8,17 +8,17 @@ r"""Train a Pointer Network (Vinyals et al. 2015) on solved examples: TSP, conve
         --order given --no-mask-chosen                                   # like in the paper
     python agents/pointer_network.py --resume runs/NAME                  # continue a run
 
-The examples are solved once and kept on disk. Each step sees them under another of the square's eight symmetries, and
-in another order of the points. Every random number is a function of the seed and the step, so a resumed run repeats an
-uninterrupted one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves.
+The examples are solved once and kept on disk. Each step applies one of the square's eight symmetries to every example,
+and reorders its points. Every random number is a function of the seed and the step, so a resumed run repeats an
+uninterrupted one bit for bit, wherever it was stopped. Ctrl-C stops after the current step and saves the run.
 """
 
 from __future__ import annotations
 
 import os
 
-# Threads that wait for each other asleep: awake, they collapse as soon as another program is busy. Read
-# by the OpenMP library when torch is loaded.
+# Waiting threads must sleep: if they spin, training becomes much slower as soon as another program is busy.
+# The OpenMP library reads the variable when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
@@ -69,10 +69,10 @@ METRICS = {
     ),
 }
 SPEED = Column("instances_per_second", ".0f", title="inst/s")
-BEST_IS = {"tsp": ("gap", -1), "convex-hull": ("accuracy", 1), "delaunay": ("coverage", 1)}  # the larger, the better
+BEST_IS = {"tsp": ("gap", -1), "convex-hull": ("accuracy", 1), "delaunay": ("coverage", 1)}  # 1: larger is better
 LEARNING_RATES = {"adam": 2e-3, "muon": 3e-3, "sgd": 1.0}
-LEAST_RATE = 0.02  # of the learning rate, with which a run ends
-HELD_OUT_SEED = runs.HELD_OUT_SEED  # of every run, so that they compare
+LEAST_RATE = 0.02  # fraction of the learning rate at the end of a run
+HELD_OUT_SEED = runs.HELD_OUT_SEED  # the same for all runs, so that their results are comparable
 MOST_POINTS = 10_000
 SHOWN = 3  # instances in a picture
 
@@ -168,7 +168,7 @@ class Args(RunArgs):
 
 
 class PointerTrainer(Trainer):
-    """One run: examples, network, optimisers, and how far it has come.
+    """State of one run: examples, network, optimisers and progress.
 
     Args:
         args: The run's arguments.
@@ -178,7 +178,7 @@ class PointerTrainer(Trainer):
 
     def __init__(self, args: Args) -> None:
         super().__init__(args)
-        # Decided once, so that a resumed run goes on with the same.
+        # Chosen once and saved, so that a resumed run uses the same precision.
         args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
         if args.learning_rate is None:
             args = dataclasses.replace(args, learning_rate=LEARNING_RATES[args.optimizer])
@@ -199,7 +199,7 @@ class PointerTrainer(Trainer):
         solved = dict.fromkeys(range(low, high + 1), args.solved)
         self.examples = labelled(self.task, args.labels, solved, args.seed, *where)
         self.held_out = labelled(self.task, "optimal", {high: args.held_out}, HELD_OUT_SEED, *where)[high]
-        self.sums = torch.zeros(2, dtype=torch.float64, device=self.device)  # loss and gradient norm, over the epoch
+        self.sums = torch.zeros(2, dtype=torch.float64, device=self.device)  # of loss and gradient norm, over the epoch
 
     @property
     def title(self) -> str:
@@ -213,7 +213,7 @@ class PointerTrainer(Trainer):
 
     @property
     def learning_rate(self) -> float:
-        """Constant, then along half a cosine to 2 % over the last part of the run."""
+        """Learning rate of this step: constant, then along half a cosine to 2 % over the last part of the run."""
         decayed = max(0.0, 1 - (1 - self.step / self.args.total_steps) / self.args.decay)
         share = LEAST_RATE + (1 - LEAST_RATE) * (1 + math.cos(math.pi * decayed)) / 2
         return self.args.learning_rate * share
@@ -265,7 +265,7 @@ class PointerTrainer(Trainer):
         self.history = header["history"]
 
     def draw_held_out(self, model: PointerNetwork) -> Any:
-        """Draw some held-out instances and what a network makes of them."""
+        """Draw some held-out instances with the answers of a network."""
         points, right = (array[:SHOWN] for array in self.held_out)
         model.eval()
         predicted = predict(model, self.task, points, order=self.args.order, each_once=self.task.holds == "every")
@@ -289,7 +289,7 @@ class PointerTrainer(Trainer):
 
 
 def main(args: Args) -> Path:
-    """Train as `args` say; return the folder of the run."""
+    """Train according to `args`; return the folder of the run."""
     return loop.train(PointerTrainer, args)
 
 

@@ -1,18 +1,18 @@
-"""Train the attention model with masked PPO on the native torch vector environment, like CleanRL.
+"""Train the attention model with masked PPO on the native torch vectorised environment, like CleanRL.
 
     python agents/ppo.py                                           # TSP-20
     python agents/ppo.py --env-id routing/CVRP-50 --total-timesteps 50000000
     tensorboard --logdir runs
 
-After Huang et al. (2022), "CleanRL", and Wang et al. (2023), "RLOR: A Flexible Framework of Deep Reinforcement
-Learning for Operation Research". What is special to routing:
+The script follows Huang et al. (2022), "CleanRL", and Wang et al. (2023), "RLOR: A Flexible Framework of Deep
+Reinforcement Learning for Operation Research". These parts are specific to routing:
 
-- The instance does not change while it is being solved. So it is encoded once per rollout, several lanes
-  play it, and an update scores all their steps in one parallel pass over a fresh encoding.
-- A lane that ends its tour starts the same instance again, so that no lane waits for longer tours. A rollout has as
-  many steps as the longest possible tour; the value head stands in for the rest of the tours it cuts off.
-- Illegal actions have probability zero; the environment is told to raise if one is played all the same.
-- The return counts undiscounted: it is minus the cost of the tour.
+- The instance does not change during an episode. It is therefore encoded once per rollout and played in several lanes,
+  and an update scores all their steps in one parallel pass over a new encoding.
+- A lane that completes its tour starts the same instance again, so that no lane waits for longer tours. A rollout has
+  as many steps as the longest possible tour; the value head estimates the rest of the tours that are cut off.
+- Illegal actions have probability zero; the environment raises an error if one is played nevertheless.
+- By default, the return is not discounted, so that it is minus the cost of the tour.
 """
 
 from __future__ import annotations
@@ -174,20 +174,20 @@ class Agent(nn.Module):
 
 @dataclass(frozen=True)
 class Experience:
-    """T steps in each of N lanes, by instance: K lanes play each of B instances, which makes Q = K T steps."""
+    """T steps in each of N lanes, grouped by instance: K lanes play each of B instances, so that Q = K T."""
 
-    static: dict[str, Tensor]  # (B, A, ...), what the encoder reads
-    observations: dict[str, Tensor]  # (B, Q, ...), what the decoder reads
+    static: dict[str, Tensor]  # (B, A, ...), inputs of the encoder
+    observations: dict[str, Tensor]  # (B, Q, ...), inputs of the decoder
     actions: Tensor  # int64 (B, Q)
-    log_p: Tensor  # (B, Q), of the actions when they were taken
-    values: Tensor  # (B, Q), when they were taken
+    log_p: Tensor  # (B, Q), of the actions, when they were taken
+    values: Tensor  # (B, Q), when the actions were taken
     advantages: Tensor  # (B, Q)
     episodic_return: float  # mean over the first episode of each lane, which is always complete
     episodic_length: float
 
 
 def decoder_inputs(features: Features, observation: dict[str, Tensor], num_lanes: int) -> dict[str, Tensor]:
-    """Copy what the decoder reads, (B K, ...) each, to (B, K, ...)."""
+    """Copy the inputs of the decoder, and reshape them from (B K, ...) to (B, K, ...)."""
     inputs = {key: observation[key].unflatten(0, (-1, num_lanes)).clone() for key in features.dynamic_keys}
     return {**inputs, "action_mask": observation["action_mask"].unflatten(0, (-1, num_lanes)).bool()}
 
@@ -196,15 +196,15 @@ def decoder_inputs(features: Features, observation: dict[str, Tensor], num_lanes
 def collect(
     agent: Agent, envs: RoutingVectorEnv, instance: Any, choose: Choice, args: Args, reward_scale: float = 1.0
 ) -> Experience:
-    """Play instances, encoded once, for as many steps as the longest tour may have.
+    """Play instances, which are encoded once, for as many steps as the longest possible tour has.
 
     Args:
-        agent: Who plays.
-        envs: B K lanes with autoreset disabled.
-        instance: B instances on the CPU; lanes b K to b K + K - 1 play instance b.
-        choose: Draws actions from logits.
+        agent: Policy and value head.
+        envs: Vectorised environment of B K lanes with autoreset disabled.
+        instance: Batch of B instances on the CPU; lanes b K to b K + K - 1 play instance b.
+        choose: Function that samples actions from logits.
         args: The run's arguments.
-        reward_scale: Multiplies the rewards that advantages and values are made of.
+        reward_scale: Factor of the rewards from which advantages and values are computed.
     """
     features, num_lanes = agent.actor.features, args.lanes_per_instance
     # First, put instance b into lanes b K to b K + K - 1, and encode it once.
@@ -212,19 +212,19 @@ def collect(
     observation, _ = envs.reset(options={"instance": instance})
     static = {key: observation[key][::num_lanes].clone() for key in features.static_keys}
     encoding = agent.actor.encode(static)
-    # Then play T steps in all lanes, noting what was seen, done and earned; a lane that ends plays its instance again.
+    # Then play T steps in all lanes and record them; a lane whose episode ends plays its instance again.
     steps = []
     for _ in range(envs.problem.horizon):
         inputs = decoder_inputs(features, observation, num_lanes)
         action, log_p, value = agent.act(encoding, inputs, choose)
         observation, reward, terminated, _, _ = envs.step(action.flatten())
-        if terminated.any():  # once more the same instance: its encoding is still good, and no lane waits
+        if terminated.any():  # the same instance again: its encoding is still valid, and no lane waits
             observation, _ = envs.reset(options={"instance": instance, "reset_mask": terminated})
         outcome = {"reward": reward.float().view_as(value), "terminated": terminated.view_as(value).clone()}
         steps.append({**inputs, **outcome, "action": action, "log_p": log_p, "value": value})
     next_value = agent.value(encoding, decoder_inputs(features, observation, num_lanes))
 
-    # At last, look back from the end for the advantages, and lay the K T steps of each instance side by side.
+    # Finally, compute the advantages backwards from the last step, and flatten the K T steps of each instance.
     played = {key: torch.stack([step[key] for step in steps]) for key in steps[0]}  # (T, B, K, ...)
     reward, terminated = played["reward"], played["terminated"]
     first = terminated.cumsum(0) == terminated  # no episode ended before this step
@@ -246,7 +246,7 @@ def collect(
 def update(
     agent: Agent, optimizer: torch.optim.Optimizer, rollout: Experience, generator: torch.Generator, args: Args
 ) -> dict[str, float]:
-    """Make `update_epochs` passes of PPO (Schulman et al. 2017) over a rollout; return CleanRL's losses."""
+    """Make `update_epochs` passes of PPO (Schulman et al. 2017) over a rollout; return the losses that CleanRL logs."""
     logged: dict[str, list[Tensor]] = {}
     for _ in range(args.update_epochs):
         order = torch.randperm(len(rollout.actions), generator=generator, device=generator.device)
@@ -267,7 +267,7 @@ def update(
 
 
 def minibatch_losses(agent: Agent, rollout: Experience, rows: Tensor, args: Args) -> dict[str, Tensor]:
-    """Score all steps of some instances in one pass from one encoding, with its graph."""
+    """Return the losses over all steps of some instances, in one pass over one encoding with gradients."""
     encoding = agent.actor.encode({key: x[rows] for key, x in rollout.static.items()})
     observations = {key: x[rows] for key, x in rollout.observations.items()}
     log_p, entropy, values = agent.evaluate(encoding, observations, rollout.actions[rows])
@@ -281,10 +281,10 @@ def minibatch_losses(agent: Agent, rollout: Experience, rows: Tensor, args: Args
 
 
 def make_envs(args: Args, device: str) -> RoutingVectorEnv:
-    """Make the lanes.
+    """Make the vectorised environment.
 
     Raises:
-        ValueError: A setting that the problem does not have.
+        ValueError: The problem lacks one of the settings.
     """
     problem = problem_of(args.env_id, args.env_kwargs)
     given = {**read_settings(args.env_kwargs), "num_nodes": problem.num_nodes}
@@ -297,11 +297,11 @@ class Log:
 
     Args:
         args: The run's arguments.
-        problem: The rules.
-        device: Of the model.
+        problem: Problem to train on.
+        device: Device of the model.
 
     Raises:
-        FileExistsError: The folder exists.
+        FileExistsError: The folder exists and is not empty.
     """
 
     def __init__(self, args: Args, problem: AnyProblem, device: str) -> None:
@@ -319,7 +319,7 @@ class Log:
         self.console.print(f"{self.folder}: logs and checkpoint; {torch.get_num_threads()} threads", soft_wrap=True)
 
     def scalars(self, values: dict[str, float], global_step: int) -> None:
-        """Send numbers to TensorBoard."""
+        """Log numbers to TensorBoard."""
         for key, value in values.items():
             self.writer.add_scalar(key, value, global_step)
 
@@ -327,10 +327,10 @@ class Log:
         """Measure the greedy cost on the held-out instances, save the model if it is the best, and log.
 
         Args:
-            actor: The policy.
-            instances: Seen so far.
-            global_step: Environment steps so far.
-            values: To be logged beside it.
+            actor: Policy to evaluate.
+            instances: Number of instances seen so far.
+            global_step: Number of environment steps so far.
+            values: Further values to log.
         """
         greedy = float(solve(actor, self.problem, self.held_out).cost.double().mean())
         row = {"greedy": greedy}
@@ -357,7 +357,7 @@ class Log:
 
 
 def main(args: Args) -> Path:
-    """Train as `args` say; return the folder of the run."""
+    """Train according to `args`; return the folder of the run."""
     keep_freed_memory()
     if args.threads:
         torch.set_num_threads(args.threads)

@@ -6,22 +6,22 @@
     python agents/solve.py X-n200-k36.vrp --improve 60                       # search for a minute
     python agents/solve.py stops.csv --vehicles vans.csv --map map.html      # your own stops
 
-CSV files have a line for each node under the names of the columns: x and y; demand (CVRP, with --capacity); prize
-(OP, with --max-length); prize and penalty (PCTSP, with --required-prize). Other columns are not used; the output names
-them. The first line is the depot, but for the TSP. Columns are separated by commas, semicolons or tabs. Files
-written by routing_gym.data.save_npz hold any number of instances of any problem.
+CSV files have a header line with the names of the columns, and one line per node: x and y; demand (CVRP, with
+--capacity); prize (OP, with --max-length); prize and penalty (PCTSP, with --required-prize). Other columns are not
+used; the output lists them. The first node is the depot, except for the TSP. Columns are separated by commas,
+semicolons or tabs. Files written by routing_gym.data.save_npz hold any number of instances of any problem.
 
-CSV files of stops have a line for each stop, the depot first: lat and lon, or x and y; demand; earliest, latest and
+CSV files of stops have one line per stop, the depot first: lat and lon, or x and y; demand; earliest, latest and
 service (minutes, HH:MM or ISO times); pickup; penalty; id, name. The columns determine the problem. The plan is
-printed, and written to a CSV file in --out and to the files that --map, --geojson, --json and --gantt name.
+printed, and written to a CSV file in --out and to the files given by --map, --geojson, --json and --gantt.
 
-Prints the cost in the file's own unit, the best known cost if its solution file is in the same folder, and the gap;
-writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot be read is
-reported at the end, and the others are solved. A file is also reported if its tour violates a limit that only the file
-states: the number of vehicles (VRPTW), or the ban on backhaul-only routes (VRPB).
+The script prints the cost in the file's own unit, the best known cost if its solution file is in the same folder, and
+the gap. It writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot
+be read is reported at the end, and the others are solved. A file is also reported if its tour violates a limit that
+only the file states: the number of vehicles (VRPTW), or the ban on backhaul-only routes (VRPB).
 
 With --executor, files, and chunks of the instances in .npz files, are solved by worker processes or on Ray; see
-docs/how-to/several-machines.md. The tours are the same, except for sampled ones of .npz files with several chunks.
+docs/how-to/several-machines.md. The tours are the same, except for sampled tours of .npz files with several chunks.
 
 With --improve, the tour is written before the search starts. It is written again at most once a second, if the search
 has found a better tour. Ctrl-C ends the search, keeps its best tour, and leaves out the files that follow.
@@ -64,11 +64,11 @@ from routing_gym.problems.matrices import has_matrices
 from routing_gym.solvers import HEURISTICS
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
-MAX_MATRIX_NODES = 2_000  # of larger files, decoded tours are compared by Euclidean lengths, not rounded ones
-LEAST_SECONDS = 0.1  # of --improve
-NUMBERS = ("capacity", "max_length", "required_prize", "num_salesmen")  # of an instance, beside the columns of its file
+MAX_MATRIX_NODES = 2_000  # for larger files, decoded tours are compared by Euclidean lengths, not rounded ones
+LEAST_SECONDS = 0.1  # smallest value of --improve
+NUMBERS = ("capacity", "max_length", "required_prize", "num_salesmen")  # settings of an instance, besides its columns
 MODEL_OPTIONS = ("checkpoint", "decoding", "tours", "batch_size", "improve", "repair", "executor", "workers", "address")
-Outcomes = Generator[tuple[int, Found | Exception], None, None]  # by the files' numbers: tours, or why there are none
+Outcomes = Generator[tuple[int, Found | Exception], None, None]  # number of the file, and its tours or the error
 UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
 
 
@@ -166,12 +166,12 @@ class Solved:
 
     @property
     def gap(self) -> float | None:
-        """Relative distance to the best known cost; positive where it is worse."""
+        """Gap to the best known cost, as a fraction: positive if the cost is worse; None if unknown."""
         return gap(self.problem, self.cost, self.best_known)
 
 
 def gap(problem: AnyProblem, cost: float, best_known: float | None) -> float | None:
-    """Return the relative distance of a cost to the best known one; positive where it is worse; None if unknown."""
+    """Return the gap of a cost to the best known one, as a fraction: positive if it is worse; None if unknown."""
     if not best_known:  # unknown, or zero
         return None
     return (best_known - cost if problem.maximises else cost - best_known) / best_known
@@ -179,7 +179,7 @@ def gap(problem: AnyProblem, cost: float, best_known: float | None) -> float | N
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A file that has been read, and who solves it."""
+    """A file that has been read, the method that solves it, and its output files."""
 
     path: Path
     source: Source
@@ -189,14 +189,14 @@ class Job:
 
     @property
     def best_known(self) -> float | None:
-        """The best cost that lies beside the file."""
+        """Best known cost from the solution file next to the file, if there is one."""
         return self.source.best_known if isinstance(self.source, data.FileInstance) else None
 
     def write(self, actions: np.ndarray) -> None:
-        """Write tours (B, T), complete or not at all.
+        """Write tours (B, T), completely or not at all.
 
         Raises:
-            OSError: They cannot be written; the message holds the first.
+            OSError: The tours cannot be written; the message has the first one.
         """
         source = self.source
         try:
@@ -244,8 +244,8 @@ def read(path: Path, args: Args, model: TrainedModel | None = None) -> Source:
         model: Model that will solve it, if one was named.
 
     Raises:
-        ValueError: It cannot be read.
-        OSError: It cannot be opened.
+        ValueError: The content of the file is invalid.
+        OSError: The file cannot be opened.
     """
     if path.suffix.lower() == ".npz":
         problem, instance = data.load_npz(path)
@@ -269,10 +269,10 @@ def read(path: Path, args: Args, model: TrainedModel | None = None) -> Source:
 
 
 def make_jobs(args: Args) -> Iterator[Job | str]:
-    """Read the files one by one; yield jobs, and for files that cannot be solved the reason.
+    """Read the files one by one; yield a job for each, or the reason why it cannot be solved.
 
     Raises:
-        ValueError: No file.
+        ValueError: No file is given.
     """
     if not args.files:
         raise ValueError("name at least one .tsp, .vrp, .oplib, .csv or .npz file")
@@ -298,10 +298,12 @@ def make_jobs(args: Args) -> Iterator[Job | str]:
 
 
 def choose_repair(path: Path, source: Source, args: Args, model: TrainedModel) -> TrainedModel:
-    """Return the model that solves subproblems of a file's tour; without published weights for them, that of the file.
+    """Load the model that solves the subproblems of a file's tour.
+
+    The default is published weights; if there are none, the model that solves the file.
 
     Raises:
-        ValueError: The file's tour cannot be improved, or by none of the weights there are.
+        ValueError: The file holds several instances, its tour cannot be improved, or no weights fit its subproblems.
     """
     if (rows := batch_size(source.instance)) > 1:
         raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
@@ -333,10 +335,10 @@ def load_repair_or(model: TrainedModel, problem: AnyProblem, wanted: str) -> Tra
 
 
 def check_options(jobs: list[Job], args: Args) -> None:
-    """Refuse options for CSV files that none of the files has a use for.
+    """Check that each given option for CSV files has an effect on one of the files.
 
     Raises:
-        ValueError: With the option.
+        ValueError: An option has no effect; the message names it.
     """
     tables = [job.source.problem for job in jobs if isinstance(job.source, OwnInstance)]
     used = {column.name for problem in tables for column in problem.columns}
@@ -349,11 +351,11 @@ def check_options(jobs: list[Job], args: Args) -> None:
 
 
 def check_outputs(jobs: list[Job], args: Args) -> None:
-    """Check where the results go, before any work is done.
+    """Check the output files before any work is done.
 
     Raises:
-        ValueError: The results of two files, or a result and a best known tour, would have one name.
-        FileExistsError: A result is there already.
+        ValueError: Two files would have the same output file, or an output would be taken for a best known tour.
+        FileExistsError: An output file exists already.
     """
     sources: dict[Path, Path] = {}
     for job in jobs:
@@ -370,10 +372,10 @@ def check_outputs(jobs: list[Job], args: Args) -> None:
 
 
 def solve(jobs: list[Job], args: Args, show: Callable[[str], None]) -> Outcomes:
-    """Solve the files; yield their numbers and tours, or what prevented them.
+    """Solve the files; yield the number of each file, and its tours or the error.
 
     Raises:
-        ValueError, WorkersNotReady: There is no such cluster, or its workers do not start.
+        ValueError, WorkersNotReady: The cluster does not exist, or its workers do not start.
     """
     settings, executor = Settings(args.seed, args.batch_size, args.improve), executor_of(args)
     if executor is not None:
@@ -391,7 +393,7 @@ def solve(jobs: list[Job], args: Args, show: Callable[[str], None]) -> Outcomes:
 
 @dataclass
 class Progress:
-    """Writes each better tour of a search, and shows how far it is."""
+    """Callback of a search, which writes each better tour and shows the progress."""
 
     job: Job
     settings: Settings
@@ -401,7 +403,7 @@ class Progress:
     def __call__(self, seconds: float, tours: np.ndarray, cost: float) -> None:
         job = self.job
         if cost < self.written:
-            with suppress(OSError) if seconds else nullcontext():  # the best one is written at the end, too
+            with suppress(OSError) if seconds else nullcontext():  # the best tour is written again at the end
                 job.write(tours)
             self.written = cost
         distance = gap(job.source.problem, cost, job.best_known)
@@ -415,9 +417,9 @@ def finish(job: Job, outcome: Found | Exception) -> Solved:
     """Write a file's tours and its picture.
 
     Raises:
-        OSError: As `Job.write`, or the picture cannot be written.
+        OSError: The tours or the picture cannot be written; see `Job.write`.
         InfeasibleTour: The tour violates a limit that only the file states.
-        Exception: The outcome, if it is one.
+        Exception: The outcome is this exception.
     """
     if isinstance(outcome, Exception):
         raise outcome
@@ -442,14 +444,14 @@ def method(job: Job, args: Args) -> str:
 
 
 def cells(one: Solved, solved_by: str) -> tuple[str, ...]:
-    """Return a line of the table."""
+    """Return the cells of a row of the table."""
     known, distance = ("-" if one.best_known is None else str(one.best_known)), one.gap
     shown = "-" if distance is None else f"{distance:.2%}"
     return one.name, f"{one.cost:.10g}", known, shown, f"{one.seconds:.2f}", solved_by, str(one.written)
 
 
 def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
-    """Return the nodes in the order of the visits: their row in the file, from 0, and their columns."""
+    """Return a tour as CSV: for each visit, the row of the node in the file, from 0, and its columns."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *own.columns])
@@ -472,7 +474,7 @@ def main(args: Args) -> list[Solved | Plan]:
     """Solve the files and print a table; or plan tables of stops, see `routing_agents.planning`.
 
     Raises:
-        ValueError: No file could be solved, or as `make_jobs` and `check_outputs`.
+        ValueError: A file could not be solved; see also `make_jobs`, `check_options` and `check_outputs`.
     """
     keep_freed_memory()
     tables = [path for path in args.files if is_plan(path, args)]
@@ -485,7 +487,7 @@ def main(args: Args) -> list[Solved | Plan]:
 
 
 def solve_and_show(args: Args) -> list[Solved | Plan]:
-    """Solve instances from files by a trained model and print a table.
+    """Solve instances from files with a trained model, and print a table.
 
     Raises:
         ValueError: See `main`.
@@ -495,7 +497,7 @@ def solve_and_show(args: Args) -> list[Solved | Plan]:
     refused = [one for one in read_files if isinstance(one, str)]
     if not jobs:
         raise ValueError("; ".join(refused))
-    if not refused:  # else the option may be for a file that cannot be read
+    if not refused:  # otherwise, the option may be for a file that cannot be read
         check_options(jobs, args)
     check_outputs(jobs, args)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -514,7 +516,7 @@ def solve_and_show(args: Args) -> list[Solved | Plan]:
                 solved[number] = finish(jobs[number], outcome)
             except (MemoryError, OSError) as error:
                 failed[number] = str(error)
-            except InfeasibleTour as error:  # files may ask more of routes than the rules: VEHICLES, say
+            except InfeasibleTour as error:  # files may state further limits, such as VEHICLES
                 failed[number] = f"the tour found is none of the file's: {error} (try more --tours, or --improve)"
             else:
                 if solved[number].interrupted:

@@ -1,4 +1,4 @@
-"""Networks that solve routing problems: trained ones, ready to use, and what the training scripts share.
+"""Trained networks for routing problems, and the modules that the training scripts share.
 
 import routing_agents
 
@@ -7,7 +7,7 @@ solution = model.solve(coords, demand=demand, capacity=30)   # your own units; r
 print(solution.routes, solution.cost)
 solution.save("routes.png")
 
-plan = routing_agents.solve("stops.csv", vehicles={"count": 5, "capacity": 60})   # with windows, in minutes and km
+plan = routing_agents.solve("stops.csv", vehicles={"count": 5, "capacity": 60})   # time windows; minutes and km
 plan.to_html("map.html")
 """
 
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     collecting = gc.isenabled()
-    gc.disable()  # torch makes so many objects, all to stay, that looking for garbage takes an eighth of the time
+    gc.disable()  # torch creates so many permanent objects that garbage collection takes an eighth of the time
     try:
         return getattr(import_module(MODULES[name]), name)
     except ModuleNotFoundError as error:
@@ -53,5 +53,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names too before they are imported, for completion and the documentation."""
+    """Return all names, including public ones not yet imported, for completion and the documentation."""
     return sorted({*globals(), *__all__})

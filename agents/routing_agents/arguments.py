@@ -1,6 +1,6 @@
-"""The arguments of scripts: dataclasses whose fields' docstrings are the help texts, read by tyro.
+"""Command-line arguments of scripts: dataclasses, read by tyro, whose field docstrings are the help texts.
 
-A class may name fields as `advanced = ("sizes", ...)`: `--help` leaves them out, so that it fits a screen, and
+A class may list fields in `advanced = ("sizes", ...)`. `--help` leaves these out, so that it fits on a screen, and
 `--help-all` shows them.
 """
 
@@ -25,13 +25,13 @@ from routing_agents import cli
 
 ArgsT = TypeVar("ArgsT")
 HELP_ALL = "--help-all"
-WIDTH = 100  # columns of running text at most
+WIDTH = 100  # maximum number of columns of running text
 
 
 def help_texts(kind: type) -> dict[str, str]:
-    """Return the help text of each field of a dataclass, in one line.
+    """Return the help text of each field of a dataclass, as one line.
 
-    tyro itself keeps the line breaks of a docstring, which fall into the middle of sentences in its own layout.
+    tyro itself would keep the line breaks of the docstring, which are at other places than those of its own layout.
     """
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
@@ -41,7 +41,7 @@ def help_texts(kind: type) -> dict[str, str]:
 
 
 def default_of(field: Field[Any], whole: Any) -> Any:
-    """Return the default of a field: that of its whole class, if it has one, or the field's own."""
+    """Return the default of a field: its value in the default `whole` of its class, if that is given, or its own."""
     if is_dataclass(whole):
         return getattr(whole, field.name)
     if field.default_factory is not MISSING:
@@ -50,12 +50,12 @@ def default_of(field: Field[Any], whole: Any) -> Any:
 
 
 def hint_of(default: str) -> str:
-    """Return what follows a help text: the default, unless it is nothing, which the text explains."""
+    """Return the default as shown after a help text; nothing for empty defaults, which the text itself explains."""
     return "" if default in ("None", "False", "", "''") else f"(default: {default})"
 
 
 def metavar_of(hint: Any) -> str | None:
-    """Return how an optional value is shown, which tyro calls {None}|INT; None for what is not optional."""
+    """Return the placeholder of an optional value, instead of tyro's {None}|INT; None if the value is not optional."""
     options = [option for option in get_args(hint) if option is not NoneType]
     if get_origin(hint) not in (Union, UnionType) or len(options) != 1:
         return None
@@ -68,7 +68,7 @@ def metavar_of(hint: Any) -> str | None:
 
 
 def shown(hint: Any, default: Any, hidden: bool) -> Any:
-    """Return the type of a field, annotated with how --help shows it."""
+    """Return the type of a field, annotated for its display by --help."""
     bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     if not is_dataclass(bare):
         named = any(getattr(one, "metavar", None) for one in getattr(hint, "__metadata__", ()))
@@ -83,7 +83,7 @@ def build(kind: type[ArgsT], **values: Any) -> ArgsT:
     """Build a dataclass.
 
     Raises:
-        ValueError: With a message that names commands as the user can run them.
+        ValueError: A value is invalid; the message names commands as the user can run them.
     """
     try:
         return kind(**values)
@@ -92,10 +92,10 @@ def build(kind: type[ArgsT], **values: Any) -> ArgsT:
 
 
 def registry(hide_advanced: bool) -> ConstructorRegistry:
-    """Return the rule by which tyro reads our dataclasses.
+    """Return the rule that tyro uses to read our dataclasses.
 
     Args:
-        hide_advanced: Whether to leave advanced options out, of the help and of what is understood.
+        hide_advanced: Whether to leave out advanced options, from the help and from the accepted arguments.
     """
     rules = ConstructorRegistry()
 
@@ -135,9 +135,9 @@ def parse(kind: type[ArgsT], description: str, arguments: list[str] | None = Non
     """Read the arguments of a script from the command line.
 
     Args:
-        kind: A dataclass.
+        kind: Dataclass of the arguments.
         description: The script's docstring. `--help` shows the summary and the examples, `--help-all` all of it.
-        arguments: By default those of this process.
+        arguments: Arguments to read; by default those of this process.
 
     Raises:
         SystemExit: After `--help`, or if the arguments are wrong.
@@ -162,10 +162,10 @@ def parse(kind: type[ArgsT], description: str, arguments: list[str] | None = Non
 
 
 def flags(given: Any, usual: Any, prefix: str = "--") -> Iterator[str]:
-    """Yield the arguments that differ from the defaults as they are written on the command line, networks last.
+    """Yield the arguments that differ from the defaults, as written on the command line, those of networks last.
 
     Args:
-        given: A dataclass of arguments.
+        given: Dataclass of arguments.
         usual: The same dataclass with the defaults.
         prefix: Text before each name.
     """

@@ -1,6 +1,6 @@
-"""Checkpoints: one safetensors file, tensors and a JSON header, written whole or not at all.
+"""Checkpoints: safetensors files of tensors and a JSON header, written completely or not at all.
 
-Nothing is ever unpickled, so a file from a stranger can at worst be refused.
+Nothing is unpickled, so that a file from an untrusted source can at worst cause an error.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from routing_gym.files import write_atomically
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 T = TypeVar("T")
-DTYPES = ("BF16", "F16", "F32", "F64", "I64")  # of tensors that are read; torch computes little with the others
+DTYPES = ("BF16", "F16", "F32", "F64", "I64")  # types of tensors that are read; torch supports few operations on others
 
 
 def save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint, completely or not at all.
 
     Args:
-        path: Where to.
-        tensors: By name, groups separated by dots ("model.", "optimizer.", "baseline.").
-        header: Anything JSON can hold.
+        path: File to write.
+        tensors: Tensors by name; a name begins with its group and a dot ("model.", "optimizer.", "baseline.").
+        header: Header, of values that JSON can hold.
 
     Raises:
-        OSError: It cannot be written; what was at `path` is still there.
+        OSError: The file cannot be written; an earlier file at `path` is unchanged.
     """
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     write_atomically(path, serialize(contiguous, metadata={"format": FORMAT, "header": json.dumps(header)}))
@@ -45,7 +45,7 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
     """Read the tensors and the header of a checkpoint.
 
     Raises:
-        CheckpointError: The file is missing, damaged, or of another kind.
+        CheckpointError: The file is missing, damaged, or not a checkpoint.
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; give a checkpoint such as runs/NAME/best.safetensors")
@@ -69,16 +69,17 @@ def load_network(
     make: Callable[[dict[str, Any]], tuple[NetworkT, T]],
     name: str = "model",
 ) -> tuple[NetworkT, T, dict[str, Any]]:
-    """Rebuild a network of a checkpoint, in evaluation mode.
+    """Load a network from a checkpoint, in evaluation mode.
 
     Args:
-        path: A checkpoint, or the folder of a run (then its best).
-        device: Where to put the network.
-        make: Makes of the header the network, without its weights, and what that was trained on.
+        path: Checkpoint, or folder of a run (for its best checkpoint).
+        device: Device of the network.
+        make: Function that builds from the header the network, without its weights, and the problem, task or game that
+            it was trained on.
         name: Group of the weights.
 
     Returns:
-        The network, what it was trained on, and the whole header.
+        The network, its problem, task or game, and the whole header.
 
     Raises:
         CheckpointError: The file cannot be read, its header does not describe a network, or the weights do not fit.
@@ -99,16 +100,16 @@ def load_network(
 
 
 def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
-    """Read the checkpoint from which the run in the folder `args.resume` goes on.
+    """Read the checkpoint from which the run in the folder `args.resume` is resumed.
 
     Args:
-        args: The arguments that were given: none beside `--resume` but those in `args.beside_resume`.
+        args: Arguments of the command line: only `--resume` and those in `args.beside_resume` may be given.
 
     Returns:
-        The file, its tensors and its header.
+        Path of the checkpoint, its tensors and its header.
 
     Raises:
-        ValueError: There are other arguments, or the folder holds no run.
+        ValueError: Other arguments are given, or the folder holds no run.
         CheckpointError: The file is damaged, or holds weights only.
     """
     given = [field.name for field in fields(args) if getattr(args, field.name) != getattr(type(args)(), field.name)]
@@ -124,10 +125,10 @@ def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
 
 
 def read_arguments(header: dict[str, Any], path: Path, read: Callable[[dict[str, Any]], T]) -> T:
-    """Return the arguments of a run; `read` makes them of what JSON held.
+    """Return the arguments of a run, which `read` builds from the JSON object in the header.
 
     Raises:
-        CheckpointError: They are none, or of another version.
+        CheckpointError: The arguments are missing, or those of another version.
     """
     try:
         return read(header["args"])
@@ -136,16 +137,16 @@ def read_arguments(header: dict[str, Any], path: Path, read: Callable[[dict[str,
 
 
 def check_tensors(expected: dict[str, Tensor], found: dict[str, Tensor], path: Path, complaint: str) -> None:
-    """Check that tensors have the names, shapes and kinds that are expected.
+    """Check that tensors have the expected names, shapes and kinds (floating point or not).
 
     Args:
-        expected: By name; their values do not matter.
-        found: What a checkpoint holds.
-        path: The checkpoint, for errors.
+        expected: Expected tensors by name; their values are ignored.
+        found: Tensors of a checkpoint by name.
+        path: Path of the checkpoint, for errors.
         complaint: Beginning of the error, such as "the state of muon does not fit".
 
     Raises:
-        CheckpointError: Lists all that differ.
+        CheckpointError: Tensors differ; the message lists them all.
     """
     faults = [f"missing {name}" for name in expected.keys() - found.keys()]
     faults += [f"unexpected {name}" for name in found.keys() - expected.keys()]
@@ -160,11 +161,11 @@ def check_tensors(expected: dict[str, Tensor], found: dict[str, Tensor], path: P
 
 
 def fitting(name: str, like: Tensor, tensors: dict[str, Tensor], path: Path) -> Tensor:
-    """Return a tensor of a checkpoint that has the shape and the device of another.
+    """Return a tensor of a checkpoint, which must have the shape of another, on the device of the other.
 
     Raises:
-        KeyError: There is none of that name.
-        CheckpointError: Its shape differs.
+        KeyError: The checkpoint has no tensor of that name.
+        CheckpointError: The shape or the kind differs.
     """
     check_tensors({name: like}, {name: tensors[name]}, path, "the state of the run does not fit")
     return tensors[name].to(like.device)
@@ -174,7 +175,7 @@ def check_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> N
     """Check that weights fit a model and are finite.
 
     Raises:
-        CheckpointError: They do not, or are not; lists them all.
+        CheckpointError: Weights do not fit, or are not finite; the message lists them all.
     """
     check_tensors(model.state_dict(), weights, path, "the weights do not fit the model")
     if infinite := sorted(name for name, tensor in weights.items() if not tensor.isfinite().all()):
@@ -185,21 +186,21 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
     """Copy weights into a model, all or none.
 
     Raises:
-        CheckpointError: As `check_weights`.
+        CheckpointError: See `check_weights`.
     """
     check_weights(model, weights, path)
     model.load_state_dict(weights)
 
 
 def origin(header: dict[str, Any]) -> str:
-    """Name what the network of a checkpoint was trained on."""
+    """Return a text about the problem or task that the network of a checkpoint was trained on."""
     if "problem" in header:
         return f"{header['problem']} with {header.get('settings', {}).get('num_nodes')!r} nodes"
-    return f"the task {header.get('task')}"  # of a pointer network that learnt from solved examples
+    return f"the task {header.get('task')}"  # pointer network trained on solved examples
 
 
 def last_run(header: dict[str, Any]) -> dict[str, Any]:
-    """Return what the checkpoint of a run says of its arguments, metrics and seconds."""
+    """Return the arguments, metrics and seconds in the header of a run's checkpoint."""
     last: dict[str, Any] = {key: header[key] for key in ("args", "metrics", "seconds") if key in header}
     size = last.get("args", {}).get("batch_size")
     if "step" in header and type(size) is int:  # the latest weights of a run, not the best, have no metrics
@@ -208,18 +209,18 @@ def last_run(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def group(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    """Return the tensors of one group, their names without it."""
+    """Return the tensors of one group, without the group in their names."""
     prefix = name + "."
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 def prefixed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Add tensors to a group: the inverse of `group`."""
+    """Add the name of a group to the names of tensors: the inverse of `group`."""
     return {f"{name}.{key}": value for key, value in tensors.items()}
 
 
 def training_state(model: nn.Module, optimizers: dict[str, torch.optim.Optimizer]) -> dict[str, Tensor]:
-    """Return the tensors from which `restore_training` goes on: weights, and the optimisers' states by their names."""
+    """Return the tensors for `restore_training`: the weights, and the states of the optimisers by name."""
     tensors = prefixed("model", model.state_dict())
     for name, optimizer in optimizers.items():
         tensors |= prefixed(name, optimizer_tensors(optimizer))
@@ -229,10 +230,10 @@ def training_state(model: nn.Module, optimizers: dict[str, torch.optim.Optimizer
 def restore_training(
     model: nn.Module, optimizers: dict[str, torch.optim.Optimizer], tensors: dict[str, Tensor], step: int, path: Path
 ) -> None:
-    """Restore what `training_state` returned after `step` steps.
+    """Restore the result of `training_state` after `step` steps.
 
     Raises:
-        CheckpointError: Something is missing, left over, or does not fit the model.
+        CheckpointError: A tensor is missing, unexpected, or does not fit the model.
     """
     load_weights(model, group(tensors, "model"), path)
     for name, optimizer in optimizers.items():
@@ -242,10 +243,10 @@ def restore_training(
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, state: dict[str, Tensor], has_stepped: bool, path: Path, name: str
 ) -> None:
-    """Restore what `optimizer_tensors` flattened.
+    """Restore the result of `optimizer_tensors`.
 
     Raises:
-        CheckpointError: Something is missing, or does not fit the parameters.
+        CheckpointError: A tensor is missing, unexpected, or does not fit the parameters.
     """
     check_tensors(expected_state(optimizer) if has_stepped else {}, state, path, f"the state of {name} does not fit")
     load_optimizer(optimizer, state)

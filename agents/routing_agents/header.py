@@ -1,4 +1,4 @@
-"""The JSON header of a checkpoint, and the arguments in it: everything is checked before anything is built of it."""
+"""The JSON header of a checkpoint, and the arguments in it: all values are checked before they are used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from routing_gym.files import found
 
 T = TypeVar("T")
 FORMAT = "routing-gym attention model 1"
-MAX_DEPTH = 32  # levels of nesting: ours have seven, and Python's own recursion ends at some hundreds
+MAX_DEPTH = 32  # levels of nesting: our headers have seven, and Python's recursion ends at some hundreds
 TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("problem", "network", "script", "task", "order", "output"), (str,)),
     **dict.fromkeys(("settings", "model", "args", "metrics", "game", "sums"), (dict,)),
@@ -27,15 +27,15 @@ WORDS |= {NoneType: "null", Path: "a path"}
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be read, or is not what was asked for."""
+    """A checkpoint cannot be read, or is not of the requested kind."""
 
 
 def read_header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     """Read the header from the metadata of a safetensors file.
 
     Raises:
-        CheckpointError: Another program's file, or a header that is no JSON object, is nested too deep, or has a value
-            of a wrong type.
+        CheckpointError: The file is from another program, or its header is not a JSON object, is nested too deeply, or
+            has a value of a wrong type.
     """
     if metadata.get("format") != FORMAT:
         raise CheckpointError(
@@ -43,7 +43,7 @@ def read_header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
         )
     try:
         header = json.loads(metadata.get("header", ""))
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # ValueError: also for numbers of thousands of digits
         raise CheckpointError(f"{path}: its header is no JSON ({error}); take another checkpoint") from None
     if is_nested_deeper(header, MAX_DEPTH):
         raise CheckpointError(
@@ -59,7 +59,7 @@ def read_header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
 
 
 def is_nested_deeper(value: Any, levels: int) -> bool:
-    """Return whether lists and dicts have more levels than that, without recursion, which itself might go too deep."""
+    """Return whether lists and dicts have more than `levels` levels. Works without recursion, which may go too deep."""
     level = [value]
     for _ in range(levels + 1):
         inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
@@ -73,12 +73,12 @@ def from_json(kind: type[T], values: Any, name: str = "") -> T:
     """Build a dataclass from a JSON object, with each value of the type that the field declares.
 
     Args:
-        kind: The dataclass; its own checks come after.
-        values: The object; fields that it lacks keep their defaults.
-        name: Where the object stands, for errors.
+        kind: Dataclass to build; its own checks run last.
+        values: JSON object; missing fields keep their defaults.
+        name: Position of the object in the header, for errors.
 
     Raises:
-        ValueError: An unknown field, or a value of another type.
+        ValueError: A field is unknown, or a value has another type.
         TypeError: A field without a default is missing.
     """
     if not isinstance(values, dict):
@@ -92,15 +92,15 @@ def from_json(kind: type[T], values: Any, name: str = "") -> T:
 
 
 def converted(hint: Any, value: Any, name: str) -> Any:
-    """Return a value that JSON held as the type that a field declares.
+    """Convert a JSON value to the type that a field declares.
 
     Raises:
-        ValueError: It is of another.
+        ValueError: The value has another type.
     """
     origin, options = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and is_dataclass(hint):
         return from_json(hint, value, name)
-    if origin in (Union, UnionType):  # with None, in all our arguments
+    if origin in (Union, UnionType):  # our arguments have unions with None only
         inner = next(option for option in options if option is not NoneType)
         return None if value is None else converted(inner, value, name)
     if origin is tuple and isinstance(value, (list, tuple)) and len(value) == len(options):

@@ -7,17 +7,17 @@ import math
 import torch
 from torch import Tensor, nn
 
-LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}  # on TSP-20, 2e-3 and 4e-3 served Muon about as well, 1e-3 less
+LEARNING_RATES = {"muon": 3e-3, "adam": 5e-4}  # on TSP-20, Muon is about as good with 2e-3 and 4e-3, worse with 1e-3
 QUINTIC = (3.4445, -4.7750, 2.0315)  # coefficients of the iteration, chosen by Jordan et al. for its slope at zero
 ITERATIONS = 5
-READS_FEATURES = ("embed_node", "embed_depot", "embed_edge", "project_step")  # their inputs are numbers, not embeddings
+READS_FEATURES = ("embed_node", "embed_depot", "embed_edge", "project_step")  # inputs are numbers, not embeddings
 
 
 def make_optimizers(model: nn.Module, name: str, learning_rate: float) -> dict[str, torch.optim.Optimizer]:
     """Build Adam, or Muon for the matrices that multiply embeddings and Adam for every other parameter.
 
     Returns:
-        By the name under which a checkpoint holds their state; "optimizer" is Adam.
+        Optimisers by the name of their state in a checkpoint; "optimizer" is Adam.
     """
     if name == "adam":
         return {"optimizer": torch.optim.Adam(model.parameters(), learning_rate)}
@@ -28,18 +28,18 @@ def make_optimizers(model: nn.Module, name: str, learning_rate: float) -> dict[s
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, made orthogonal matrix by matrix before each step (Jordan et al. 2024).
+    """Muon: momentum that is orthogonalised, matrix by matrix, before each step (Jordan et al. 2024).
 
     A matrix then learns equally fast in all directions, not only in the few that dominate its gradient.
-    The steps are scaled to the size of Adam's (Liu et al. 2025), so that one learning rate serves both.
+    The steps are scaled to the size of Adam's (Liu et al. 2025), so that one learning rate works for both.
 
-    torch.optim.Muon computes the same in bfloat16 whatever the machine: emulated, as on a CPU without such
-    instructions, its step took half a second; in float32 this one takes 20 ms.
+    torch.optim.Muon computes the same, but always in bfloat16. On a CPU that emulates bfloat16, its step takes half a
+    second; the step of this class, in float32, takes 20 ms.
 
     Args:
-        params: Matrices.
+        params: Matrices to optimise.
         lr: Learning rate.
-        momentum: Of the gradients, Nesterov's.
+        momentum: Nesterov momentum of the gradients.
     """
 
     def __init__(self, params: list[nn.Parameter], lr: float, momentum: float = 0.95) -> None:
@@ -61,9 +61,9 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
-    """Return U V' of a matrix U S V', roughly, by Newton and Schulz's iteration.
+    """Return an approximation of U V' of a matrix U S V', by Newton-Schulz iteration.
 
-    Singular values come out between 0.6 and 1.3, which serves as well as 1 and takes fewer products.
+    The singular values of the result are between 0.6 and 1.3, which works as well as 1 and takes fewer products.
     """
     a, b, c = QUINTIC
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
@@ -82,7 +82,7 @@ STATES: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {  # tensors for ea
 
 
 def expected_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return tensors of the names and shapes that `optimizer_tensors` returns after a step; without memory."""
+    """Return meta tensors, without memory, with the names and shapes of `optimizer_tensors` after a step."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     return {
         f"{i}.{key}": torch.empty(() if key == "step" else parameter.shape, device="meta")
@@ -92,12 +92,12 @@ def expected_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Flatten the state of an optimiser: "index.key"."""
+    """Return the state of an optimiser as tensors by "index.key"."""
     return {f"{i}.{key}": value for i, state in optimizer.state_dict()["state"].items() for key, value in state.items()}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore what `optimizer_tensors` flattened."""
+    """Restore the result of `optimizer_tensors`."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, key = name.split(".")

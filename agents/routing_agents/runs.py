@@ -1,4 +1,4 @@
-"""What every training run needs: its problem, device, random numbers and folder, and a stop after the current step."""
+"""Utilities of training runs: problem, device, random numbers, folder, and a stop after the current step."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from routing_gym.solvers import FastTSP
 from routing_gym.solvers.runtime.executors import usable_cores
 
 TRAINING_STREAM, HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM = range(4)
-HELD_OUT_SEED = 20190307  # of every run, so that gaps compare and the optimum is solved for once
-MOST_COUNT = 10**6  # of what is held in memory at the same time
-MOST_INTEGER = 2**63 - 1  # that torch takes as a seed
-MOST_NUMBER = 1e30  # which float32 holds, and torch multiplies by
-MOST_THREADS = 1024  # more would only wait for each other
+HELD_OUT_SEED = 20190307  # the same for all runs, so that gaps are comparable and references are solved once
+MOST_COUNT = 10**6  # largest number of items that are held in memory at the same time
+MOST_INTEGER = 2**63 - 1  # largest seed that torch accepts
+MOST_NUMBER = 1e30  # float32 holds it, and torch can multiply by it
+MOST_THREADS = 1024  # more threads would only wait for each other
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-QUICK_SOLVERS = (FastTSP(),)  # good to the last digit within seconds for 1,000 instances
+QUICK_SOLVERS = (FastTSP(),)  # accurate to the last digit within seconds for 1,000 instances
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
 
 
 class ProcessLostError(RuntimeError):
-    """Another process of the run is gone."""
+    """Another process of the run has ended unexpectedly."""
 
 
 class TrainingDivergedError(RuntimeError):
-    """The weights have left the range in which a network computes anything."""
+    """Training has diverged: the loss or the gradient is not finite."""
 
 
 def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Generator:
-    """Return the random numbers of one step of one purpose; nothing else needs saving for a resume."""
+    """Return the random number generator of one step for one purpose; a resume needs no other saved generator."""
     return np.random.default_rng((seed, purpose, index, rank))
 
 
 def check_integers(args: Any, *names: str, least: int = 1, most: int = MOST_INTEGER) -> None:
-    """Check that some fields of `args` hold integers from `least` to `most`, or tuples of at least one of them.
+    """Check that some fields of `args` hold integers from `least` to `most`, or non-empty tuples of them.
 
     Raises:
-        ValueError: With the option and its value.
+        ValueError: A field holds something else; the message has the option and its value.
     """
     for name in names:
         value = getattr(args, name)
@@ -70,13 +70,13 @@ def check_numbers(args: Any, *names: str, zero: bool = False, most: float = MOST
     """Check that some fields of `args` hold positive numbers, of at most `most`; None stands for a default.
 
     Args:
-        args: A dataclass.
-        names: Of its fields.
-        zero: Whether zero is allowed too.
-        most: By default what float32 holds.
+        args: Dataclass of arguments.
+        names: Names of the fields to check.
+        zero: Whether zero is allowed, too.
+        most: Largest allowed number; the default fits float32.
 
     Raises:
-        ValueError: With the option and its value.
+        ValueError: A field holds something else; the message has the option and its value.
     """
     for name in names:
         value = getattr(args, name)
@@ -86,41 +86,41 @@ def check_numbers(args: Any, *names: str, zero: bool = False, most: float = MOST
 
 
 def option(name: str) -> str:
-    """Return how a field is written on the command line."""
+    """Return the command-line option of a field."""
     return "--" + name.replace("_", "-")
 
 
 def read_settings(env_kwargs: dict[str, str]) -> dict[str, Any]:
-    """Return a problem's settings, as the command line gives them, with numbers as numbers.
+    """Return a problem's settings from the command line, with numbers and truth values converted from text.
 
     Raises:
-        ValueError: A setting is a list or an object, which none of a problem is.
+        ValueError: A setting is a list or an object, which no problem accepts.
     """
 
     def literal(key: str, text: str) -> Any:
-        if text in ("True", "False"):  # Python's
+        if text in ("True", "False"):  # spelt as in Python
             return text == "True"
-        if text.lstrip()[:1] in ("[", "{"):  # before it is parsed: it may be nested too deep for that
+        if text.lstrip()[:1] in ("[", "{"):  # checked first: it may be nested too deeply to be parsed
             raise ValueError(f"--env-kwargs: {key} is {text[:40]!r}; expected a number, true, false or a word")
         try:
             return json.loads(text)
-        except ValueError:  # also a number of thousands of digits
+        except ValueError:  # also for numbers of thousands of digits
             return text
 
     return {key: literal(key, value) for key, value in env_kwargs.items()}
 
 
 def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
-    """Return the rules behind one of our environment ids.
+    """Return the problem of one of our environment ids.
 
-    Nothing is imported on behalf of the id: it may come from the checkpoint of a stranger.
+    The id never causes an import, because it may come from an untrusted checkpoint.
 
     Args:
         env_id: "routing/TSP-20", with any number of nodes; or "routing/TSP" and the setting `num_nodes`.
         env_kwargs: Settings of the problem.
 
     Raises:
-        ValueError: Not one of ours, or settings that the problem does not have.
+        ValueError: The id is not one of ours, or a setting is invalid.
     """
     match = re.fullmatch(r"(?:routing_gym:)?routing/(\w+?)(?:-(\d+))?", env_id)
     if match is None or match[1] not in PROBLEMS:
@@ -142,10 +142,10 @@ def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
 
 
 def choose_device(name: str, option: str = "--device") -> str:
-    """Check the device that was asked for by an option, or choose one.
+    """Check a device that was given by an option, or choose one for "auto".
 
     Raises:
-        ValueError: There is no such device here.
+        ValueError: The name is invalid, or this machine has no such device.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -157,11 +157,11 @@ def choose_device(name: str, option: str = "--device") -> str:
 
 
 def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | None:
-    """Return the mean cost of a problem's reference solver, or None where there is none.
+    """Return the mean cost of a problem's reference solver, or None if no solver is fast enough or installed.
 
     Args:
-        problem: The rules.
-        instance: The held-out instances.
+        problem: Problem of the instances.
+        instance: Batch of held-out instances.
         cache: Folder in which the solutions are kept for the next run.
     """
     fitting = (one for one in QUICK_SOLVERS if problem.name in one.problems)
@@ -189,16 +189,16 @@ def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | N
 
 
 def shown_cost(problem: AnyProblem, cost: float) -> tuple[str, float]:
-    """Return the name and the value under which tables show a cost: prizes are negative costs."""
+    """Return the name and the value that tables show for a cost; prizes are negative costs."""
     return ("prize", -cost) if problem.maximises else ("cost", cost)
 
 
 def command(script: str, *arguments: object) -> str:
-    """Return how to call one of the scripts with the Python that runs now: as a subcommand, or from the checkout.
+    """Return the shell command that runs one of the scripts with this Python: as a subcommand, or from the checkout.
 
     Args:
-        script: Such as "solve.py".
-        arguments: To be quoted for the shell.
+        script: File name of the script, such as "solve.py".
+        arguments: Arguments, which are quoted for the shell.
     """
     return " ".join([caller(script), *(shlex.quote(str(argument)) for argument in arguments)])
 
@@ -219,10 +219,10 @@ def caller(script: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a run, which is that of its folder.
+    """Check the name of a run, which is that of its folder, and return it.
 
     Raises:
-        ValueError: It is not one.
+        ValueError: The name has other characters than letters, digits and . _ + -, or only dots.
     """
     if not re.fullmatch(r"[\w.+-]+", name) or name.strip(".") == "":
         raise ValueError(f"--name {name!r}: use letters, digits and . _ + - only")
@@ -230,11 +230,11 @@ def checked_name(name: str) -> str:
 
 
 def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
-    """Make the folder of a new run; one that a killed process left empty serves too.
+    """Make the folder of a new run; an empty folder, such as one left by a killed process, is reused.
 
     Raises:
-        ValueError: The name is not that of a folder.
-        FileExistsError: The folder holds something.
+        ValueError: The name is not a valid name of a run.
+        FileExistsError: The folder is not empty.
     """
     folder = runs / checked_name(name)
     try:
@@ -249,10 +249,10 @@ def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
 
 @contextmanager
 def only_process(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a run's folder; the lock ends with the process.
+    """Lock a run's folder against other processes; the lock ends with the process.
 
     Raises:
-        ValueError: Another process is training in it.
+        ValueError: Another process is training in the folder.
     """
     lock = filelock.FileLock(folder / LOCK, timeout=0)
     try:
@@ -266,7 +266,7 @@ def only_process(folder: Path) -> Iterator[None]:
 
 
 def make_profiler(wanted: bool, folder: Path) -> AbstractContextManager[torch.profiler.profile | None]:
-    """Return what writes torch's profile of five early steps to trace.json, if that is wanted."""
+    """Return a profiler that writes torch's profile of five early steps to trace.json, or, if not wanted, None."""
     if not wanted:
         return nullcontext()
     return torch.profiler.profile(
@@ -276,11 +276,11 @@ def make_profiler(wanted: bool, folder: Path) -> AbstractContextManager[torch.pr
 
 
 class StopRequest:
-    """Turns the first Ctrl-C, SIGTERM or SIGHUP (the terminal was closed) into a request to stop after the step.
+    """Handler that turns the first Ctrl-C, SIGTERM or SIGHUP (closed terminal) into a request to stop after the step.
 
     Args:
-        second_is_final: Whether a second one stops the process at once. Not so under `torchrun`, which passes on
-            what the terminal has sent already, and ends all processes when one is gone.
+        second_is_final: Whether a second signal stops the process at once. False under `torchrun`, which forwards
+            signals that the terminal has already sent, and ends all processes when one ends.
     """
 
     requested = False
@@ -289,7 +289,8 @@ class StopRequest:
         self.second_is_final = second_is_final
 
     def __enter__(self) -> StopRequest:
-        handled = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores one
+        # Signals that are ignored stay ignored: nohup ignores SIGHUP.
+        handled = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         self.previous = {number: signal.signal(number, self.request) for number in handled}
         return self
 
@@ -303,6 +304,6 @@ class StopRequest:
             self.restore()
 
     def restore(self) -> None:
-        """Let signals do again what they did before."""
+        """Restore the previous signal handlers."""
         for number, handler in self.previous.items():
             signal.signal(number, handler)

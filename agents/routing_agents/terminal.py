@@ -1,4 +1,4 @@
-"""What scripts print: text as it is, and errors as messages."""
+"""Output of the scripts: plain text, and errors as messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPECTED = (ValueError, OSError, ImportError, MemoryError, WorkersNotReady, gym.
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """Return a console that prints text as it is, also in tables: square brackets and colons are no markup."""
+    """Return a console that prints text unchanged, also in tables: square brackets and colons are not markup."""
     return Console(stderr=stderr, markup=False, emoji=False)
 
 
@@ -35,17 +35,17 @@ def command_line(
     also: tuple[type[Exception], ...] = (),
     stopped: str = "stopped at once; what was saved before is sound",
 ) -> None:
-    """Call a script's `main` with the arguments of the command line; where that fails, end with a message.
+    """Call a script's `main` with the arguments of the command line; on expected errors, exit with a message.
 
     Args:
-        main: The script.
-        args_type: Its arguments.
+        main: Main function of the script.
+        args_type: Dataclass of the script's arguments.
         description: The script's docstring, for --help.
-        also: Errors of its own that are the user's.
-        stopped: What to print after Ctrl-C.
+        also: Further exceptions that end the script with a message instead of a traceback.
+        stopped: Message after Ctrl-C.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what the terminal cannot encode is escaped
+        if isinstance(stream, io.TextIOWrapper):  # escapes characters that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
     script = Path(cli.program()).stem
     expected: tuple[type[Exception], ...] = (*EXPECTED, ProcessLostError, *also)
@@ -55,6 +55,6 @@ def command_line(
     except expected as error:
         first = os.environ.get("RANK", "0") == "0" or isinstance(error, ProcessLostError)
         message = printable(f"{script}: {cli.as_subcommands(str(error))}")
-        sys.exit(message if first else 1)  # the other processes have met with the same
+        sys.exit(message if first else 1)  # the other processes raise the same error
     except KeyboardInterrupt:
         sys.exit(f"{script}: {stopped}")

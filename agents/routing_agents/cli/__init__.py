@@ -1,6 +1,6 @@
-"""The command `routing-gym`: the scripts of agents/ for those who installed the package, and `routing-gym info`.
+"""The command `routing-gym`: the scripts of agents/ as subcommands, and `routing-gym info`.
 
-This module starts without optional packages, and fast: it imports nothing but the standard library.
+This module imports the standard library only, so that it starts fast and without optional packages.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def script_path(name: str) -> Path:
 
 
 def subcommand(script: str) -> str | None:
-    """Return the subcommand that runs a script, if the user is to call it so: it was started so, or is installed."""
+    """Return the subcommand of a script, if this process was started by one or the script is installed; else None."""
     name = next((name for name, file in SCRIPTS.items() if file == script), None)
     return name if name is not None and (STARTED_AS in os.environ or script_path(script).parent == INSTALLED) else None
 
 
 def program() -> str:
-    """Return how the process was started, for usage lines and errors: "routing-gym solve", or the script's path."""
+    """Return the name of the program for usage lines and errors: "routing-gym solve", or the script's path."""
     started_as = os.environ.get(STARTED_AS)
     return sys.argv[0] if started_as is None else f"routing-gym {started_as}"
 
 
 def as_subcommands(text: str) -> str:
-    """Return a text with the commands that this process was started by, where it names scripts of agents/."""
+    """Replace the names of scripts of agents/ in a text by their subcommands, if they have one; see `subcommand`."""
     for script in SCRIPTS.values():
         if (name := subcommand(script)) is not None:
             text = re.sub(rf"(torchrun .*) agents/{script}", rf"\1 -m routing_agents {name}", text)
@@ -53,7 +53,7 @@ def as_subcommands(text: str) -> str:
 
 
 def usage() -> str:
-    """Return what `routing-gym --help` prints."""
+    """Return the text of `routing-gym --help`."""
     commands = "\n".join(f"  {name:10}{summary}" for name, summary in SUMMARIES.items())
     return (
         "usage: routing-gym [-h] [--version] COMMAND [OPTIONS]\n\n"
@@ -63,7 +63,7 @@ def usage() -> str:
 
 
 def run_script(name: str, arguments: list[str]) -> None:
-    """Run the script of a subcommand in this process, as `python agents/SCRIPT` would.
+    """Run the script of a subcommand in this process, like `python agents/SCRIPT`.
 
     Raises:
         SystemExit: A package is missing, or the script ends with an error.

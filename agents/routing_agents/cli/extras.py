@@ -1,4 +1,4 @@
-"""Which optional packages are installed, read from the metadata of the installed distributions; nothing is imported."""
+"""Installed and missing optional packages, read from the metadata of distributions; nothing is imported."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def satisfies(found: str, specifier: str) -> bool:
 
 
 def requirements() -> dict[str, dict[str, str]]:
-    """Return the packages of each extra of ours with their version bounds; "" holds what is always required.
+    """Return the packages of each of our extras with their version bounds; "" holds the required packages.
 
-    `all`, the sum of others, is left out; there is nothing if routing-gym is not installed.
+    The extra `all`, the sum of the others, is left out. The result is empty if routing-gym is not installed.
     """
     try:
         listed = metadata.requires(NAME) or []
@@ -60,12 +60,12 @@ def requirements() -> dict[str, dict[str, str]]:
 
 
 def running_python() -> str:
-    """Return the version of the Python that runs."""
+    """Return the version of the running Python."""
     return ".".join(map(str, sys.version_info[:3]))
 
 
 def missing(extra: str) -> list[str]:
-    """Return what an extra lacks: names of packages, with bounds and version where an installed one does not fit."""
+    """Return the packages that an extra lacks, with bounds and version if an installed one does not fit."""
     lacking = []
     for name, specifier in requirements().get(extra, {}).items():
         found = version(name)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from routing_agents.cli import extras
 
-INSTRUCTIONS = {  # flags of /proc/cpuinfo (x86; Arm) and what the reader of a bug report calls them
+INSTRUCTIONS = {  # flags of /proc/cpuinfo (x86; Arm) and their common names
     "avx2": "AVX2",
     "avx512f": "AVX-512",
     "avx512_bf16": "AVX-512 BF16",
@@ -26,11 +26,11 @@ INSTRUCTIONS = {  # flags of /proc/cpuinfo (x86; Arm) and what the reader of a b
 }
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # products that the processor computes in bfloat16
 GIB = 2**30
-WIDTH = 100  # columns, as bug reports are read
+WIDTH = 100  # columns of the report
 
 
 def system_command(*command: str) -> str:
-    """Return the output of a program of the system, or nothing where it is missing, fails or hangs."""
+    """Return the output of a system program, or an empty text if it is missing, fails or hangs."""
     if shutil.which(command[0]) is None:
         return ""
     try:
@@ -40,7 +40,7 @@ def system_command(*command: str) -> str:
 
 
 def read(path: str) -> str:
-    """Return the text of a file of the system, or nothing where it cannot be read."""
+    """Return the text of a system file, or an empty text if it cannot be read."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:
@@ -60,7 +60,7 @@ def processor() -> tuple[str, set[str]]:
 
 
 def instruction_sets(flags: set[str]) -> str:
-    """Describe what matters for the speed of networks: vector instructions, and native bfloat16."""
+    """Return the features that determine the speed of networks: vector instructions, and native bfloat16."""
     if not flags:
         return "unknown"
     named = [label for flag, label in INSTRUCTIONS.items() if flag in flags] or ["none of AVX2, AVX-512, AMX, NEON"]
@@ -71,7 +71,7 @@ def cores() -> str:
     """Return the cores of the machine, and those this process may use if they are fewer."""
     total = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else total
-    quota, _, period = read("/sys/fs/cgroup/cpu.max").partition(" ")  # of a container
+    quota, _, period = read("/sys/fs/cgroup/cpu.max").partition(" ")  # quota of a container
     limit = f", limited to the time of {int(quota) / int(period):g}" if quota.isdigit() else ""
     return f"{total}{'' if usable == total else f', of which {usable} for this process'}{limit}"
 
@@ -88,7 +88,7 @@ def memory() -> str:
 
 
 def gpus() -> str:
-    """Return names, memory and driver of NVIDIA's GPUs; torch, which takes seconds to load, is not asked."""
+    """Return names, memory and driver of NVIDIA GPUs, without torch, which takes seconds to load."""
     query = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
     return system_command("nvidia-smi", *query).replace("\n", "; ") or "none found by nvidia-smi"
 
@@ -105,7 +105,7 @@ def describe_hardware() -> Iterator[tuple[str, str]]:
 
 
 def describe_software() -> Iterator[tuple[str, str]]:
-    """Yield the lines about Python, our version, and the packages, and which extras lack what."""
+    """Yield the lines about Python, our version, the packages, and the packages that extras lack."""
     yield "Python", f"{extras.running_python()} ({platform.python_implementation()}, {sys.executable})"
     yield "routing-gym", f"{extras.version(extras.NAME) or 'not installed'} ({Path(__file__).parents[2]})"
     required = extras.requirements()
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> None:
     """Print versions, extras and hardware.
 
     Raises:
-        SystemExit: There are arguments, of which the command has none.
+        SystemExit: Arguments are given; the command takes none.
     """
     if arguments and arguments[0] not in ("-h", "--help"):
         sys.exit(f"routing-gym info: takes no arguments, got {' '.join(arguments)}")

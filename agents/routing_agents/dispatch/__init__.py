@@ -1,1 +1,1 @@
-"""Learned dispatching for the dynamic VRPTW: the network over requests, and what makes a policy of it."""
+"""Learned dispatching for the dynamic VRPTW: the network over requests, and policies that use it."""

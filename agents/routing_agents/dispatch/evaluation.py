@@ -1,4 +1,4 @@
-"""Compare policies on the same days with the same router, and draw a day."""
+"""Comparison of policies on the same days with the same router, and pictures of a day."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from routing_gym.solvers.runtime.work import Executor
 
 
 def make_source(static: str, requests: float) -> DaySource:
-    """Return what days are drawn from: a file's customers, with `requests` candidates an epoch, or generated days.
+    """Return the source of days: a file's customers, with `requests` candidates per epoch, or generated days.
 
     Raises:
         ValueError: The file has no coordinates, which the network reads.
@@ -38,7 +38,7 @@ def make_source(static: str, requests: float) -> DaySource:
 
 
 def simple_policies() -> dict[str, Policy]:
-    """Return the policies that neither learn nor sample."""
+    """Return the policies without learning or scenario sampling."""
     return {
         "greedy": policies.greedy,
         "lazy": policies.lazy,
@@ -48,7 +48,7 @@ def simple_policies() -> dict[str, Policy]:
 
 
 def costs(day: Day, chosen: Mapping[str, Policy], router: Router) -> dict[str, Any]:
-    """Play days with each policy: driving durations int64 (B,) by name."""
+    """Play days with each policy; return driving durations int64 (B,) by name."""
     return {name: policies.play(day, policy, router, np.random.default_rng(0)) for name, policy in chosen.items()}
 
 
@@ -59,7 +59,7 @@ def hindsight(day: Day, limits: Limits, executor: Executor | None = None) -> Any
 
 
 def versus(cost: Any, reference: Any) -> tuple[float, float]:
-    """Return the mean of cost over reference in per cent above 100, and half the width of its 95 % interval."""
+    """Return the mean gap in per cent, and half the width of its 95 % confidence interval."""
     ratio = 100 * (cost / reference - 1)
     return float(ratio.mean()), float(1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))) if len(ratio) > 1 else 0.0
 
@@ -67,7 +67,7 @@ def versus(cost: Any, reference: Any) -> tuple[float, float]:
 def compare(
     day: Day, source: DaySource, learned: Mapping[str, Policy], router: Router, executor: Executor | None = None
 ) -> None:
-    """Print a table of learned policies beside all others; the executor solves the days in hindsight."""
+    """Print a table of the learned and all other policies; the executor solves the days in hindsight."""
     limits = Limits(seconds=None, iterations=60)
     everyone = simple_policies() | {"scenario sampling": policies.ScenarioSampling(source, limits)} | dict(learned)
     found = costs(day, everyone, router)
@@ -80,7 +80,7 @@ def compare(
 
 
 def picture_of(day: Day, policy: Policy, router: Router, path: Path | None = None) -> Any:
-    """Draw the first day, played by a policy, into pixels (height, width, 3), and a PNG with a GIF beside it."""
+    """Draw the first day, played by a policy; return pixels (height, width, 3), and write a PNG and a GIF if asked."""
     one = select(day, [0])
     epochs = list(policies.epochs(one, policy, router, np.random.default_rng(0)))
     figure = draw_day(one, 0, epochs)

@@ -1,4 +1,4 @@
-"""A score for each open request, by attention over all of them: the encoder layers of the attention model."""
+"""Network that scores open requests by attention over all of them, with the encoder layers of the attention model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from routing_agents.policies.attention.encoder import EncoderLayer, ModelConfig
 
 NUM_FEATURES = 13
 TIME_UNITS = 10.0  # an hour of a day of ten hours is 1
-MANY = 50.0  # requests that are open at a time, about
-HIDDEN = -1e9  # added to the attention to padding; -inf would give NaN where no request is open
+MANY = 50.0  # typical number of open requests
+HIDDEN = -1e9  # added to the attention scores of padding; -inf would give NaN if no request is open
 
 SMALL = ModelConfig(embed_dim=64, num_heads=4, num_layers=2, feed_forward_dim=128, normalization="layer")
 
@@ -26,7 +26,7 @@ class Requests:
     features: Tensor  # float32 (B, K, NUM_FEATURES)
     exists: Tensor  # bool (B, K)
     free: Tensor  # bool (B, K), may wait or leave
-    slot: Tensor  # int64 (B, K), where they stand in observations and actions
+    slot: Tensor  # int64 (B, K), their slots in observations and actions
 
     def take(self, rows: Tensor) -> Requests:
         """Return some rows."""
@@ -78,11 +78,11 @@ def open_requests(observation: dict[str, Any]) -> Requests:
 
 
 class RequestNetwork(nn.Module):
-    """Scores of requests (B, K), and a value of the epoch (B,).
+    """Network that computes scores of requests (B, K), and a value of the epoch (B,).
 
     Args:
-        config: Sizes; normalisation "layer", which padding does not disturb.
-        generator: Of the initial weights.
+        config: Sizes; the normalisation must be "layer" or "none", which padding does not affect.
+        generator: Random number generator for the initial weights.
     """
 
     def __init__(self, config: ModelConfig = SMALL, generator: torch.Generator | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A trained network as a policy, and the lessons of the oracle."""
+"""The policy of a trained network, and training data from the oracle."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from routing_gym.dynamic.oracle import dispatch_epochs
 from routing_gym.dynamic.rules import DayState
 from routing_gym.dynamic.solver import Limits, Tour, prize_collecting
 
-Reading = Literal["logits", "prizes"]  # what the scores are
+Reading = Literal["logits", "prizes"]  # meaning of the scores
 
-KIND = "dispatch"  # of network, in headers of checkpoints
+KIND = "dispatch"  # kind of network, in headers of checkpoints
 PRIZE_UNIT = 1000.0  # seconds of driving that a score of 1 is worth
 
 
@@ -33,9 +33,10 @@ class Learned:
     """The policy of a trained network.
 
     Attributes:
-        network: Scores requests.
-        reading: "logits": requests with a positive score leave. "prizes": PyVRP decides which of them are worth it.
-        limits: Of PyVRP in each epoch, with prizes.
+        network: Network that scores requests.
+        reading: Meaning of the scores. "logits": requests with a positive score leave. "prizes": PyVRP decides which
+            requests are worth it.
+        limits: Limits of PyVRP's search in each epoch, for prizes.
     """
 
     network: RequestNetwork
@@ -54,7 +55,7 @@ class Learned:
 
 
 def worthwhile(day: Day, state: DayState, prizes: Any, limits: Limits) -> Any:
-    """Mark the requests that PyVRP serves, those that must leave and those worth their prize: bool (B, N)."""
+    """Return a mask of the requests that PyVRP serves, which must leave or are worth their prize: bool (B, N)."""
     is_open, must, leaving = rules.open_requests(day, state), rules.must_go(day, state), rules.departure(day, state)
     served = np.zeros_like(is_open)
     for row in range(len(served)):
@@ -65,16 +66,16 @@ def worthwhile(day: Day, state: DayState, prizes: Any, limits: Limits) -> Any:
 
 @dataclass(frozen=True)
 class Lessons:
-    """Epochs of days played as the oracle would: S rows."""
+    """Epochs of days that are played with the oracle's decisions: S rows."""
 
-    day: Day  # what is known
+    day: Day  # the known part of each day
     state: DayState
     requests: Requests
     leaves: torch.Tensor  # float32 (S, K), 1 where the oracle dispatches the request
 
 
 def lessons(day: Day, tours: Sequence[Tour]) -> Lessons:
-    """Play days by their routes in hindsight, and keep every epoch in which something may wait or leave."""
+    """Play days by their routes in hindsight; return every epoch in which a request may wait or leave."""
     plan = np.stack([dispatch_epochs(day, row, tour) for row, tour in enumerate(tours)])
     plan[day.arrival == NEVER] = NEVER
     state, days, states, left = rules.initial(day), [], [], []
@@ -96,7 +97,7 @@ def load_policy(run: Path, limits: Limits) -> Learned:
     """Read the policy of a run's folder, or of one of its checkpoint files.
 
     Raises:
-        CheckpointError: No checkpoint of dispatch.py.
+        CheckpointError: The file is not a checkpoint of dispatch.py.
     """
 
     def make(header: dict[str, Any]) -> tuple[RequestNetwork, Reading]:

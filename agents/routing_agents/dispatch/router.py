@@ -13,17 +13,17 @@ from routing_gym.dynamic.days import Day, unit_square
 from routing_gym.dynamic.solver import pad
 from routing_gym.problems import VRP, VRPInstance
 
-HALF_SECOND = 0.5  # times are whole seconds: added to the ends of windows, it allows no more, whatever float32 rounds
+HALF_SECOND = 0.5  # added to ends of time windows against float32 rounding; it allows no more, as times are integers
 
 
 @dataclass(frozen=True)
 class ModelRouter:
     """Routes decoded from a trained VRPTW policy: `ModelRouter(routing_agents.load("VRPTW-50"))`.
 
-    The policy sees coordinates; masks and lengths are those of the durations.
+    The policy reads coordinates; masks and lengths are those of the durations.
 
     Attributes:
-        model: Trained on VRPTW.
+        model: Model trained on VRPTW.
         decoding: Decoding strategy: "greedy", "starts" or "sampling".
         seed: Random seed for sampled tours.
     """
@@ -47,7 +47,7 @@ class ModelRouter:
             raise ValueError("ModelRouter needs coordinates, and the day has none; use PyVRPRouter")
         nodes = np.concatenate([[0], day.customer[row, slots]])
         durations = day.durations[row][np.ix_(nodes, nodes)]
-        scale = float(max(durations.max(), 1))  # of times and durations: the longest is 1
+        scale = float(max(durations.max(), 1))  # unit of times and durations: the longest duration is 1
         demand, service = (np.concatenate([[0], values[row, slots]]) for values in (day.demand, day.service_time))
         windows = np.concatenate([[[leaving, day.closing[row]]], day.time_window[row, slots]]) - leaving
         windows = np.maximum(windows + np.array([0.0, HALF_SECOND]), 0.0)

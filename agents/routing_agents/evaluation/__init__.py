@@ -1,1 +1,1 @@
-"""What evaluation shares between methods, processes and machines."""
+"""Evaluation of several methods, in several processes and on several machines."""

@@ -1,4 +1,4 @@
-"""Costs of a part of the instances on disk, and the parts put together again: one evaluation on several machines."""
+"""Shards of an evaluation on several machines: costs of a part of the instances on disk, and their merging."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Read "3/8".
+        """Read a shard from text such as "3/8".
 
         Raises:
-            ValueError: It is something else.
+            ValueError: The text is not K/N with K from 1 to N.
         """
         match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
@@ -71,15 +71,15 @@ def write_shard(
 
 
 def merge_shards(folder: Path, about: Mapping[str, Any], num_rows: int) -> dict[str, Solution]:
-    """Read all shards of a folder, and put them together.
+    """Read all shards of a folder, and merge them.
 
     Args:
-        folder: The shards'.
-        about: What the evaluation is about; the shards must have been written with the same.
-        num_rows: Instances of the whole evaluation.
+        folder: Folder of the shards.
+        about: Settings of the evaluation; the shards must have been written with the same.
+        num_rows: Number of instances of the whole evaluation.
 
     Returns:
-        By the name of the method; without tours.
+        Solutions without tours, by the name of the method.
 
     Raises:
         ValueError: A shard is missing or damaged, or belongs to another evaluation.
@@ -101,11 +101,11 @@ def merge_shards(folder: Path, about: Mapping[str, Any], num_rows: int) -> dict[
 
 
 def read_shard(path: Path, about: Mapping[str, Any]) -> tuple[list[int], dict[str, Solution]]:
-    """Read one shard: its first row and that after its last, and solutions without tours by the name of the method.
+    """Read one shard: its first row and the one after its last, and solutions without tours by the name of the method.
 
     Raises:
-        FileNotFoundError: There is no file.
-        ValueError: It is damaged, or belongs to another evaluation.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is damaged, or belongs to another evaluation.
     """
     with open_npz(path, "shard", "evaluate it again") as file:
         note = json.loads(str(file["note"]))

@@ -1,6 +1,6 @@
-"""Many instances decoded by a model: chunks of a batch as tasks of an executor, kept on disk if asked.
+"""Decoding of many instances with a model: chunks of a batch are tasks of an executor, optionally stored on disk.
 
-A chunk is decoded the same way wherever it is decoded; its sampled tours depend on the seed and on its number.
+The tours of a chunk do not depend on the executor; sampled tours depend on the seed and on the number of the chunk.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work
 
 CHUNK_SIZE = 1_024  # instances
-TASK_SECONDS = 1.0  # of a task: the way there and back takes some milliseconds
-MOST_CHUNKS = 64  # of a task, which is one message
-VERSION = 1  # of the files, and of decoding: raise it where tours change
+TASK_SECONDS = 1.0  # duration of a task; sending it and its result takes some milliseconds
+MOST_CHUNKS = 64  # chunks of a task, which is one message
+VERSION = 1  # version of the files and of decoding; increase it when tours change
 IntArray = npt.NDArray[np.int32]
 Advance = Callable[[int], None]  # called with the number of instances done
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A way to decode.
+    """Decoding function with its network.
 
     Attributes:
-        network: What it decodes with.
-        decode: Called with network, problem, instances, `batch_size`, `progress`, and `generator` if it is random.
-        random: Whether it draws random numbers.
+        network: Network that decodes.
+        decode: Function called with network, problem, instances, `batch_size`, `progress`, and `generator` if `random`.
+        random: Whether the function draws random numbers.
     """
 
     network: torch.nn.Module
@@ -57,28 +57,31 @@ class Decoder:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tours of a chunk: int32 (B, T), and the seconds that they took."""
+    """Tours of a chunk: int32 (B, T), and the seconds that decoding took."""
 
     actions: IntArray
     seconds: float
 
 
 def threads_of(executor: Executor | None) -> int | None:
-    """Return the threads of each worker that decodes: processes share the cores; Ray sets the number itself."""
+    """Return the number of threads of each worker process; None for other executors.
+
+    Processes share the cores; Ray sets the number itself.
+    """
     return max(1, usable_cores() // executor.num_workers) if isinstance(executor, Processes) else None
 
 
 class DecodeWork(Work):
-    """Decodes chunks.
+    """Work that decodes chunks.
 
     Args:
-        name: For messages.
-        problem: The rules.
-        decoder: How.
-        seed: Of the whole batch.
-        tours_at_once: Tours decoded at a time; see `solve`.
-        device: Where a worker computes; on Ray, each has a GPU of its own unless this is "cpu".
-        threads: Of each worker; None leaves the number as it is.
+        name: Name for messages.
+        problem: Problem of the instances.
+        decoder: Decoding function with its network.
+        seed: Random seed of the whole batch.
+        tours_at_once: Number of tours decoded at a time; see `solve`.
+        device: Device of the workers; on Ray, each worker has its own GPU unless this is "cpu".
+        threads: Number of threads of each worker; None leaves the number unchanged.
     """
 
     def __init__(
@@ -114,19 +117,19 @@ class DecodeWork(Work):
         return Chunk(found.actions.cpu().numpy().astype(np.int32), time.perf_counter() - started)
 
     def generator(self, number: int) -> torch.Generator:
-        """Return the random numbers of a chunk."""
+        """Return the random number generator of a chunk."""
         return torch.Generator(self.device).manual_seed(row_seed(self.seed, number))
 
 
 class Tours:
-    """Chunks on disk: a folder with manifest.json, which says what was asked, and a file for each chunk.
+    """Chunks on disk: a folder with manifest.json, which has the settings, and a file for each chunk.
 
     Args:
-        folder: Holds one such folder for each model, problem and setting.
-        about: All that the tours depend on, except for the instances.
+        folder: Parent folder, with one such folder for each model, problem and setting.
+        about: All settings on which the tours depend, except for the instances.
 
     Raises:
-        OSError: The folder cannot be made or written to.
+        OSError: The folder cannot be created or written to.
     """
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
@@ -140,7 +143,7 @@ class Tours:
         return self.folder / f"chunk-{number:06}.npz"
 
     def read(self, number: int, instance: Any) -> Chunk | None:
-        """Return a chunk, or None if it is not there.
+        """Return a chunk, or None if its file does not exist.
 
         Raises:
             ValueError: The file is damaged, or holds tours of other instances.
@@ -185,20 +188,20 @@ def decode_all(
     """Decode any number of instances, chunk by chunk, and score the tours.
 
     Args:
-        work: How.
+        work: Work that decodes a chunk.
         instance: B instances, NumPy.
-        executor: Who decodes the chunks; None: this process, which reports after each step of decoding.
-        first_row: Place of the first instance in a larger batch, a multiple of the chunk size.
-        chunk_size: Instances of a chunk.
-        tours: Where chunks are kept, and found.
+        executor: Executor that decodes the chunks; None for this process, which reports after each step of decoding.
+        first_row: Index of the first instance in a larger batch, a multiple of the chunk size.
+        chunk_size: Number of instances of a chunk.
+        tours: Chunks on disk, which are read if they exist and written otherwise.
         advance: Called with the number of instances done.
         is_bound: See `Solution`.
 
     Returns:
-        Rows of chunks whose workers died have failed; all others are scored by `Problem.objective`.
+        Solutions, scored by `Problem.objective`; rows of chunks whose workers died have failed.
 
     Raises:
-        ValueError: A kept chunk cannot be used.
+        ValueError: A chunk on disk is damaged, or holds tours of other instances.
         WorkersNotReady: The workers do not start.
     """
     num_rows = batch_size(instance)
@@ -227,7 +230,7 @@ def here(work: DecodeWork, tasks: Any, advance: Advance) -> Results:
 
 
 class SeveralChunks(Work):
-    """Decodes several chunks as one task, each as it would be alone."""
+    """Work that decodes several chunks as one task, with the same results as one by one."""
 
     def __init__(self, work: DecodeWork) -> None:
         self.work, self.name, self.num_gpus = work, work.name, work.num_gpus
@@ -240,7 +243,7 @@ class SeveralChunks(Work):
 
 
 def by_throughput(work: DecodeWork, chunks: Iterator[Task], executor: Executor) -> Results:
-    """Give out chunks in tasks of about `TASK_SECONDS`, by the speed so far; yield the chunks of finished tasks."""
+    """Run chunks in tasks of about `TASK_SECONDS`, by the speed so far; yield the chunks of finished tasks."""
     size, keys = 1, {}
 
     def tasks() -> Iterator[Task]:
@@ -267,7 +270,7 @@ def score(problem: AnyProblem, instance: Any, result: Chunk | Lost, is_bound: bo
 
 
 def join(parts: list[Solution]) -> Solution:
-    """Put solutions of consecutive rows together."""
+    """Concatenate solutions of consecutive rows."""
     ends = np.cumsum([len(part.cost) for part in parts])
     actions = np.empty((ends[-1], max(part.actions.shape[1] for part in parts)), dtype=np.int64)
     for part, end in zip(parts, ends, strict=True):

@@ -1,7 +1,7 @@
-"""Instances from files, solved by a model: first tours, then a search; here, or by an executor.
+"""Solving of instances from files with a model: first tours, then a search; in this process, or by an executor.
 
-An executor gets each file as a task, or each chunk of its instances. The first chunk is solved with the seed itself, so
-that a file with one chunk has the same tours wherever it is solved.
+The tasks of an executor are files, or chunks of their instances. The first chunk is solved with the seed itself, so
+that the tours of a file with one chunk do not depend on the executor.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def cost_of(source: Source, actions: IntArray) -> float:
 
 
 def cost_if_allowed(source: Source, actions: IntArray) -> float:
-    """Like `cost_of`; inf if the tour violates a limit that only the file states."""
+    """Return `cost_of`, or inf if the tour violates a limit that only the file states."""
     try:
         return cost_of(source, actions)
     except InfeasibleTour:
@@ -66,9 +66,9 @@ class Found:
     """Tours of a file, or of a chunk of its instances.
 
     Attributes:
-        actions: int64 (B, T).
-        seconds: How long they took.
-        interrupted: Ctrl-C ended the search.
+        actions: Tours: int64 (B, T).
+        seconds: Seconds that solving took.
+        interrupted: Whether Ctrl-C ended the search.
     """
 
     actions: IntArray
@@ -81,9 +81,9 @@ class Settings:
     """Settings with which all files are solved.
 
     Attributes:
-        seed: For sampling and search.
-        tours_at_once: Tours decoded at a time; see `TrainedModel.solve_batch`.
-        seconds: Of the search for each file, if there is one.
+        seed: Random seed for sampling and search.
+        tours_at_once: Number of tours decoded at a time; see `TrainedModel.solve_batch`.
+        seconds: Time limit of the search for each file; None without a search.
     """
 
     seed: int
@@ -93,12 +93,12 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """Who solves a file.
+    """Method that solves files.
 
     Attributes:
-        model: Decodes the first tours.
-        decoding: How; None: a classical heuristic makes the first tour.
-        repair: Improves the tour, if anything does.
+        model: Model that decodes the first tours.
+        decoding: Decoding strategy; None for a first tour by a classical heuristic.
+        repair: Model that improves the tour by a search; None without a search.
     """
 
     model: TrainedModel
@@ -117,7 +117,7 @@ class Method:
     def first_tours(self, source: Source, settings: Settings) -> tuple[IntArray, bool]:
         """Return tours (B, T) by the model or a classical heuristic, and whether Ctrl-C ended the decoding.
 
-        Greedy ones come first; they stay where Ctrl-C ends the search for better ones.
+        Greedy tours are decoded first; they are returned if Ctrl-C ends the decoding of better ones.
         """
         problem, instance = source.problem, source.instance
         if self.decoding is None:
@@ -133,7 +133,7 @@ class Method:
         return found.actions.cpu().numpy(), interrupted
 
     def improve(self, source: Source, start: IntArray, settings: Settings, report: Report) -> tuple[IntArray, bool]:
-        """Search on from a tour (1, T); return the best in the file's own unit, and whether Ctrl-C ended the search."""
+        """Improve a tour (1, T); return the best one in the file's own unit, and whether Ctrl-C ended the search."""
         assert self.repair is not None
         assert settings.seconds is not None
         best, best_cost = start, cost_if_allowed(source, start)
@@ -152,12 +152,12 @@ class Method:
 
 
 class FileWork(Work):
-    """Solves files, or chunks of their instances.
+    """Work that solves files, or chunks of their instances.
 
     Args:
-        methods: Of each file.
-        settings: Of all.
-        threads: Of each worker; None leaves the number as it is.
+        methods: Method for each file.
+        settings: Settings for all files.
+        threads: Number of threads of each worker; None leaves the number unchanged.
     """
 
     name = "files"
@@ -171,7 +171,7 @@ class FileWork(Work):
         keep_freed_memory()
 
     def do(self, number: int, source: Source, first_row: int) -> Found | Exception:
-        """Solve a part of a file; what only this file is to blame for is returned."""
+        """Solve a part of a file; return the errors that concern this file only."""
         seed = row_seed(self.settings.seed, first_row) if first_row else self.settings.seed
         try:
             return self.methods[number].solve(source, replace(self.settings, seed=seed))
@@ -182,16 +182,16 @@ class FileWork(Work):
 def solve_files(
     sources: Sequence[Source], work: FileWork, executor: Executor, chunk_size: int = CHUNK_SIZE
 ) -> Generator[tuple[int, Found | Exception], None, None]:
-    """Solve files by an executor, and yield their numbers and tours as they are complete.
+    """Solve files by an executor, and yield their numbers and tours as they are completed.
 
     Args:
-        sources: Files.
-        work: How.
-        executor: Who solves them.
-        chunk_size: Instances of a task.
+        sources: Files to solve.
+        work: Work that solves a file.
+        executor: Executor that runs the tasks.
+        chunk_size: Number of instances of a task.
 
     Yields:
-        Number and tours of a file, or why it has none.
+        Number of a file, and its tours or the error.
 
     Raises:
         ValueError, WorkersNotReady: There are no workers; see `Executor`.
@@ -225,7 +225,7 @@ def part_of(source: Source, start: int, size: int) -> Source:
 
 
 def join(parts: Sequence[Found | Exception]) -> Found | Exception:
-    """Put the chunks of a file together; tours wait at their last node for longer ones."""
+    """Concatenate the chunks of a file, or return the first error; tours are padded with their last node."""
     tours = [part for part in parts if isinstance(part, Found)]
     if len(tours) < len(parts):
         return next(part for part in parts if isinstance(part, Exception))

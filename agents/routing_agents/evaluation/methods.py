@@ -1,4 +1,4 @@
-"""The methods that an evaluation compares, made from what the user wrote: solvers and models with their settings."""
+"""The methods that an evaluation compares, built from the user's text: solvers and models with their settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from routing_gym.solvers import SOLVERS, Solution, make_solver
 from routing_gym.solvers.runtime.work import Executor
 
 TRAINED = "trained"
-SEARCHES = {"beam": "expansion", "active": "embeddings"}  # settings that name a search, and what may stand beside each
+SEARCHES = {"beam": "expansion", "active": "embeddings"}  # settings that select a search, each with its option
 Method = Callable[[AnyProblem, Any], Solution]
 
 
@@ -39,15 +39,15 @@ class Setup:
     """Settings and resources that all methods of an evaluation share.
 
     Attributes:
-        seed: For sampled tours and randomised solvers.
-        tours_at_once: Tours that a model decodes at a time; None: 1,024, or fewer where instances are large.
-        workers: Processes for solvers that take one instance at a time.
-        executor: What executes all methods; None: solvers in worker processes, models in this process.
+        seed: Random seed for sampled tours and randomised solvers.
+        tours_at_once: Number of tours that a model decodes at a time; None for 1,024, or fewer if instances are large.
+        workers: Number of processes for solvers that take one instance at a time.
+        executor: Executor of all methods; None for solvers in worker processes, and models in this process.
         cache: Folder for solutions of solvers; None keeps nothing.
         tours: Folder for tours of models; None keeps nothing.
-        chunk_size: Instances that a model gets at a time.
-        device: For models.
-        first_row: Place of the first instance in a larger batch.
+        chunk_size: Number of instances that a model gets at a time.
+        device: Device of models.
+        first_row: Index of the first instance in a larger batch.
     """
 
     seed: int = 1234
@@ -65,7 +65,7 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     """Split NAME:key=value,key=value into the name and its settings.
 
     Raises:
-        ValueError: A setting without a value, an empty one, or one that is set twice.
+        ValueError: A setting has no value, is empty, or is set twice.
     """
     name, colon, listed = text.partition(":")
     settings: dict[str, Any] = {}
@@ -88,7 +88,8 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
     """Build one method and check that it can solve the problem, before any work is done.
 
     Raises:
-        ValueError: Neither a solver nor a checkpoint, unsuitable for the problem, a wrong setting, or no such cluster.
+        ValueError: The name is neither a solver nor a checkpoint, the method is unsuitable for the problem, a setting
+            is wrong, or the cluster cannot be reached.
         ImportError: A solver's package is missing.
     """
     name, settings = parse_method(text)
@@ -126,10 +127,10 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
 
 
 def weights_of(name: str, problem: AnyProblem) -> Path:
-    """Return the path of a run or checkpoint, of published weights, or of those that suit the problem best.
+    """Return the path of a run, a checkpoint or published weights; for "trained", of those that suit the problem best.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The name is none of these.
     """
     if name == TRAINED:
         return find_weights(problem.name, problem.num_nodes, matrices=problem.matrices)
@@ -140,7 +141,7 @@ def weights_of(name: str, problem: AnyProblem) -> Path:
 
 
 def weights_digest(path: Path) -> str:
-    """Return what tells a checkpoint, or the best one of a run, from others."""
+    """Return a hash that identifies a checkpoint, or the best one of a run."""
     path = path / BEST if path.is_dir() else path
     return sha256(path.read_bytes()).hexdigest()[:16]
 
@@ -180,10 +181,10 @@ def search_decoder(
 def plain_decoder(
     text: str, settings: dict[str, Any], model: TrainedModel, problem: AnyProblem
 ) -> tuple[Decoder, bool]:
-    """Build what decodes as the fields of `Decoding` say; return it, and whether it chooses among several tours.
+    """Build a decoder from fields of `Decoding`; return it, and whether it chooses among several tours.
 
     Raises:
-        ValueError: An unknown or wrong setting.
+        ValueError: A setting is unknown or wrong.
     """
     known = [field.name for field in fields(Decoding)]
     if search := next((key for key in SEARCHES if key in settings), None):
@@ -215,7 +216,7 @@ def decode_pointer(
     batch_size: int | None,
     progress: Callable[[int], None] | None,
 ) -> Rollout:
-    """Decode with a pointer network, called like the attention model's decoders; it needs no batch size."""
+    """Decode with a pointer network, with the signature of the attention model's decoders; it needs no batch size."""
     return model.solve_batch(problem, instance, decoding, progress=progress)
 
 
@@ -236,7 +237,7 @@ def decode_with_bar(
 
 
 def labels(methods: tuple[str, ...]) -> list[str]:
-    """Shorten the paths of checkpoints to the names of their runs, where these tell the methods apart."""
+    """Shorten the paths of checkpoints to the names of their runs, if these are unique among the methods."""
     short = []
     for text in methods:
         name, colon, settings = text.partition(":")

@@ -1,4 +1,4 @@
-"""What a network reads of a game: flat observations, and the extractor that all agents share."""
+"""Inputs of networks for games: flat observations, and the extractor that all agents share."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 
 from routing_gym.multi_agent import CompetitiveOP
 
-SELF, CUSTOMER, RIVAL = 7, 5, 4  # numbers that `CompetitiveOP` shows of oneself, of a customer and of a rival
-PRESENT, PLACE = slice(0, 1), slice(1, 3)  # of those of a customer and a rival: whether there is one; dx, dy
-NOBODY = 2.0  # the distance from a customer to a rival that is not there
+SELF, CUSTOMER, RIVAL = 7, 5, 4  # sizes of the observations of oneself, a customer and a rival in `CompetitiveOP`
+PRESENT, PLACE = slice(0, 1), slice(1, 3)  # in the observation of a customer or a rival: whether it exists; dx, dy
+NOBODY = 2.0  # distance from a customer to a rival that does not exist
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things stand in a flat observation: oneself, K customers, R rivals.
+    """Layout of a flat observation: the agent itself, K customers, R rivals.
 
     Attributes:
-        num_listed: K.
-        rivals_seen: R.
-        num_ticks: Steps in the unit of lengths, which is the whole way of a game.
+        num_listed: Number of customers K.
+        rivals_seen: Number of rivals R.
+        num_ticks: Number of steps in the unit of lengths, which is the longest path of a game.
     """
 
     num_listed: int
@@ -35,11 +35,11 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Numbers in a flat observation, F."""
+        """Size F of a flat observation."""
         return SELF + CUSTOMER * self.num_listed + RIVAL * self.rivals_seen
 
     def ways(self, observation: Tensor) -> Tensor:
-        """Return the ways to the customers, in steps: (..., F) to (..., K, 2); zeros where there is none."""
+        """Return the offsets to the customers, in steps: (..., F) to (..., K, 2); zeros for missing customers."""
         customers = observation[..., SELF : SELF + CUSTOMER * self.num_listed]
         return self.num_ticks * customers.unflatten(-1, (self.num_listed, CUSTOMER))[..., PLACE]
 
@@ -51,15 +51,15 @@ def flatten(observation: dict[str, Tensor]) -> Tensor:
 
 
 class Extractor(nn.Module):
-    """The shared extractor o^i -> x^i: two layers for each customer, the same for all, and one for all of them.
+    """The shared extractor o^i -> x^i: two layers for each customer, with shared weights, and one for all customers.
 
-    Each customer is read together with its distances to the rivals that one sees, with oneself, those rivals and, in
-    action values, one's action.
+    The inputs for a customer are its observation, its distances to the observed rivals, the observations of the agent
+    itself and of those rivals and, for action values, the agent's action.
 
     Args:
-        layout: Of the observations.
-        action_size: Numbers of an action, which follow the observation; 0 without.
-        token_width: Size t of what is extracted of a customer.
+        layout: Layout of the observations.
+        action_size: Size of an action, which follows the observation; 0 without actions.
+        token_width: Size t of the features of a customer.
         width: Size d of x^i.
     """
 
@@ -73,13 +73,13 @@ class Extractor(nn.Module):
         self.join = nn.Linear((layout.num_listed + 1) * token_width, width)
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Extract.
+        """Extract features of agents and customers.
 
         Args:
-            observation: (B, m, F + action_size).
+            observation: Flat observations, followed by actions: (B, m, F + action_size).
 
         Returns:
-            x (B, m, d), and what is known of each customer: (B, m, K, t).
+            x (B, m, d), and the features of each customer (B, m, K, t).
         """
         oneself, customers, others = observation.split(self.sizes, dim=-1)
         around = self.around(torch.cat([oneself, others], dim=-1))

@@ -1,9 +1,9 @@
-"""Self-attention for several agents (Wang, "Deep Reinforcement Learning", chapter 16), and what it replaces.
+"""Self-attention for several agents (Wang, "Deep Reinforcement Learning", chapter 16), and the layers it replaces.
 
 One class serves as m state values, m action values, m policies over choices and m policies over vectors:
 
     o^i -> x^i          an extractor that all agents share
-    (x^1 .. x^m) -> (c^1 .. c^m)      the mixing layer: attention, or one of those beside it
+    (x^1 .. x^m) -> (c^1 .. c^m)      the mixing layer: attention, or one of its alternatives
     c^i -> v^i, q^i, f^i or a^i       the head of agent i
 """
 
@@ -22,7 +22,7 @@ from routing_agents.policies.attention.sizes import check_sizes
 
 Mixing = Literal["attention", "attention-own", "mean", "concatenation", "concatenation-narrow", "own"]
 Output = Literal["value", "choice", "vector"]
-SIZED = ("concatenation", "concatenation-narrow")  # whose parameters depend on m
+SIZED = ("concatenation", "concatenation-narrow")  # mixing layers whose parameters depend on m
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class SelfAttention(nn.Module):
     and the c^i of all heads are concatenated. That is the attention of Vaswani et al. (2017) without the scale.
 
     Args:
-        width: d_in.
-        num_heads: l.
-        query_dim: d_q.
-        value_dim: d_out.
+        width: Size d_in of the inputs.
+        num_heads: Number of heads l.
+        query_dim: Size d_q of queries and keys.
+        value_dim: Size d_out of values.
     """
 
     def __init__(self, width: int, num_heads: int, query_dim: int, value_dim: int) -> None:
@@ -98,7 +98,7 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(width, num_heads * value_dim, bias=False)
 
     def weights(self, x: Tensor) -> Tensor:
-        """Return alpha (B, l, m, m) for inputs x (B, m, d_in): how much row i listens to each."""
+        """Return alpha (B, l, m, m) for inputs x (B, m, d_in): row i has the weights of agent i."""
         query, key = (layer(x).unflatten(-1, (self.num_heads, -1)) for layer in (self.query, self.key))
         return torch.einsum("bihq,bjhq->bhij", query, key).softmax(dim=-1)
 
@@ -123,9 +123,9 @@ class Concatenation(nn.Module):
     """Concatenation, which attention replaces (figure 16.7): a layer over all x^j, (B, m, d) to (B, m, d).
 
     Args:
-        width: d.
-        num_agents: m.
-        bottleneck: Rank of the layer's matrix; 0 for a whole one, of (m d)^2 weights.
+        width: Size d of the inputs.
+        num_agents: Number of agents m.
+        bottleneck: Rank of the layer's matrix; 0 for a full matrix, of (m d)^2 weights.
     """
 
     def __init__(self, width: int, num_agents: int, bottleneck: int) -> None:
@@ -152,7 +152,7 @@ class OwnLayer(nn.Module):
 
 
 class MixingLayer(nn.Module):
-    """(x^1 .. x^m) -> (c^1 .. c^m), in the way that the configuration names."""
+    """Mixing layer (x^1 .. x^m) -> (c^1 .. c^m) of the kind in the configuration."""
 
     def __init__(self, config: NetworkConfig, num_agents: int) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class MixingLayer(nn.Module):
 
 
 def bottleneck(config: NetworkConfig, num_agents: int) -> int:
-    """Return the rank at which concatenating takes as many weights as attention does; 0 where any number may be."""
+    """Return the rank at which concatenation has as many weights as attention; 0 if their number is not limited."""
     if config.mixing != "concatenation-narrow":
         return 0
     of_attention = config.width * config.num_heads * (2 * config.query_dim + config.value_dim)
@@ -180,13 +180,13 @@ def bottleneck(config: NetworkConfig, num_agents: int) -> int:
 
 
 class Heads(nn.Module):
-    """One hidden layer for each agent, or one for all: (B, m, d) to (B, m, size).
+    """Heads with one hidden layer, one head for each agent or one for all: (B, m, d) to (B, m, size).
 
     Args:
-        width: d.
-        hidden: Hidden units.
-        size: Outputs.
-        copies: m, or 1 where all share a head.
+        width: Size d of the inputs.
+        hidden: Number of hidden units.
+        size: Number of outputs.
+        copies: Number of heads: m, or 1 if all agents share a head.
     """
 
     def __init__(self, width: int, hidden: int, size: int, copies: int) -> None:
@@ -198,7 +198,7 @@ class Heads(nn.Module):
         self.out_bias = nn.Parameter(torch.empty(copies, 1, size))
 
     def forward(self, c: Tensor) -> Tensor:
-        """Raises ValueError where there are other agents than heads."""
+        """Apply the heads; unless there is one for all, there must be as many agents as heads."""
         if self.copies == 1:
             hidden = F.relu(c @ self.hidden_weight[0] + self.hidden_bias[0])
             return hidden @ self.out_weight[0] + self.out_bias[0]
@@ -207,20 +207,20 @@ class Heads(nn.Module):
 
 
 class AgentNetwork(nn.Module):
-    """m values, m action values or m policies of what all m agents see (figures 16.8 and 16.9).
+    """Network of m values, m action values or m policies from the observations of all m agents (figures 16.8 and 16.9).
 
-    v^i does not change when two of the others change places, whatever head i is, unless the network concatenates.
+    v^i does not change when two of the other agents are exchanged, for any head i, unless the network concatenates.
 
     Args:
-        layout: Of the observations.
-        config: Kind and sizes.
-        num_agents: m.
-        output: "value": a number, v^i or q^i; "choice": logits over staying and K customers, of which the head makes
-            the first and a vector that the others are inner products with; "vector": a point of the unit disc, the sum
-            of two numbers that the head makes and of the ways to the customers, in steps, weighted by the softmax of
-            such inner products.
-        action_size: Numbers of an action, where actions are seen beside observations (action values).
-        generator: Source of the initial weights. The outputs start close to zero.
+        layout: Layout of the observations.
+        config: Kind and sizes of the network.
+        num_agents: Number of agents m.
+        output: "value" for a number, v^i or q^i. "choice" for logits over staying and K customers: the head computes
+            the first logit, and a vector whose inner products with the customers' features are the others. "vector" for
+            a point of the unit disc: the sum of two numbers that the head computes and of the offsets to the customers,
+            in steps, weighted by the softmax of such inner products.
+        action_size: Size of an action, if the network reads actions in addition to observations (action values).
+        generator: Random number generator for the initial weights. The outputs start close to zero.
     """
 
     def __init__(
@@ -245,10 +245,11 @@ class AgentNetwork(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
-        """Draw weights uniformly, of variance 2 / fan-in (He et al. 2015), so that what flows keeps its size.
+        """Draw uniform weights of variance 2 / fan-in (He et al. 2015), so that activations keep their scale.
 
-        Those of queries and keys are 2^(1/2) d_q^(1/4) times smaller, so that inner products start at the size that
-        the scale would give them; those of the last layer a hundred times, so that outputs start near 0. Biases are 0.
+        Those of queries and keys are 2^(1/2) d_q^(1/4) times smaller, so that inner products start at the scale that
+        the division by sqrt(d_q) would give them. Those of the last layer are a hundred times smaller, so that outputs
+        start near 0. Biases are 0.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1 or name.endswith("bias"):
@@ -264,7 +265,7 @@ class AgentNetwork(nn.Module):
 
     @property
     def any_number(self) -> bool:
-        """Return whether it runs with any number of agents."""
+        """Return whether the network runs with any number of agents."""
         return self.config.share_heads and self.config.mixing not in SIZED
 
     def trunk_size(self) -> int:
@@ -272,7 +273,7 @@ class AgentNetwork(nn.Module):
         return sum(p.numel() for part in (self.extractor, self.mixing, self.between) for p in part.parameters())
 
     def check(self, observation: Tensor) -> None:
-        """Raise ValueError where the shape is wrong, or the number of agents."""
+        """Raise ValueError if the shape or the number of agents is wrong."""
         size = self.layout.size + self.action_size
         if observation.ndim != 3 or observation.shape[-1] != size:
             raise ValueError(f"expected observations (B, m, {size}), got {tuple(observation.shape)}")
@@ -294,10 +295,10 @@ class AgentNetwork(nn.Module):
         """Return values (B, m), logits (B, m, K + 1) without any mask, or vectors (B, m, 2).
 
         Args:
-            observation: float32 (B, m, F), flat observations; with actions (B, m, F + action_size).
+            observation: Flat observations: float32 (B, m, F); with actions (B, m, F + action_size).
 
         Raises:
-            ValueError: Another shape, or other numbers of agents than the network was made for.
+            ValueError: The shape is wrong, or the network was built for another number of agents.
         """
         self.check(observation)
         x, tokens = self.extractor(observation)
@@ -313,11 +314,11 @@ class AgentNetwork(nn.Module):
 
     @torch.no_grad()
     def attention(self, observation: Tensor) -> Tensor:
-        """Return the weights of the first mixing layer: (B, l, m, m), row i for agent i.
+        """Return the attention weights of the first mixing layer: (B, l, m, m), row i for agent i.
 
         Raises:
             TypeError: The network has no attention.
-            ValueError: As `forward`.
+            ValueError: See `forward`.
         """
         self.check(observation)
         layer = self.mixing[0].mix

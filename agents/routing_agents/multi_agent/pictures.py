@@ -1,4 +1,4 @@
-"""Attention drawn into a played game: lines between vehicles, the darker the more one listens to the other."""
+"""Pictures of attention in a game: lines between vehicles, whose widths are the attention weights."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from routing_agents.multi_agent.networks import AgentNetwork
 from routing_gym.multi_agent import CompetitiveOP, pictures
 from routing_gym.render.figure import DARK
 
-WIDEST = 24.0  # points, of the line that all attention would have
+WIDEST = 24.0  # points, width of the line for a weight of 1
 
 
 def draw_attention(
     game: CompetitiveOP, instance: Any, states: Sequence[Any], weights: np.ndarray, agent: int, **drawing: Any
 ) -> Figure:
-    """Draw a game, and how much one agent listens to each of the others.
+    """Draw a game, and the attention weights of one agent for each of the others.
 
     Args:
-        game: The game.
-        instance: One row, NumPy.
+        game: Game of the instance.
+        instance: One instance: a NumPy batch of size 1.
         states: All states so far, one row each.
-        weights: (m, m), row i for agent i; such as `listening` returns.
-        agent: Whose attention is drawn: lines to the others, as wide as its weights.
+        weights: Attention weights (m, m), row i for agent i; see `listening`.
+        agent: Index of the agent whose weights are drawn, as widths of lines to the others.
         **drawing: `title` and `axes` of `pictures.draw`.
 
     Raises:
-        ValueError: There is no such agent.
+        ValueError: The agent does not exist.
     """
     if not 0 <= agent < game.num_agents:
         raise ValueError(f"agent must be one of 0 to {game.num_agents - 1}, got {agent}")
@@ -47,7 +47,7 @@ def draw_attention(
 
 
 def listening(network: AgentNetwork, observation: dict[str, Tensor]) -> np.ndarray:
-    """Return the weights of the first row's agents, averaged over the attention heads: (m, m).
+    """Return the attention weights of the first row's agents, averaged over the attention heads: (m, m).
 
     Raises:
         TypeError: The network has no attention.

@@ -1,4 +1,4 @@
-"""Who plays a game: networks, heuristics, and both at one table; and what they collect."""
+"""Players of a game: networks, heuristics, and both in one game; and the prizes that they collect."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from routing_gym.multi_agent import CompetitiveOP
 from routing_gym.multi_agent.environments import GameVectorEnv
 from routing_gym.multi_agent.heuristics import Heuristic
 
-Player = Callable[[GameVectorEnv, dict[str, Tensor]], Tensor]  # environment, and what its agents see -> actions (B, m)
+Player = Callable[[GameVectorEnv, dict[str, Tensor]], Tensor]  # environment and observation -> actions (B, m)
 
 
 def masked_logits(policy: AgentNetwork, observation: Tensor, mask: Tensor) -> Tensor:
-    """Return logits (B, m, A) for flat observations (B, m, F), -inf where the mask forbids."""
+    """Return logits (B, m, A) for flat observations (B, m, F), -inf for illegal actions."""
     return policy(observation).masked_fill(~mask.bool(), -torch.inf)
 
 
 def greedy(policy: AgentNetwork) -> Player:
-    """Play a network's likeliest choices, or the vectors that it gives."""
+    """Return a player that takes a network's most probable choices, or its vectors."""
 
     @torch.no_grad()
     def play(env: GameVectorEnv, observation: dict[str, Tensor]) -> Tensor:
@@ -38,12 +38,15 @@ def greedy(policy: AgentNetwork) -> Player:
 
 
 def heuristic(choose: Heuristic) -> Player:
-    """Play a heuristic, which knows the whole state."""
+    """Return a player that follows a heuristic, which reads the whole state."""
     return lambda env, observation: choose(cast(CompetitiveOP, env.game), env.instance, env.state)
 
 
 def seated(one: Player, others: Player) -> Player:
-    """Let one play agent b mod m in lane b, so that each seat is taken equally often, and the others all else."""
+    """Return a player that combines two: `one` plays agent b mod m in lane b, and `others` play all other agents.
+
+    So `one` takes each seat equally often.
+    """
 
     def play(env: GameVectorEnv, observation: dict[str, Tensor]) -> Tensor:
         theirs = others(env, observation)
@@ -55,13 +58,13 @@ def seated(one: Player, others: Player) -> Player:
 
 
 def seats(num_lanes: int, num_agents: int, device: str = "cpu") -> Tensor:
-    """Mark agent b mod m in lane b: bool (B, m)."""
+    """Return a mask of agent b mod m in lane b: bool (B, m)."""
     agent = torch.arange(num_agents, device=device)
     return agent == (torch.arange(num_lanes, device=device) % num_agents)[:, None]
 
 
 def collected(game: CompetitiveOP, instance: Any, player: Player, device: str = "cpu") -> Tensor:
-    """Play instances to their end; return what each agent has collected: float64 (B, m)."""
+    """Play instances to their end; return the prizes that each agent has collected: float64 (B, m)."""
     env = GameVectorEnv(game, batch_size(instance), autoreset_mode="Disabled", backend="torch", device=device)
     observation, info = env.reset(options={"instance": instance})
     for _ in range(game.num_ticks):
@@ -73,11 +76,11 @@ def collected(game: CompetitiveOP, instance: Any, player: Player, device: str = 
 def compare(
     game: CompetitiveOP, instance: Any, learner: Player, rivals: Player, device: str = "cpu"
 ) -> dict[str, float]:
-    """Measure a learner against others, as shares of what these collect when all seats are theirs.
+    """Compare the prizes of a learner with those that the rivals collect when they take all seats.
 
     Returns:
-        "self_play": the mean of all seats where the learner takes all; "among": of its own seat where it takes one,
-        over what the others collect in the same seat.
+        "self_play": mean over all seats when the learner takes all of them; "among": mean over the learner's seat when
+        it takes one. Both are ratios to the rivals' means over the same seats.
     """
     reference = collected(game, instance, rivals, device)
     one = seats(len(reference), game.num_agents, device)
@@ -87,7 +90,7 @@ def compare(
 
 
 def play_one(game: CompetitiveOP, instance: Any, player: Player) -> tuple[list[Any], list[dict[str, Tensor]]]:
-    """Play one game; return its states as NumPy arrays, one more than ticks, and what was seen before each tick."""
+    """Play one game; return its states as NumPy arrays, one more than ticks, and the observation before each tick."""
     env = GameVectorEnv(game, 1, autoreset_mode="Disabled", backend="torch")
     observation, _ = env.reset(options={"instance": instance})
     states, seen = [as_numpy(env.state)], []

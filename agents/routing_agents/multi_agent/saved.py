@@ -1,4 +1,4 @@
-"""Networks of several agents in checkpoints."""
+"""Checkpoints of networks for several agents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[AgentNetwork, Competit
 
 
 def load_values(path: Path, device: str = "cpu") -> tuple[AgentNetwork, CompetitiveOP, dict[str, Any]]:
-    """Rebuild the central values of a checkpoint of mappo.py; otherwise as `load_policy`."""
+    """Rebuild the network of central values of a checkpoint of mappo.py; see `load_policy`."""
     return load_network(path, "critic", device)
 
 

@@ -1,4 +1,4 @@
-"""What training runs on a game share: their common arguments, how they measure a policy, and what they show."""
+"""Base of training runs on a game: common arguments, evaluation of the policy, and pictures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RESULTS = (
     Column("instances_per_second", ".0f", title="games/s"),
 )
 MOST_AGENTS = 1024  # memory grows with their square
-LEAST_RATE = 0.02  # of the learning rate, with which a run ends
+LEAST_RATE = 0.02  # share of the learning rate at the end of a run
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ class GameArgs(RunArgs):
 
 
 class GameTrainer(Trainer):
-    """One run: the game, its networks and optimisers, and how far it has come.
+    """One run: the game, its networks and optimisers, and its progress.
 
-    A script derives from it, makes `model` and `optimizers`, and says how one step learns.
+    A script derives a class from it, which creates `model` and `optimizers`, and implements `learn`.
 
     Args:
-        args: The run's arguments.
-        game: The game to be learnt.
+        args: Arguments of the run.
+        game: Game to learn.
 
     Attributes:
         model: Networks by name; "policy" is the one that plays.
@@ -120,15 +120,15 @@ class GameTrainer(Trainer):
 
     @abstractmethod
     def learn(self, instance: Any, generator: torch.Generator) -> dict[str, float]:
-        """Play games, learn from them, and return what there is to log.
+        """Play games, learn from them, and return the metrics to log.
 
         Args:
             instance: `args.games` games on the run's device.
-            generator: Of everything random in this step.
+            generator: Random number generator for everything in this step.
         """
 
     def make_policy(self, output: Output, generator: torch.Generator) -> AgentNetwork:
-        """Make the policies, central or not, with fresh weights."""
+        """Build the policies, central or not, with new weights."""
         args = self.args
         config = args.policy if args.central_policy else dataclasses.replace(args.policy, mixing="own")
         return AgentNetwork(Layout.of(self.game), config, args.num_agents, output, generator=generator)
@@ -142,7 +142,7 @@ class GameTrainer(Trainer):
 
     @property
     def attentive(self) -> AgentNetwork | None:
-        """The network whose attention can be shown: the policies', else the values'; None without any."""
+        """The network whose attention can be drawn: that of the policies, otherwise of the values; None without any."""
         for network in (self.policy, self.model["critic"]):
             if isinstance(network, AgentNetwork) and network.config.mixing.startswith("attention"):
                 return None if network.action_size else network
@@ -166,7 +166,7 @@ class GameTrainer(Trainer):
         return start * (1 - (1 - LEAST_RATE) * self.step / self.args.total_steps)
 
     def draw(self, step: int) -> tuple[Any, torch.Generator]:
-        """Return the games of a step and the generator of all else in it: functions of the seed and the step only."""
+        """Return the games and the random number generator of a step, which depend on the seed and the step only."""
         rng = stream(self.args.seed, runs.TRAINING_STREAM, step)
         instance = to_backend(self.game.generate(rng, self.args.games), "torch", self.device)
         return instance, torch.Generator(self.device).manual_seed(int(rng.integers(2**63)))
@@ -179,7 +179,7 @@ class GameTrainer(Trainer):
         self.seconds += time.perf_counter() - started
 
     def end_epoch(self) -> dict[str, float]:
-        """Compare the policy with the rival-aware heuristic, and return what there is to log."""
+        """Compare the policy with the rival-aware heuristic, and return the metrics to log."""
         means = {key: value / self.args.steps_per_epoch for key, value in self.sums.items()}
         self.sums = {}
         results = compare(self.game, self.held_out, greedy(self.policy), heuristic(rival_aware), self.device)
@@ -195,9 +195,10 @@ class GameTrainer(Trainer):
         self.best, self.sums = header["best"], header["sums"]
 
     def picture(self, policy: AgentNetwork | None = None, path: Path | None = None) -> np.ndarray:
-        """Draw the first held-out game, played by a policy, into pixels (height, width, 3) and a file.
+        """Draw the first held-out game, played by a policy, as pixels (height, width, 3); write a file if asked.
 
-        Halfway, with what vehicle 0 listens to, where one of the networks has attention; else at the end.
+        If one of the networks has attention, the picture shows the game halfway, with the attention of vehicle 0;
+        otherwise it shows the end.
         """
         first = to_backend(select(self.held_out, slice(0, 1)), "torch", "cpu")
         policy = (self.policy if policy is None else policy).cpu()

@@ -1,4 +1,4 @@
-"""`routing-gym solve` for a planner's tables: the options, what is printed, and what is written."""
+"""`routing-gym solve` for tables of stops: options, checks and output files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTPUTS = {"map": "to_html", "geojson": "to_geojson", "json": "to_json", "gantt"
 
 @dataclass(frozen=True, kw_only=True)
 class PlanArgs:
-    """Options for tables of one's own stops."""
+    """Options for tables of stops."""
 
     vehicles: Annotated[str | None, tyro.conf.arg(metavar="NUMBER|FILE")] = None
     """Number of vehicles, or a CSV file of vehicles or types: count, capacity, max_length (km), earliest, latest, depot
@@ -60,24 +60,24 @@ def options_given(args: PlanArgs) -> list[str]:
 
 
 def is_plan(path: Path, args: PlanArgs) -> bool:
-    """Return whether a file is a planner's table: a CSV file with columns or options that only these have."""
+    """Return whether a file is a table of stops: a CSV file with columns or options that only such tables have."""
     if path.suffix.lower() != ".csv":
         return False
     if options_given(args):
         return True
     try:
         headers = headers_of(read_table(path, path.name))
-    except (ValueError, OSError):  # reported by who reads it next
+    except (ValueError, OSError):  # reported when the file is read again
         return False
     other_names = set(headers.values()) - set(headers)
     return bool(other_names or {"lat", "lon", "pickup_at", "vehicles"} & headers.keys())
 
 
 def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -> None:
-    """Refuse options that have no effect.
+    """Check that no option is without effect.
 
     Raises:
-        ValueError: With the option.
+        ValueError: An option has no effect, or is for a single table; the message names it.
     """
     if table is None:
         if given := options_given(args):
@@ -93,11 +93,11 @@ def check_plan_options(args: Any, table: Path | None, unused: tuple[str, ...]) -
 
 
 def outputs(path: Path, args: Any) -> dict[str, Path]:
-    """Return the files to write.
+    """Return the files to write, by format.
 
     Raises:
-        ValueError: Two of them, or one and an input, are the same.
-        FileExistsError: One is there already.
+        ValueError: Two output files, or an output file and the input, are the same.
+        FileExistsError: An output file exists already.
         FileNotFoundError: A folder is missing.
     """
     targets = {"csv": args.out / f"{path.stem}.csv"}
@@ -152,14 +152,14 @@ def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[st
 
 
 def vehicles_of(text: str | None) -> Any:
-    """Return what --vehicles names: a number, or the path of a table."""
+    """Convert the text of --vehicles to a number, or to the path of a table."""
     if text is None:
         return None
     return int(text) if text.strip().isdecimal() else Path(text)
 
 
 def fixed_of(text: str | None) -> Any:
-    """Return what --fixed names: a time, or ids."""
+    """Convert the text of --fixed to a list of ids, unless it is a time."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`routing_agents.solve`: a planner's stops in, the best plan of a trained policy and of classical solvers out."""
+"""`routing_agents.solve`: plan a user's own stops with a trained policy and classical solvers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Minimise, Task
 from routing_gym.solvers import SOLVERS
 
-OWN = ("auto", "trained", "search")  # solvers of the door itself
+OWN = ("auto", "trained", "search")  # solvers of this module, besides those of `SOLVERS`
 Progress = Callable[[str], None]
 MIN_SECONDS = 0.1
 
@@ -34,12 +34,12 @@ class Candidate:
     """One solver's routes of a plain task.
 
     Attributes:
-        name: Of the solver.
+        name: Name of the solver.
         trips: Stops of each vehicle, without the depot; within all limits.
         absent: Stops that are left out.
-        total: Cost with the prices of all stops that are left out, by which candidates are compared.
-        notes: What to tell the user.
-        interrupted: Ctrl-C ended it.
+        total: Cost plus the prices of all stops that are left out; the candidate with the lowest total is the best.
+        notes: Notes for the user.
+        interrupted: Whether Ctrl-C ended the solver.
     """
 
     name: str
@@ -67,40 +67,41 @@ def solve(
     progress: Progress | None = None,
     **numbers: Any,
 ) -> Plan:
-    """Plan routes to one's own stops.
+    """Plan routes to your own stops.
 
     Args:
         stops: Path of a CSV file, a DataFrame of pandas or polars, a dictionary of columns, or an array (A, 2) of x and
-            y. One row a stop, the depot first. Columns: lat and lon, or x and y; demand; earliest, latest and service
-            (minutes, HH:MM or ISO times); pickup; pickup_at (the id of the stop where what a stop gets is picked up);
-            prize, penalty; id, name; and all others that problems declare.
-        vehicles: How many; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00", "latest": "17:00",
-            "depot": "D", "speed": 30, "open": False}; or a table with a row for each vehicle, or with a count for each
-            type.
+            y. One row per stop, the depot first. Columns: lat and lon, or x and y; demand; earliest, latest and service
+            (minutes, HH:MM or ISO times); pickup; pickup_at (the id of the stop where the goods for a stop are picked
+            up); prize, penalty; id, name; and all other columns that problems declare.
+        vehicles: Number of vehicles; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00",
+            "latest": "17:00", "depot": "D", "speed": 30, "open": False}; or a table with a row for each vehicle, or
+            with a count for each type.
         durations: Matrix of minutes: array, DataFrame, .csv, .npy, or the JSON of OSRM, VROOM or openrouteservice.
-        distances: Matrix of km, likewise.
-        problem: Name of the problem; by default what the columns make of it.
+        distances: Matrix of km, in the same formats.
+        problem: Name of the problem; by default, the columns determine it.
         solver: "auto": a trained policy with search, and the strongest classical solver that is installed, each for
             half of the time; the better plan is returned, with both costs. "trained", "search" (no policy), "pyvrp",
             "ortools", another name in `routing_gym.solvers.SOLVERS`, or a model that `routing_agents.load` returned.
-        seconds: For planning; loading is not counted.
-        start: A plan to go on from, or the JSON file of one; its stops are found by their ids.
-        fixed: What stays of `start`: the time it is (all that has been driven by then), the number of stops done by
-            vehicle, or ids of stops (with all before them).
+        seconds: Seconds for planning; loading is not counted.
+        start: Plan to continue from, or its JSON file; stops are matched by their ids.
+        fixed: Part of `start` to keep: the current time (for everything that has been driven by then), the number of
+            completed stops by vehicle, or ids of stops (with all stops before them).
         seed: Random seed.
-        speed: km/h, for durations without a matrix; by default 30 for lat and lon, and one unit a minute for x and y.
-        minimise: "minutes" of driving or "km"; by default minutes where `durations` are given.
-        progress: Called with a line that says what is being done.
-        **numbers: Those that problems declare for an instance: capacity, max_length, required_prize, num_salesmen.
+        speed: Speed in km/h, for durations without a matrix; by default 30 for lat and lon, and one unit per minute for
+            x and y.
+        minimise: Objective: "minutes" of driving or "km"; by default minutes if `durations` are given, else km.
+        progress: Function that is called with a line of text about the current step.
+        **numbers: Numbers that problems declare for an instance: capacity, max_length, required_prize, num_salesmen.
 
     Returns:
-        The best plan found, whose costs, times and km are added up from the task's own numbers.
+        The best plan found; its costs, times and km are computed from the task's own numbers.
 
     Raises:
-        InvalidInput: Something about the input; with source, row, column, value and remedy.
+        InvalidInput: The input is invalid; the message has source, row, column, value and remedy.
         InvalidFile: A file cannot be read.
-        ValueError: Another argument is wrong, or the solver does not know the problem.
-        ImportError: An optional package is missing; names the extra.
+        ValueError: Another argument is invalid, or the solver does not support the problem.
+        ImportError: An optional package is missing; the message names the extra.
         OSError: A file cannot be opened.
     """
     check_arguments(solver, seconds, seed)
@@ -153,10 +154,10 @@ def solve_task(
 
 
 def check_arguments(solver: Any, seconds: Any, seed: Any) -> None:
-    """Check what does not depend on the stops.
+    """Check the arguments that do not depend on the stops.
 
     Raises:
-        ValueError: With the value and what is accepted.
+        ValueError: An argument is invalid; the message has the value and the accepted ones.
     """
     names = (*OWN, *SOLVERS)
     if not isinstance(solver, TrainedModel) and solver not in names:
@@ -171,7 +172,7 @@ def check_arguments(solver: Any, seconds: Any, seed: Any) -> None:
 def run(
     task: Task, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
 ) -> list[Candidate]:
-    """Let the solvers plan one after the other; return what each of them found."""
+    """Run the solvers one after the other; return the candidates that they find."""
     if beginning.locked and solver not in ("auto", "search"):
         raise ValueError(f"solver {solver!r} keeps no fixed stops; choose search or auto")
     if beginning.locked or solver == "search":
@@ -196,7 +197,7 @@ def run(
 
 
 def candidate(task: Task, name: str, trips: Any, notes: tuple[str, ...] = ()) -> Candidate:
-    """Bring routes within the task's limits, and price them."""
+    """Make routes feasible within the task's limits, and compute their cost."""
     rules = Rules(task)
     routes, absent = fit(rules, trips)
     return Candidate(name, rules.by_vehicle(routes), tuple(absent), rules.total(routes, absent), notes)
@@ -205,7 +206,7 @@ def candidate(task: Task, name: str, trips: Any, notes: tuple[str, ...] = ()) ->
 def search(
     task: Task, name: str, beginning: Beginning, seconds: float, seed: int, told: Progress, pool: Any = ()
 ) -> Candidate:
-    """Improve routes; see `Search`."""
+    """Improve routes by search; see `Search`."""
     search = Search(task, beginning.trips, beginning.locked, seed, pool)
 
     def report(elapsed: float, cost: float) -> None:
@@ -224,7 +225,7 @@ def trained(
     told: Progress,
     solver: str | TrainedModel,
 ) -> list[Candidate]:
-    """Let a policy plan, then improve its plan; return both. From a given start, it is only improved."""
+    """Plan with a policy, then improve its plan by search; return both. A given start is only improved."""
     if beginning.trips:
         start = candidate(task, "start", beginning.trips)
         found = search(task, "improved start", beginning, seconds, seed, told)
@@ -251,10 +252,10 @@ def trained(
 
 
 def classical(task: Task, name: str, seconds: float, seed: int, told: Progress) -> Candidate:
-    """Let a classical solver plan.
+    """Plan with a classical solver.
 
     Raises:
-        ValueError: It does not know the problem, or found no plan.
+        ValueError: The solver does not support the problem, or found no plan.
     """
     told(f"{name}: {seconds:g} s")
     if name in external.SOLVERS:

@@ -1,4 +1,4 @@
-"""Problems whose routes are not plain (OP, PCTSP, PDP, MTSP and others), planned and scored by their own rules."""
+"""Planning of problems whose routes are not plain (OP, PCTSP, PDP, MTSP and others), by their own rules."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from routing_gym.solvers import REFERENCES, SOLVERS, make_solver
 
 Progress = Callable[[str], None]
 STOPPED = "stopped by Ctrl-C"
-LEAST_SECONDS = 0.05  # of a search
+LEAST_SECONDS = 0.05  # shortest time of a search
 
 
 def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: int, told: Progress) -> Plan:
-    """Plan by a policy, by a classical solver, or by both, each for half of the time; return the better plan.
+    """Plan with a policy, a classical solver, or both, each for half of the time; return the better plan.
 
     Raises:
-        ValueError: The solver does not know the problem, or found no tour.
+        ValueError: The solver does not support the problem, or found no tour.
     """
     try:
         own = other_instance(task)
@@ -67,7 +67,7 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
 def policy_plans(
     task: Task, own: OwnInstance, seconds: float, seed: int, model: TrainedModel | None, told: Progress
 ) -> tuple[list[Plan], tuple[str, ...]]:
-    """Return the plan of a policy and, unless the problem is stochastic, the one that its search makes of it.
+    """Return the plan of a policy and, unless the problem is stochastic, its improvement by search; and notes.
 
     Raises:
         ValueError: There are no weights for the problem.
@@ -91,13 +91,13 @@ def policy_plans(
 
 
 def reference(own: OwnInstance) -> str | None:
-    """Return the strongest classical solver of a problem; None if it needs knowledge that no plan can have."""
+    """Return the strongest classical solver of a problem; None if it uses information that no plan can have."""
     name = REFERENCES.get(own.problem.name)
     return None if name is None or SOLVERS[name].is_bound else name
 
 
 def planned(task: Task, own: OwnInstance, actions: Any, solver: str) -> Plan:
-    """Return the plan that actions make; the cost is the problem's, in the owner's units."""
+    """Convert actions to a plan; its cost is that of the problem, in the user's units."""
     actions = np.asarray(actions)
     return other_plan(task, own.problem, own.instance, actions, own.cost(actions), solver)
 
@@ -106,8 +106,8 @@ def actions_of(own: OwnInstance, name: str, seconds: float, seed: int) -> Any:
     """Return the actions of a classical solver.
 
     Raises:
-        ValueError: It does not know the problem, or found no tour.
-        ImportError: Its package is missing.
+        ValueError: The solver does not support the problem, or found no tour.
+        ImportError: The solver's package is missing.
     """
     timed = "time_limit" in getattr(SOLVERS[name], "__dataclass_fields__", {})
     solver = make_solver(name, **({"time_limit": seconds} if timed else {}))

@@ -1,4 +1,4 @@
-"""What a trained policy makes of a task: its tours, as the task's routes."""
+"""Decode tours with a trained policy and convert them to routes of a planning task."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from routing_gym.planning.instances import plain_instance, trips_in
 from routing_gym.planning.task import Task
 from routing_gym.problems.matrices import has_matrices
 
-TOURS = 16  # sampled first; many take seconds
-ENOUGH_SECONDS = 8.0  # for 128 tours in eight symmetries
-SAMPLED, TEMPERATURE = 64, 1.5  # tours at a time under each symmetry; hotter than the policy, for different routes
-SAMPLING = 0.1  # share of the time
-LARGE = 200  # nodes, from which on one tour is enough to begin with
+TOURS = 16  # number of tours if time is short; more tours take seconds
+ENOUGH_SECONDS = 8.0  # time limit from which on 128 tours in eight symmetries are decoded
+SAMPLED, TEMPERATURE = 64, 1.5  # tours per symmetry at a time; hotter than the policy, for more diverse routes
+SAMPLING = 0.1  # share of the time for sampled tours
+LARGE = 200  # number of nodes above which only one greedy tour is decoded
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class PolicyTours:
         trips: Stops of each vehicle of a plain task, without the depot.
         pool: Stops of each route of many sampled tours.
         weights: Name of the weights.
-        plane: The policy planned on coordinates, and its tours are scored on a matrix.
-        seconds: How long it took, without loading.
+        plane: Whether the policy planned on coordinates, although its tours are scored on a matrix.
+        seconds: Time of decoding in seconds, without loading.
     """
 
     trips: list[list[int]]
@@ -61,7 +61,7 @@ def published(own: OwnInstance) -> TrainedModel:
 
 
 def decode(own: OwnInstance, seconds: float, seed: int, model: TrainedModel | None = None) -> tuple[Any, TrainedModel]:
-    """Return the actions of a policy on an instance, and its model: the more tours, the more time there is.
+    """Return the actions of a policy on an instance, and its model; more tours are decoded if there is more time.
 
     Raises:
         ValueError: There are no weights for the problem.

@@ -1,4 +1,4 @@
-"""Going on from a plan: which of its stops are there still, and which of them have been driven already."""
+"""Continuation of a previous plan: the stops that still exist, and those that have been driven already."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Beginning:
-    """Routes to begin with: stops of each vehicle, and how many at the head of each route stay."""
+    """Initial routes: the stops of each vehicle, and the number of stops to keep at the head of each route."""
 
     trips: tuple[tuple[int, ...], ...] = ()
     locked: tuple[int, ...] = ()
@@ -28,13 +28,13 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Previous:
-    """A plan to go on from.
+    """A previous plan to continue from.
 
     Attributes:
-        vehicles: One for each route.
+        vehicles: Name of the vehicle of each route.
         stops: Ids of each route's stops.
-        leaves: When each vehicle leaves its start and its stops, in minutes.
-        origin: Midnight that times count from.
+        leaves: Departure times of each vehicle from its start and its stops, in minutes.
+        origin: Midnight from which times are counted.
     """
 
     vehicles: tuple[str, ...]
@@ -44,11 +44,11 @@ class Previous:
 
 
 def read_previous(start: Any) -> Previous:
-    """Return a plan to go on from: what `solve` returned, or the JSON that it wrote.
+    """Read the plan to continue from: a plan that `solve` returned, or its JSON file.
 
     Raises:
-        InvalidInput: It is no plan.
-        InvalidFile: The file holds none.
+        InvalidInput: The value is neither a plan nor a path.
+        InvalidFile: The file does not hold a plan.
         OSError: The file cannot be opened.
     """
     if isinstance(start, Plan):
@@ -80,17 +80,18 @@ def read_previous(start: Any) -> Previous:
 
 
 def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
-    """Return the routes of a previous plan, by the ids of stops that are there still, and what of them stays.
+    """Return the routes of a previous plan, with the stops that still exist, and the number of stops to keep.
 
     Raises:
-        InvalidInput: There is no plan to keep something of, or a stop that stays is not in the table.
+        InvalidInput: `fixed` is given without a plan, the plan visits a stop twice, or a stop or vehicle to keep does
+            not exist any more.
     """
     if start is None:
         if fixed is not None:
             raise InvalidInput("fixed: it keeps stops of a previous plan; give that as start")
         return Beginning()
     previous = read_previous(start)
-    rows = {task.ids[row]: row for row in task.stops}  # a stop that is a depot now is none any more
+    rows = {task.ids[row]: row for row in task.stops}  # without stops that have become depots
     seen: set[str] = set()
     for key in (key for stops in previous.stops for key in stops):
         if key in seen:
@@ -112,16 +113,16 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
     if fixed is None:
         return Beginning(tuple(trip for trip, _ in routes.values()))
     least = max((k for k in routes if k < len(numbers)), default=-1) + 1
-    in_order = [routes.pop(k, ((), 0)) for k in range(least)]  # a vehicle keeps its number, also without a route
+    in_order = [routes.pop(k, ((), 0)) for k in range(least)]  # vehicles without a route keep their numbers, too
     in_order += routes.values()
     return Beginning(tuple(trip for trip, _ in in_order), tuple(count for _, count in in_order))
 
 
 def fixed_counts(previous: Previous, fixed: Any) -> list[int]:
-    """Return how many stops of each route stay.
+    """Return the number of stops to keep on each route.
 
     Raises:
-        InvalidInput: There is no such vehicle, stop or time.
+        InvalidInput: A vehicle or a stop does not exist in the plan, or the number or the time is invalid.
     """
     if isinstance(fixed, Mapping):
         sizes = {vehicle: len(stops) for vehicle, stops in zip(previous.vehicles, previous.stops, strict=True)}
@@ -151,4 +152,5 @@ def fixed_counts(previous: Previous, fixed: Any) -> list[int]:
             )
         now = (now - previous.origin).total_seconds() / 60
     pairs = zip(previous.stops, previous.leaves, strict=True)
-    return [sum(left < now for left in leaves[: len(stops)]) for stops, leaves in pairs]  # under way to the last one
+    # A stop that a vehicle is driving to is kept, too.
+    return [sum(left < now for left in leaves[: len(stops)]) for stops, leaves in pairs]

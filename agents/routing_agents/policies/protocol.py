@@ -1,4 +1,4 @@
-"""What decoding, search and training require of a network that chooses actions.
+"""Interface of policy networks, which decoding, search and training use.
 
 B = instances, K = tours per instance, T = steps, A = actions.
 """
@@ -18,7 +18,7 @@ class PolicyNetwork(nn.Module, ABC):
     """A network that encodes an instance once and scores the actions of every step from that encoding.
 
     Attributes:
-        features: The observations that it reads.
+        features: Observations that the network reads.
     """
 
     features: Features
@@ -32,9 +32,9 @@ class PolicyNetwork(nn.Module, ABC):
         """Return a function that scores the actions of each step in turn, without gradients.
 
         Args:
-            encoding: B instances.
-            num_tours: Tours of each instance.
-            skip: Leading steps, at most one, that are forced and therefore not scored.
+            encoding: Encoding of B instances.
+            num_tours: Number of tours per instance.
+            skip: Number of leading steps, at most one, that are forced and therefore not scored.
         """
 
     @abstractmethod
@@ -42,10 +42,10 @@ class PolicyNetwork(nn.Module, ABC):
         """Score the actions of all steps of K tours per instance, except for the first `skip` steps.
 
         Args:
-            encoding: B instances.
-            observation: The dynamic observation at every step, (B, K, T, ...) each.
-            skip: Leading steps that are not scored.
+            encoding: Encoding of B instances.
+            observation: Dynamic observations at every step, (B, K, T, ...) each.
+            skip: Number of leading steps that are not scored.
 
         Returns:
-            float32 (B, K, T - skip, A), -inf where an action is illegal.
+            float32 (B, K, T - skip, A), -inf for illegal actions.
         """

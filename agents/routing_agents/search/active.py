@@ -1,4 +1,4 @@
-"""Efficient active search: sample tours, and draw the next ones nearer to the best so far."""
+"""Efficient active search: sample tours, and make steps of the best tour so far more probable."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Policy, Rollout, rollout
 
 TOURS = 128  # sampled per instance and iteration, under all symmetries together
-ALPHA, SIGMA = 0.7, 4.0  # the paper's names: how much the policy's probabilities count, and the best tour's steps
-# These were tried on ten random CVRP-50, beside 0.5, 10; 1, 10; and 1, 40. One symmetry an iteration, in turn, was no
-# better than sampling.
+ALPHA, SIGMA = 0.7, 4.0  # the paper's names: weights of the policy's probabilities, and of the best tour's steps
+# These were compared with (0.5, 10), (1, 10) and (1, 40) on ten random CVRP-50 instances. One symmetry per iteration,
+# in turn, was no better than sampling.
 LEARNING_RATE, IMITATION = 0.0041, 0.013  # of the embeddings, with Adam; weight of the best tour so far
-# On 16 CVRP-50, 50 iterations, 0.02 and 0.05 with weights of 0.1 and 0.5 were the same to 0.1 %.
+# On 16 CVRP-50 instances with 50 iterations, 0.02 and 0.05 with weights of 0.1 and 0.5 were the same to 0.1 %.
 
 
 @torch.no_grad()
@@ -49,30 +49,32 @@ def active_search(
     batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Rollout:
-    """Search as Hottung et al. (2022), "Efficient active search for combinatorial optimization problems".
+    """Run the search of Hottung et al. (2022), "Efficient active search for combinatorial optimization problems".
 
-    Every iteration samples 128 tours of each instance, where there are coordinates 16 under each symmetry of the
-    square. The greedy tours come first, so that the answer is never worse.
+    Every iteration samples 128 tours of each instance, 16 in each view if there are several (see `num_symmetries`).
+    The greedy tours come first, so that the result is never worse.
 
-    With a table (EAS-Tab), a step from node to node is drawn with probability proportional to q^alpha Q, where q is
-    the policy's and Q is the instance's own: sigma / q^alpha for the steps of the best tour so far, with the q they
-    were taken with, else 1. With embeddings (EAS-Emb), the keys of the logits of each instance and symmetry learn by
-    gradient descent to make short tours, and the best so far, more probable.
+    With a table (EAS-Tab), a step from node to node is sampled with probability proportional to q^alpha Q, where q is
+    the policy's probability and Q is the instance's entry of the table: sigma / q^alpha for the steps of the best tour
+    so far, with the q at the time of the step, otherwise 1. With embeddings (EAS-Emb), the logit keys of each instance
+    and symmetry are trained by gradient descent, so that short tours, and the best so far, become more probable.
 
     Args:
-        model: The network; its training mode is restored.
-        problem: The rules.
+        model: Attention model; its training mode is restored.
+        problem: Problem of the instances.
         instance: Any number of instances, on the model's device.
-        iterations: After the greedy tours.
-        generator: Of the sampled actions. One for all instances: what it draws for one depends on the others.
-        embeddings: Adapt embeddings, not a table: slower, and found as good on CVRP-50 after 100 iterations.
-        batch_size: Tours at a time, but never fewer than those of one instance; as that of `beam_search`.
+        iterations: Number of iterations after the greedy tours.
+        generator: Random number generator for the sampled actions. All instances share it, so that the tours of one
+            depend on the others.
+        embeddings: Whether to adapt embeddings instead of a table: slower, and equally good on CVRP-50 after 100
+            iterations.
+        batch_size: Number of tours at a time, but never fewer than those of one instance; see `beam_search`.
         progress: Called with the number of instances done after each chunk.
 
     Raises:
         ValueError: `iterations` or `batch_size` is not positive; or the problem is stochastic: completing tours
             would use values that only a visit reveals.
-        MemoryError: As `beam_search`.
+        MemoryError: See `beam_search`.
     """
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1, got {iterations}")
@@ -90,7 +92,7 @@ def search_by_table(
     batch_size, symmetries, device = arrays.batch_size(instance), num_symmetries(problem), arrays.device_of(instance)
     views, observation = symmetric_views(problem, instance, range(symmetries))
     encoding = model.encode(observation)
-    # Logarithms, of 1 for the greedy tours.
+    # Logarithms of Q, which is 1 for the greedy tours.
     table = torch.zeros(batch_size, problem.num_actions, problem.num_actions, device=device)
     best, log_q = play(model, problem, views, encoding, table, greedy_choice, 1)
     table = log_table(problem, best.actions, log_q)
@@ -112,7 +114,7 @@ def play(
     choose: Choice,
     num_tours: int,
 ) -> tuple[Rollout, Tensor]:
-    """Play `num_tours` tours of every view; return each instance's best, and log q of its steps (B, T)."""
+    """Decode `num_tours` tours of every view; return each instance's best, and log q of its steps (B, T)."""
     score, batch_size, num_views = model.stepwise_logits(encoding, num_tours), len(table), arrays.batch_size(views)
     if num_tours > 1:
         views = select(views, torch.arange(num_views, device=table.device).repeat_interleave(num_tours))
@@ -124,7 +126,7 @@ def play(
         queries = {key: value.unflatten(0, (-1, num_tours)) for key, value in observation.items()}
         log_p = score(queries).log_softmax(dim=-1)
         logits = ALPHA * log_p
-        if problem.has_depot or step > 0:  # without a depot, the first step comes from nowhere
+        if problem.has_depot or step > 0:  # without a depot, the first step has no origin
             logits += take_nodes(table, observation["current_node"].view(batch_size, -1)).view_as(logits)
         action = choose(logits)
         log_q[:, step] = log_p.gather(2, action[..., None]).flatten()
@@ -142,7 +144,7 @@ def log_table(problem: AnyProblem, actions: Tensor, log_q: Tensor) -> Tensor:
     num_nodes = problem.num_actions
     start = torch.zeros_like(actions[:, :1]) if problem.has_depot else actions[:, :1]
     node = torch.cat([start, actions[:, :-1]], dim=1)
-    # From a node to itself is no step: a tour begins there without a depot, or is over.
+    # A step from a node to itself is not an edge: it starts a tour without a depot, or pads a finished tour.
     log_factor = (math.log(SIGMA) - ALPHA * log_q).masked_fill(node == actions, 0.0)
     table = torch.zeros(len(actions), num_nodes**2, device=actions.device)
     table = table.scatter_reduce(1, node * num_nodes + actions, log_factor, "amax")
@@ -152,7 +154,7 @@ def log_table(problem: AnyProblem, actions: Tensor, log_q: Tensor) -> Tensor:
 def search_by_embeddings(
     model: AttentionModel, problem: AnyProblem, instance: Any, iterations: int, generator: torch.Generator
 ) -> Rollout:
-    """Search one chunk of B instances, whose rows lie as those of `search_by_table`."""
+    """Search one chunk of B instances; the order of the rows is that of `search_by_table`."""
     batch_size, symmetries = arrays.batch_size(instance), num_symmetries(problem)
     views, observation = symmetric_views(problem, instance, range(symmetries))
     encoding, draw = model.encode(observation), sampling_choice(generator)
@@ -169,7 +171,7 @@ def search_by_embeddings(
             log_p = log_probability(model, encoding, played)
             cost = played.cost.view_as(log_p)
             advantage = cost - cost.mean(dim=1, keepdim=True)
-            # Summed: every view has embeddings of its own.
+            # Summed, not averaged: every view has its own embeddings.
             loss = (advantage * log_p).mean(dim=1).sum() - IMITATION * log_probability(model, encoding, incumbent).sum()
             (keys.grad,) = torch.autograd.grad(loss, [keys])
         optimizer.step()
@@ -177,6 +179,6 @@ def search_by_embeddings(
 
 
 def follow(actions: Tensor) -> Policy:
-    """Return a policy that takes the steps of given tours (B, T), whatever it sees."""
+    """Return a policy that follows given tours (B, T) and ignores the observations."""
     steps = iter(actions.T)
     return lambda observation: next(steps)

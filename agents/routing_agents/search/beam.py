@@ -33,17 +33,17 @@ def beam_search(
     Width 1 is greedy decoding.
 
     Args:
-        model: The network; its training mode is restored.
-        problem: The rules.
+        model: Attention model; its training mode is restored.
+        problem: Problem of the instances.
         instance: Any number of instances, on the model's device.
-        width: Partial tours kept per instance.
-        batch_size: Partial tours at a time, which bounds the memory, but never fewer than `width`; by default
-            1,024, or fewer where instances are large (see `memory.chunk_size`).
+        width: Number of partial tours kept per instance.
+        batch_size: Number of partial tours at a time, which limits the memory, but never fewer than `width`; by
+            default 1,024, or fewer if instances are large (see `memory.chunk_size`).
         progress: Called with the number of instances done after each chunk.
 
     Raises:
         ValueError: `width` or `batch_size` is not positive.
-        MemoryError: Torch cannot allocate what the beams of a chunk need.
+        MemoryError: Torch cannot allocate the memory for the beams of a chunk.
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
@@ -60,25 +60,25 @@ def simulation_guided_search(
     batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Rollout:
-    """Search as Choo et al. (2022), "Simulation-guided beam search for neural combinatorial optimization".
+    """Run the search of Choo et al. (2022), "Simulation-guided beam search for neural combinatorial optimization".
 
     Every step continues each partial tour by its most probable actions, completes all of these greedily, and keeps
-    those whose completions are cheapest. The cheapest completion of all is the answer: it is never worse than the
+    those whose completions are cheapest. The result is the cheapest completion of all. It is never worse than the
     greedy tour, which is found with width and expansion 1.
 
     Args:
-        model: The network; its training mode is restored.
-        problem: The rules.
+        model: Attention model; its training mode is restored.
+        problem: Problem of the instances.
         instance: Any number of instances, on the model's device.
-        width: Partial tours kept per instance.
-        expansion: Actions by which each of them is continued.
-        batch_size: Tours completed at a time, but never fewer than `width * expansion`; as that of `beam_search`.
+        width: Number of partial tours kept per instance.
+        expansion: Number of actions by which each of them is continued.
+        batch_size: Number of tours completed at a time, but never fewer than `width * expansion`; see `beam_search`.
         progress: Called with the number of instances done after each chunk.
 
     Raises:
         ValueError: `width`, `expansion` or `batch_size` is not positive; or the problem is stochastic: completing
             tours would use values that only a visit reveals.
-        MemoryError: As `beam_search`.
+        MemoryError: See `beam_search`.
     """
     if min(width, expansion) < 1:
         raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
@@ -99,7 +99,7 @@ def search_in_chunks(
     views: int = 1,
     scored: bool = False,
 ) -> Rollout:
-    """Search in evaluation mode, as many instances at a time as fit with `num_tours` tours of each of their views."""
+    """Search in evaluation mode, in chunks of as many instances as fit with `num_tours` tours per view."""
     count = arrays.batch_size(instance)
     fit, _ = chunk_size(model, problem, count, num_tours, batch_size, together=True, views=views, scored=scored)
     return in_chunks(partial(search_chunk, model, problem), model, instance, max(1, fit // views), progress)
@@ -115,7 +115,7 @@ def search_by_simulation(
     score = model.stepwise_logits(encoding, width * expansion)
 
     def logits(observation: dict[str, Tensor]) -> Tensor:
-        """Score the actions of as many tours of each instance as there are now: (rows, A)."""
+        """Score the actions of the current tours, of which every instance has the same number: (rows, A)."""
         queries = {key: value.unflatten(0, (batch_size, -1)) for key, value in observation.items()}
         return score(queries).flatten(0, 1)
 
@@ -124,7 +124,7 @@ def search_by_simulation(
     for step in range(problem.horizon):
         observation = {**problem.observe_dynamic(rows, state), "action_mask": problem.action_mask(rows, state)}
         likely, action = logits(observation).topk(expansion)  # (B beams, expansion)
-        # Where there are fewer actions: the best one again, not to be kept.
+        # If fewer actions are legal, the best one is repeated, at an infinite cost.
         impossible = likely == -math.inf
         action = torch.where(impossible, action[:, :1], action).flatten()
         parents = torch.arange(len(cost), device=device).repeat_interleave(expansion)
@@ -156,7 +156,7 @@ def search(model: AttentionModel, problem: AnyProblem, instance: Any, width: int
     if width > 1:
         instance = select(instance, torch.arange(batch_size, device=device).repeat_interleave(width))
     state = problem.initial(instance)
-    # One tour to begin with: the other beams are as good as impossible until it has branched out.
+    # The search starts with one tour: the other beams have a score of -inf until it has branched.
     score = torch.full((batch_size, width), -math.inf, device=device)
     score[:, 0] = 0.0
     cost = torch.zeros(batch_size * width, device=device)
@@ -178,7 +178,7 @@ def search(model: AttentionModel, problem: AnyProblem, instance: Any, width: int
 
 
 def trace(actions: Tensor, parents: Tensor) -> Tensor:
-    """Follow the last beams back to their first actions: (rows, T), from what each step chose and whom it continued."""
+    """Return the tours of the last beams (rows, T) from the actions and the parent beams of every step."""
     rows = torch.arange(len(actions), device=actions.device)
     tours = torch.empty_like(actions)
     for step in range(actions.shape[1] - 1, -1, -1):
@@ -190,14 +190,14 @@ def trace(actions: Tensor, parents: Tensor) -> Tensor:
 def branch(score: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Choose the `width` most probable continuations of all beams.
 
-    Where there are fewer, the rest repeats a beam's most probable action, at a score of -inf.
+    If there are fewer, the rest repeats a beam's most probable action, with a score of -inf.
 
     Args:
-        score: (B, width), log-probabilities of the beams.
-        log_probabilities: (B, width, A), of their next actions.
+        score: Log-probabilities of the beams: (B, width).
+        log_probabilities: Log-probabilities of their next actions: (B, width, A).
 
     Returns:
-        The new scores, and whose continuation by which action they are: (B, width) each.
+        New scores, and the beam and action of each continuation: (B, width) each.
     """
     width, num_actions = log_probabilities.shape[1:]
     total = score[..., None] + log_probabilities

@@ -1,9 +1,9 @@
-"""Any problem: remove edges of the tour near a random node, and let the problem's own policy go on where they are gone.
+"""Any problem: remove edges of the tour near a random node, and replace them with a policy for the same problem.
 
-A round plays many episodes at once. Where the current node has kept its edge and its end is legal, the episode follows
-the tour; elsewhere the policy chooses. Only masks are asked for, so that every rule of the problem holds by itself.
-Destroy and repair: Shaw (1998); the repair by a policy: Hottung, Tierney (2020), "Neural large neighborhood search for
-the capacitated vehicle routing problem", where edges are removed too.
+A round decodes many tours at once. If the current node has kept its edge and the end of the edge is legal, the tour
+follows the edge; otherwise the policy chooses. All actions respect the mask, so all rules of the problem hold.
+Destroy and repair: Shaw (1998). Repair by a policy: Hottung, Tierney (2020), "Neural large neighborhood search for the
+capacitated vehicle routing problem", where edges are removed too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from routing_gym.arrays import FloatArray, IntArray, select, to_backend, to_nump
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import rollout
 
-SMALLEST = 3  # nodes whose edges are removed
-MOST_ENTRIES = 50_000  # episodes of a round times nodes, which bounds time and memory
+SMALLEST = 3  # smallest number of nodes whose edges are removed
+MOST_ENTRIES = 50_000  # tours of a round times nodes; limits time and memory
 
 
 class EdgeSearch(Neighbourhoods):
-    """A tour, improved edge by edge."""
+    """Search that improves a tour by replacing edges."""
 
     default_effort: ClassVar[Effort] = Effort(size=16, frames=8, tours=16)
 
@@ -61,13 +61,13 @@ class EdgeSearch(Neighbourhoods):
         row = int(played.cost.argmin())
         tour: Any = to_numpy(played.actions[row])
         cost = float(self.problem.objective(self.instance, tour[None])[0])
-        if cost <= self.best:  # also another tour of the same cost, for a change
+        if cost <= self.best:  # equal costs too, for diversity
             self.tour, self.best = tour, cost
 
     def policy(self) -> Any:
-        """Return what plays a round: the edges that are kept, and the network where there are none."""
+        """Return the policy of a round: it follows the edges that are kept; without one, the network chooses."""
         edges, kept = self.edges(), self.kept()
-        order = torch.rand(kept.shape, generator=self.generator, device=self.device)  # of several edges of the depot
+        order = torch.rand(kept.shape, generator=self.generator, device=self.device)  # ranks several edges of the depot
         every = torch.arange(self.num_rows, device=self.device)
         free = make_policy(self.network, self.encoding, sampling_choice(self.generator), self.num_tours)
 
@@ -80,7 +80,7 @@ class EdgeSearch(Neighbourhoods):
         return choose
 
     def edges(self) -> Tensor:
-        """Return which node follows which on the tour: bool (A, A); a depot is followed by several."""
+        """Return a mask of the tour's edges from row to column: bool (A, A); a depot may have several."""
         size, ends = self.problem.num_actions, self.tour.tolist()
         nodes = [0, *ends] if self.problem.has_depot else [*ends, ends[0]]
         edges = torch.zeros(size, size, dtype=torch.bool, device=self.device)
@@ -89,7 +89,7 @@ class EdgeSearch(Neighbourhoods):
         return edges
 
     def kept(self) -> Tensor:
-        """Return the nodes of each episode that keep their edges, all but those near a random node: bool (rows, A)."""
+        """Return a mask of the nodes that keep their edges, all except those near a random node: bool (rows, A)."""
         size = self.problem.num_actions
         most = min(self.effort.size, size)
         centres = torch.randint(size, (self.num_rows,), generator=self.generator, device=self.device)

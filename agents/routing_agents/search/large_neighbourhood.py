@@ -1,9 +1,9 @@
-"""Large-neighbourhood search: solve parts of a tour anew, keep what got better, until the time is up.
+"""Large-neighbourhood search: solve subproblems of a tour again, and keep improvements, until the time limit.
 
 Shaw (1998), "Using constraint programming and local search methods to solve vehicle routing problems". Here a trained
-policy solves the parts (as in Li, Yan, Wu 2021, "Learning to delegate"), many in one decode. The choice of the parts is
-random and classical; nothing is learned of it. Parts are subproblems where a problem declares one, else the tour's own
-continuation after some of its edges are gone.
+policy solves many subproblems in one decode (like in Li, Yan, Wu 2021, "Learning to delegate"). Only this repair step
+is learned; the choice of the subproblems is classical and random. They are instances of `Problem.subproblem` if the
+problem declares one; otherwise some edges of the tour are removed and replaced.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Improved:
     """Result of a search.
 
     Attributes:
-        actions: int64 (T,), the best tour, never longer than the first.
-        seconds: How long it took.
-        rounds: How many decodes were completed, about.
-        interrupted: It was stopped by Ctrl-C before its time.
+        actions: Best tour: int64 (T,), never longer than the first.
+        seconds: Duration of the search.
+        rounds: Number of completed decodes, approximately.
+        interrupted: Whether Ctrl-C ended the search before its time limit.
     """
 
     actions: IntArray
@@ -43,10 +43,10 @@ class Improved:
 
 
 def neighbourhoods_of(problem: AnyProblem) -> type[Neighbourhoods]:
-    """Return how tours of a problem are improved.
+    """Return the class of the search for a problem.
 
     Raises:
-        ValueError: They cannot be.
+        ValueError: The problem is stochastic, so that its tours cannot be improved.
     """
     if problem.stochastic:
         raise ValueError(
@@ -57,15 +57,15 @@ def neighbourhoods_of(problem: AnyProblem) -> type[Neighbourhoods]:
 
 
 def improve(search: Neighbourhoods, seconds: float, report: Report | None = None) -> Improved:
-    """Improve a tour for some time, the last round being completed; Ctrl-C ends it before, with the best tour so far.
+    """Improve a tour until a time limit; the last round is completed. Ctrl-C ends it early, with the best tour so far.
 
     Args:
-        search: The tour and how its parts are solved.
-        seconds: Time.
-        report: Called every second, and once at the end.
+        search: Search with its tour.
+        seconds: Time limit.
+        report: Called every second, and once at the end, with the seconds and the best actions so far.
 
     Raises:
-        ValueError: The time is not positive.
+        ValueError: The time limit is not positive.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise ValueError(f"seconds must be a positive number of seconds, got {seconds!r}")

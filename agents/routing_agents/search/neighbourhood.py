@@ -1,4 +1,4 @@
-"""What the neighbourhoods share: lengths in the instance's metric, frames of parts, the policy's tours of parts."""
+"""Base class of the neighbourhoods: lengths in the instance's metric, and decoding of subproblems."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym.arrays import FloatArray, IntArray, to_backend, to_numpy
 from routing_gym.problem import AnyProblem
 
-Legs = Callable[[IntArray, IntArray], FloatArray]  # from nodes to nodes, of any shape
-MIN_GAIN = 1e-6  # of a side of the square; smaller ones may be rounding errors
+Legs = Callable[[IntArray, IntArray], FloatArray]  # edge lengths from nodes to nodes, in arrays of any shape
+MIN_GAIN = 1e-6  # in sides of the unit square; smaller gains may be rounding errors
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Effort:
     """Settings of the repair step.
 
     Attributes:
-        size: Nodes of a part, at most.
-        frames: Random turns of each part that the policy sees.
-        tours: Tours in each frame.
+        size: Largest number of nodes of a subproblem.
+        frames: Number of views of each subproblem that are decoded, such as random rotations.
+        tours: Number of tours in each frame.
     """
 
     size: int
@@ -36,20 +36,20 @@ class Effort:
 
 
 class Neighbourhoods(ABC):
-    """A tour of one instance, improved part by part.
+    """Search that improves a tour of one instance, subproblem by subproblem.
 
     Args:
-        problem: The rules.
-        network: A policy for the problem of the parts, in evaluation mode.
-        instance: One row, NumPy.
-        actions: int64 (T,), a complete tour.
-        seed: Of the choice of parts, and of sampled tours.
-        effort: How parts are solved.
-        legs: Lengths of ways, in sides of the unit square; by default those of the instance.
+        problem: Problem of the instance.
+        network: Policy for the problem of the subproblems, in evaluation mode.
+        instance: One instance: a NumPy batch of size 1.
+        actions: Complete tour: int64 (T,).
+        seed: Random seed for the choice of subproblems and for sampled tours.
+        effort: Settings of the repair step.
+        legs: Function that returns edge lengths, in sides of the unit square; by default those of the instance.
     """
 
-    parts: ClassVar[str] = ""  # the problem that parts are instances of; empty: the tour's own
-    trained_with: ClassVar[str] = ""  # options of am_reinforce.py for the policy that solves the parts
+    parts: ClassVar[str] = ""  # name of the problem of the subproblems; empty if it is the tour's problem
+    trained_with: ClassVar[str] = ""  # options of am_reinforce.py for the policy that solves the subproblems
     default_effort: ClassVar[Effort]
 
     def __init__(
@@ -76,7 +76,7 @@ class Neighbourhoods(ABC):
     @classmethod
     @abstractmethod
     def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
-        """Return the problem that parts are instances of, and the size for which `find_weights` finds its policy."""
+        """Return the name of the subproblems' problem, and the size for which `find_weights` finds its policy."""
 
     @abstractmethod
     def take_up(self, actions: IntArray) -> None:
@@ -84,31 +84,31 @@ class Neighbourhoods(ABC):
 
     @abstractmethod
     def round(self) -> None:
-        """Solve many disjoint parts in one decode, and take over those that got better."""
+        """Solve many disjoint subproblems in one decode, and accept those that got better."""
 
     @abstractmethod
     def actions(self) -> IntArray:
-        """Return the best tour so far as the environment takes it: int64 (T,)."""
+        """Return the actions of the best tour so far: int64 (T,)."""
 
     @abstractmethod
     def cost(self) -> float:
-        """Return the length of that tour, in sides of the unit square."""
+        """Return the length of the best tour so far, in sides of the unit square."""
 
     def instance_legs(self, origin: IntArray, destination: IntArray) -> FloatArray:
-        """Return lengths of ways, of any shape, in the metric of the instance."""
+        """Return edge lengths, in arrays of any shape, in the metric of the instance."""
         if self.instance.distances is not None:
             return self.instance.distances[0][origin, destination].astype(np.float64)
         way = self.coords[origin] - self.coords[destination]
         return np.hypot(way[..., 0], way[..., 1])
 
     def lengths_of(self, nodes: IntArray, frames: int) -> npt.NDArray[np.float32] | None:
-        """Return the lengths between the nodes (G, k) of parts, each `frames` times; None where nobody reads them."""
+        """Return lengths between the nodes (G, k) of subproblems, each `frames` times; None if they are not read."""
         if not self.matrices:
             return None
         return np.repeat(self.legs(nodes[:, :, None], nodes[:, None]).astype(np.float32), frames, axis=0)
 
     def play(self, problem: AnyProblem, parts: Any, num_tours: int, sample: bool) -> IntArray:
-        """Decode `num_tours` tours of each of B parts (NumPy): int64 (B * num_tours, T)."""
+        """Decode `num_tours` tours of each of B subproblems (NumPy): int64 (B * num_tours, T)."""
         problem, parts = replace(problem, matrices=self.matrices), to_backend(parts, "torch", self.device)
         choose = sampling_choice(self.generator) if sample else greedy_choice
         with torch.no_grad():

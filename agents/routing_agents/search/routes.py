@@ -1,4 +1,4 @@
-"""CVRP: a few routes near each other are a small CVRP, which a policy for CVRP solves anew."""
+"""CVRP: a policy for the CVRP solves a few nearby routes again, as a small CVRP."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems.cvrp import CVRP, CVRPInstance
 from routing_gym.solvers.runtime.base import join_trips
 
-MOST_GROUPS = 16  # of a round
-LARGEST = 240  # customers of a group; routes of more stay as they are
-SMALLEST = 10  # customers that groups of routes may be limited to
-ROUNDING = 1e-12  # of sums: a tour of the same length is taken, for a change
+MOST_GROUPS = 16  # groups per round
+LARGEST = 240  # customers of a group; longer routes are not changed
+SMALLEST = 10  # smallest limit on the customers of a group
+ROUNDING = 1e-12  # tolerance for rounding errors of sums: routes of equal length are accepted, for diversity
 
 
 class RouteSearch(Neighbourhoods):
-    """Routes, improved group by group."""
+    """Search that improves groups of routes."""
 
     parts: ClassVar[str] = "CVRP"
     trained_with: ClassVar[str] = "--sizes 20 120 --generator x"
@@ -28,7 +28,7 @@ class RouteSearch(Neighbourhoods):
 
     @classmethod
     def repaired_by(cls, problem: AnyProblem) -> tuple[str, int]:
-        return cls.parts, 100  # trained from 20 on, and with capacities of all kinds
+        return cls.parts, 100  # trained on 20 customers and more, and various capacities
 
     def take_up(self, actions: IntArray) -> None:
         self.demand, self.capacity = self.instance.demand[0], self.instance.capacity
@@ -59,16 +59,16 @@ class RouteSearch(Neighbourhoods):
                     for k in group:
                         routes[k] = routes[k][:0]
                     routes += trips
-        self.routes = [route for route in routes if len(route)]  # at once: a round that is interrupted changes nothing
+        self.routes = [route for route in routes if len(route)]  # at once: an interrupted round changes nothing
 
     def num_customers(self, group: IntArray) -> int:
         """Count the customers of a group of routes."""
         return sum(len(self.routes[k]) for k in group)
 
     def choose_groups(self) -> list[IntArray]:
-        """Group routes: a random customer's route and those that pass near it, up to a random size.
+        """Select groups of routes: the route of a random customer and those that pass near it, up to a random size.
 
-        At least two routes, unless these are too large for a group.
+        A group has at least two routes, unless these are too large for a group.
         """
         limit = self.rng.integers(SMALLEST, self.effort.size + 1)
         num_routes = len(self.routes)
@@ -81,7 +81,7 @@ class RouteSearch(Neighbourhoods):
             if not is_free[route_of[seed]]:
                 continue
             nearness = self.legs(customers[seed], customers)
-            nearness[seed] = -1  # its own route first, also where others stop in the same place
+            nearness[seed] = -1  # its own route comes first, even if others visit the same location
             by_nearness = route_of[np.argsort(nearness)]
             _, first = np.unique(by_nearness, return_index=True)
             near = by_nearness[np.sort(first)]
@@ -96,10 +96,10 @@ class RouteSearch(Neighbourhoods):
         return groups
 
     def solve(self, groups: list[IntArray]) -> list[list[IntArray]]:
-        """Solve the small CVRPs that groups of routes are; return the best routes found of each.
+        """Solve groups of routes as small CVRPs; return the best routes found for each.
 
-        Parts of one decode have one size: what is missing is made up with twins, customers without demand in the
-        same place as another, which then are left out.
+        All subproblems of a decode have the same size. Smaller ones are padded with twins, customers without demand at
+        the location of another one, which are removed from the result.
         """
         nodes = [self.rng.permutation(np.concatenate([self.routes[k] for k in group])) for group in groups]
         size = max(map(len, nodes))
@@ -116,7 +116,7 @@ class RouteSearch(Neighbourhoods):
         return [split_trips(tour[k]) for tour, k in zip(tours, best, strict=True)]
 
     def drop_twins(self, node: IntArray, is_twin: BoolArray, columns: IntArray) -> IntArray:
-        """Convert columns of parts (G, K, T) to nodes (G, K, T + 1) from the depot; twins repeat the stop before."""
+        """Convert columns of subproblems (G, K, T) to nodes (G, K, T + 1), the depot first; twins repeat a stop."""
         row = np.arange(len(columns))[:, None, None]
         columns = np.concatenate([np.zeros_like(columns[..., :1]), columns], axis=2)
         stop = np.where(is_twin[row, columns], 0, np.arange(columns.shape[2]))

@@ -1,8 +1,9 @@
-"""TSP: cities near each other are taken out of the tour and put back by a policy for the TSP with fixed edges.
+"""TSP: edges between nearby cities are removed, and a policy for the TSP with fixed edges reconnects the tour.
 
-Li et al. (2025), "Destroy and repair using hyper-graphs for routing": the edges between the cities of a window fall;
-each path of the tour outside of it stays, contracted to a fixed edge between its ends. Deviations: no hyper-graph, but
-an instance of TSPFE, whose policy is the attention model; windows are small and many, solved in one decode.
+Li et al. (2025), "Destroy and repair using hyper-graphs for routing": the edges between the cities of a subproblem are
+removed; each path of the tour outside it stays, contracted to a fixed edge between its ends. Deviations: a subproblem
+is not a hyper-graph but an instance of TSPFE, whose policy is the attention model; subproblems are small and many, and
+are solved in one decode.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from routing_gym.generators.subproblems import Windows, choose_windows, contract
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 
-SMALLEST = 10  # cities that windows may have
+SMALLEST = 10  # smallest number of cities of a subproblem
 PATIENCE = 12  # rounds without a gain before the tour is kicked; half as many after a kick
-KICKED = 50  # cities in a row among which a kick changes edges
-MOST_TOURS = 2048  # in one decode
+KICKED = 50  # consecutive cities among which a kick changes edges
+MOST_TOURS = 2048  # tours in one decode
 
 
 class WindowSearch(Neighbourhoods):
-    """A closed tour, improved window by window; where nothing helps any more, from a random change of the best tour.
+    """Search that improves a closed tour; after rounds without a gain, it continues from a changed best tour.
 
-    Lourenco, Martin and Stützle (2003), "Iterated local search"; the change is Martin, Otto and Felten's (1991) double
-    bridge, within a few cities in a row.
+    Lourenco, Martin and Stützle (2003), "Iterated local search". The random change (kick) is the double bridge of
+    Martin, Otto and Felten (1991), within a few consecutive cities.
     """
 
     parts: ClassVar[str] = "TSPFE"
@@ -47,9 +48,9 @@ class WindowSearch(Neighbourhoods):
         self.best, self.shortest, self.idle = self.tour, self.length(), 0
 
     def move_to(self, tour: IntArray) -> None:
-        """Make this the tour."""
+        """Set the current tour."""
         self.tour = tour
-        self.place = np.empty_like(tour)  # of each city on the tour
+        self.place = np.empty_like(tour)  # position of each city on the tour
         self.place[tour] = np.arange(len(tour))
 
     def actions(self) -> IntArray:
@@ -59,7 +60,7 @@ class WindowSearch(Neighbourhoods):
         return self.shortest
 
     def length(self) -> float:
-        """Return the length of the tour that is being changed."""
+        """Return the length of the current tour."""
         return float(self.legs(self.tour, np.roll(self.tour, -1)).sum())
 
     def round(self) -> None:
@@ -73,7 +74,7 @@ class WindowSearch(Neighbourhoods):
             self.move_to(double_bridge(self.best, self.rng))
 
     def repair(self) -> None:
-        """Solve windows anew, and take over those that got shorter."""
+        """Solve subproblems again, and accept those that got shorter."""
         effort = self.effort
         size = min(len(self.coords), int(self.rng.integers(SMALLEST, effort.size + 1)))
         num_tours = min(effort.tours, size)
@@ -100,7 +101,7 @@ class WindowSearch(Neighbourhoods):
             self.accept(windows, window, tours[window, best[window]])
 
     def fallen_length(self, windows: Windows) -> FloatArray:
-        """Return the length of the edges up for change in each window: float64 (W,)."""
+        """Return the length of the removed edges of each subproblem: float64 (W,)."""
         following = np.where(
             np.arange(windows.cities.shape[1]) == windows.count[:, None] - 1,
             windows.cities[:, :1],
@@ -111,13 +112,13 @@ class WindowSearch(Neighbourhoods):
     def accept(self, windows: Windows, window: int, tour: IntArray) -> None:
         """Insert the new edges of one subproblem into the tour, unless the tour would fall apart.
 
-        They would make one tour when the window was solved; meanwhile other windows may have changed which of its
-        cities the paths outside join.
+        The edges formed one tour when the subproblem was solved. Since then, other subproblems may have changed which
+        of its cities are joined by the paths outside.
 
         Args:
-            windows: The windows.
-            window: Which of them.
-            tour: int64 (k,), columns of the window in their new order.
+            windows: Subproblems of the round.
+            window: Index of the subproblem.
+            tour: Columns of the subproblem in their new order: int64 (k,).
         """
         count = windows.count[window]
         cities, column = windows.cities[window, :count], np.arange(count)
@@ -135,7 +136,7 @@ class WindowSearch(Neighbourhoods):
             return
         if partner[tour[0]] == tour[-1]:
             tour = np.roll(tour, 1)
-        heads = tour[np.append(True, partner[tour[1:]] != tour[:-1])]  # a path comes as a whole with its first end
+        heads = tour[np.append(True, partner[tour[1:]] != tour[:-1])]  # a whole path is inserted at its first end
         whole = np.append(np.roll(self.tour, -start[0]), self.tour[start[0]])
         begins, stops, turned = np.empty_like(order), np.empty_like(order), np.zeros(count, dtype=bool)
         begins[order] = start - start[0]
@@ -147,22 +148,22 @@ class WindowSearch(Neighbourhoods):
 
 
 def double_bridge(tour: IntArray, rng: np.random.Generator) -> IntArray:
-    """Exchange two neighbouring paths of a tour of at least four cities, within `KICKED` cities in a row."""
+    """Exchange two neighbouring paths of a tour of at least four cities, within `KICKED` consecutive cities."""
     turned = np.roll(tour, -rng.integers(len(tour)))
     a, b, c = np.sort(rng.choice(np.arange(1, min(KICKED, len(tour)) + 1), 3, replace=False))
     return np.concatenate([turned[:a], turned[b:c], turned[a:b], turned[c:]])
 
 
 def reconnect(tour: IntArray, planned: IntArray, partner: IntArray) -> IntArray:
-    """Walk a tour with other fixed edges than it was made for, from its first city until that comes again.
+    """Replace the fixed edges of a tour, and follow it from its first city until it returns there.
 
     Args:
-        tour: int64 (k,), a closed tour of columns 0 to k - 1.
-        planned: int64 (k,), other ends of its fixed edges; itself for none.
-        partner: int64 (k,), those that take their place, on the same columns.
+        tour: Closed tour of columns 0 to k - 1: int64 (k,).
+        planned: Other end of each column's fixed edge when the tour was computed: int64 (k,); itself for none.
+        partner: Other end of the fixed edge that replaces it, on the same columns: int64 (k,).
 
     Returns:
-        All columns; or fewer, where the edges now make several tours.
+        All columns in the new order; or fewer, if the edges now form several tours.
     """
     before, after = np.empty_like(tour), np.empty_like(tour)
     before[tour], after[tour] = np.roll(tour, 1), np.roll(tour, -1)

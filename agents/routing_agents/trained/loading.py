@@ -25,7 +25,7 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
     """Load the published weights whose `improve` improves tours of a problem.
 
     Raises:
-        ValueError: Tours of the problem cannot be improved, or there are no weights for its parts.
+        ValueError: Tours of the problem cannot be improved, or there are no weights for its subproblems.
     """
     kind = neighbourhoods_of(problem)
     name, size = kind.repaired_by(problem)
@@ -46,11 +46,11 @@ def load(name: str | Path, device: str = "cpu", *, matrices: bool = False) -> Tr
     Args:
         name: A problem and a size, such as "TSP-50", for the published weights of the nearest size; or the name of
             published weights, such as "ovrpbltw-matrices-50"; or the folder of a run; or a checkpoint.
-        device: Where to compute: "cpu", "cuda", "cuda:1"; or "auto", a GPU where there is one.
-        matrices: Prefer published weights that read matrices of lengths and durations.
+        device: Device of the computation: "cpu", "cuda", "cuda:1"; or "auto", for a GPU if there is one.
+        matrices: Whether to prefer published weights that read matrices of lengths and durations.
 
     Raises:
-        ValueError: There is no such model, or no such device.
+        ValueError: The model or the device does not exist.
         CheckpointError: The checkpoint cannot be read.
     """
     device = choose_device(device, "device")
@@ -73,7 +73,7 @@ def find_checkpoint(name: str | Path, *, matrices: bool = False) -> tuple[Path, 
         matrices: See `load`.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The name is none of these.
     """
     match = re.fullmatch(r"(\w+)-([1-9]\d{0,6})", str(name))
     if match is not None and match[1] in PROBLEMS and not Path(name).exists():
@@ -85,7 +85,7 @@ def checkpoint_named(name: str | Path) -> Path:
     """Return the path of a run or checkpoint, or of the published weights of exactly this name, such as "TSP-50".
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The name is neither.
     """
     published = WEIGHTS / f"{str(name).lower()}.safetensors"
     for path in (Path(name), published):
@@ -96,25 +96,26 @@ def checkpoint_named(name: str | Path) -> Path:
 
 
 def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:
-    """Build the network that a header describes, and what it was trained on."""
+    """Build the network that a header describes; return it, and the problem or task it was trained on."""
     kind = pointer_saved if header.get("network") == pointer_saved.NETWORK else saved
     return kind.rebuild(header)
 
 
 def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS, *, matrices: bool = False) -> Path:
-    """Return the published weights for a problem, those of the nearest size by ratio.
+    """Return the path of the published weights for a problem, those of the nearest size by ratio.
 
-    A problem without its own gets those for its family.
+    A problem without its own weights gets those of its family.
 
     Args:
-        problem: Its name, such as "TSP".
+        problem: Name of the problem, such as "TSP".
         num_nodes: Size of the instances to solve.
-        folder: Where the weights are, such as cvrp-50.safetensors, or cvrp-matrices-50.safetensors of a network that
+        folder: Folder of the weights, such as cvrp-50.safetensors, or cvrp-matrices-50.safetensors for a network that
             reads matrices.
-        matrices: Prefer weights that read matrices; without any, take those that read coordinates.
+        matrices: Whether to prefer weights that read matrices; if there are none, those that read coordinates are
+            taken.
 
     Raises:
-        ValueError: There are none for this problem.
+        ValueError: There are no weights for this problem.
     """
     families = PROBLEMS[problem].families if problem in PROBLEMS else ()
     covering = [name for name in families if problem in make_problem(name, PROBLEMS[name].min_nodes).variants]

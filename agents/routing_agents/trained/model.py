@@ -29,10 +29,10 @@ class SolvedInstance:
     """A tour of one instance.
 
     Attributes:
-        problem: The rules.
-        instance: The instance, one row, in the unit square.
-        actions: int64 (T,), as the environment takes them.
-        cost: The problem's cost in the owner's units, such as the length; for OP, the prize.
+        problem: Problem of the instance.
+        instance: Batch of one: the instance in the unit square.
+        actions: Actions of the environment, int64 (T,).
+        cost: Cost of the problem in the user's units, such as the length; for OP, the prize.
     """
 
     problem: AnyProblem
@@ -42,12 +42,12 @@ class SolvedInstance:
 
     @property
     def tour(self) -> list[int]:
-        """The rows in the order of the visits, the depots before, after and between routes; see `Problem.visits`."""
+        """Nodes (input rows) in the order of the visits, with depots around all routes; see `Problem.visits`."""
         return self.problem.visits(self.actions)
 
     @property
     def routes(self) -> list[list[int]]:
-        """The rows that each vehicle visits, see `Problem.routes`; without a depot one closed route."""
+        """Nodes (input rows) that each vehicle visits, see `Problem.routes`; without a depot, one closed route."""
         return [route.nodes for route in self.problem.routes(self.instance, self.actions)]
 
     def save(self, path: str | Path, title: str | None = None) -> None:
@@ -60,7 +60,7 @@ class SolvedInstance:
         return f"{self.problem.name}: {self.cost:g}"
 
     def _repr_png_(self) -> bytes:
-        """Let notebooks show the picture."""
+        """Return the picture as PNG data, for notebooks."""
         picture = io.BytesIO()
         render.draw(self.problem, self.instance, self.actions, title=self.title).savefig(picture, format="png")
         return picture.getvalue()
@@ -68,12 +68,12 @@ class SolvedInstance:
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A network and the problem that it has learnt to solve. Get one from `load`.
+    """A network and the problem that it was trained to solve. `load` returns one.
 
     Attributes:
-        network: In evaluation mode.
-        problem: What it was trained on; it solves instances of any size.
-        path: Its checkpoint.
+        network: Network in evaluation mode.
+        problem: Problem that it was trained on; it solves instances of any size.
+        path: Path of its checkpoint.
         variants: Whether it also solves the problems that lack some of the problem's attributes.
     """
 
@@ -96,18 +96,19 @@ class TrainedModel:
         """Solve one instance, in your own units.
 
         Args:
-            coords: Numbers (A, 2), as an array, a list, or two columns of a DataFrame. Row 0 is the depot, where the
+            coords: Coordinates (A, 2), as an array, a list, or two columns of a DataFrame. Row 0 is the depot, if the
                 problem has one. Or one instance of the problem, such as `TSPInstance`, in its unit square.
-            decoding: "greedy"; "starts": greedy tours from up to 128 first nodes, or where the first node matters
-                128 sampled tours, under the eight symmetries of the square; "sampling": 128 sampled tours under
-                these; or a `Decoding`. The best tour counts; of stochastic problems the greedy one.
+            decoding: Decoding strategy. "greedy": one greedy tour. "starts": greedy tours from up to 128 first nodes
+                or, if the first node matters, 128 sampled tours, under the eight symmetries of the square; for
+                stochastic problems one greedy tour. "sampling": 128 sampled tours under these symmetries. Or a
+                `Decoding`. The best tour is returned.
             seed: Random seed for sampled tours.
             **columns: The problem's other columns, which `model.problem.columns` lists: CVRP takes `demand` and
                 `capacity`, VRPTW also `ready_time`, `due_time` and `service_time`, ATSP only `distances`. A model that
-                was trained with `matrices` solves `distances` without coordinates, too.
+                was trained with `matrices` also solves `distances` without coordinates.
 
         Raises:
-            ValueError: Something is missing, left over, or holds what it must not; with row, value and remedy.
+            ValueError: A column is missing, unknown, or holds an invalid value; the message has row, value and remedy.
         """
         given = {key: value for key, value in columns.items() if value is not None}
         if isinstance(coords, self.problem.instance_type):
@@ -129,12 +130,12 @@ class TrainedModel:
         return replace(problem, matrices=self.problem.matrices)
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
-        """Raise ValueError where the model was not trained on a problem; `found` leads to its name in the error."""
+        """Raise ValueError if the model was not trained on a problem; `found` precedes its name in the error."""
         if problem.name not in self.names:
             raise ValueError(f"{self.path} was trained on {self.problem.name}; {found} {problem.name}")
 
     def solve_own(self, own: OwnInstance, decoding: str | Decoding = "starts", seed: int = 1) -> SolvedInstance:
-        """Solve an instance made of a user's own numbers; see `routing_gym.data.own`."""
+        """Solve an instance made from a user's own numbers; see `routing_gym.data.own`."""
         found = self.solve_batch(own.problem, own.instance, choose_decoding(decoding, own.problem), seed)
         actions = to_numpy(found.actions[0])
         return SolvedInstance(own.problem, own.instance, actions, own.cost(actions))
@@ -142,7 +143,7 @@ class TrainedModel:
     def solve_instance(
         self, instance: Any, others: dict[str, Any], decoding: str | Decoding, seed: int
     ) -> SolvedInstance:
-        """Solve one row of the problem's instance dataclass."""
+        """Solve one instance, a batch of one of the problem's instance dataclass."""
         if others:
             raise ValueError(f"{', '.join(others)}: the instance has its own; leave them out")
         if batch_size(instance) != 1:
@@ -172,19 +173,20 @@ class TrainedModel:
         """Solve any number of instances; the results are on the network's device.
 
         Args:
-            problem: The rules, of the instances' size.
-            instance: B instances, on any backend.
-            decoding: How.
-            seed: Of sampled tours.
-            tours_at_once: Tours decoded at a time; by default 1,024, or fewer where instances are large.
-            progress: Called with the number of instances done.
+            problem: Problem of the instances, with their size.
+            instance: Batch of B instances, on any backend.
+            decoding: Decoding strategy.
+            seed: Random seed for sampled tours.
+            tours_at_once: Number of tours decoded at a time; by default 1,024, or fewer if instances are large.
+            progress: Function that is called with the number of instances done.
 
         Returns:
             Actions (B, T); their costs are those of `problem.rescale(instance)`.
 
         Raises:
-            ValueError: Another problem than the network's, or a decoding that the problem does not allow.
-            MemoryError: Torch cannot allocate what the tours need.
+            ValueError: The network was not trained on the problem, the problem does not allow the decoding, or the seed
+                is invalid.
+            MemoryError: Torch cannot allocate the memory that the tours need.
         """
         self.check(problem)
         problem = self.as_read(problem)
@@ -205,21 +207,22 @@ class TrainedModel:
         report: Report | None = None,
         legs: Legs | None = None,
     ) -> Improved:
-        """Improve a tour by large-neighbourhood search, whose parts this network solves; see `load_repair`.
+        """Improve a tour by large-neighbourhood search, whose subproblems this network solves; see `load_repair`.
 
         Args:
-            problem: The rules, of the instance's size.
-            instance: One row, on any backend.
-            actions: Integers (T,), a complete tour.
-            seconds: Time. The round begun before it is over is completed.
-            seed: Of the choice of parts and of sampled tours.
-            report: Called every second with the seconds so far and the best actions, and once at the end.
-            legs: Lengths of ways between nodes (int64 arrays), in sides of the unit square; by default those of the
-                instance. For large files, whose instances have no matrix of their distances.
+            problem: Problem of the instance, with its size.
+            instance: Batch of one, on any backend.
+            actions: Complete tour, integers (T,).
+            seconds: Time limit in seconds. A round that has begun is completed.
+            seed: Random seed for the choice of subproblems and for sampled tours.
+            report: Function that is called every second with the seconds so far and the best actions, and once at the
+                end.
+            legs: Function that returns the lengths of edges between nodes (int64 arrays), in sides of the unit square;
+                by default those of the instance. It serves large files, whose instances have no distance matrix.
 
         Raises:
-            ValueError: Not one tour, the time is not positive, tours of the problem cannot be improved, or its parts
-                are instances of another problem than the network's.
+            ValueError: `actions` is not one tour, the time is not positive, tours of the problem cannot be improved, or
+                the network was not trained on its subproblems.
         """
         problem = self.as_read(problem)
         kind = neighbourhoods_of(problem)
@@ -229,7 +232,7 @@ class TrainedModel:
         actions = np.asarray(actions)
         if actions.ndim != 1:
             raise ValueError(f"actions: expected one tour, of shape (T,), got {actions.shape}; pass actions[0]")
-        problem.objective(instance, actions[None])  # refuses what is no tour
+        problem.objective(instance, actions[None])  # raises if the actions are not a tour
         with evaluation_mode(self.network):
             given = cast_instance(problem.rescale(instance))
             search = kind(problem, self.network, given, actions, seed, legs=legs)
@@ -239,10 +242,10 @@ class TrainedModel:
 def choose_decoding(decoding: str | Decoding, problem: AnyProblem, tours: int = 128) -> Decoding:
     """Convert a name to a decoding strategy that the problem allows.
 
-    For a stochastic problem it is greedy: comparing tours would use values that only a visit reveals.
+    For a stochastic problem, it is greedy decoding: comparing tours would use values that only a visit reveals.
 
     Raises:
-        ValueError: Unknown name, or sampled tours of a stochastic problem.
+        ValueError: The name is unknown, or is "sampling" for a stochastic problem.
     """
     if isinstance(decoding, Decoding):
         return decoding

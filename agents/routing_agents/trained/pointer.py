@@ -26,23 +26,23 @@ from routing_gym.rollout import Rollout
 
 @dataclass(frozen=True, eq=False)
 class TrainedPointer(TrainedModel):
-    """A pointer network for the TSP; `order` is that in which it sees the cities."""
+    """A pointer network for the TSP; `order` is the order in which it reads the cities."""
 
     network: PointerNetwork  # type: ignore[assignment]  # solved by beam search, not decoded like a policy network
     order: Order = "sorted"
 
     @classmethod
     def of(cls, network: PointerNetwork, task: Task, path: Path, header: dict[str, Any]) -> TrainedPointer:
-        """Make one of what a checkpoint holds.
+        """Build a model from the contents of a checkpoint.
 
         Raises:
-            CheckpointError: The network was trained for another task than tours.
+            CheckpointError: The network was trained for another task than tours, or the header lacks its size.
         """
         if task.name != "tsp":
             raise CheckpointError(
                 f"{path}: a pointer network for {task.name}, which is no routing problem; tsp is needed"
             )
-        try:  # trained by reinforcement, or on solved examples
+        try:  # trained by reinforcement learning, or on solved examples
             num_nodes = header["settings"]["num_nodes"] if "settings" in header else header["args"]["sizes"][1]
             problem = make_problem(PointerPolicy.problem, num_nodes)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -52,7 +52,7 @@ class TrainedPointer(TrainedModel):
         return cls(network, problem, path, order=header["order"])
 
     def check(self, problem: AnyProblem, found: str = "the instances are") -> None:
-        """Like `TrainedModel.check`; a network that answers from a dictionary also takes one number of cities only."""
+        """Check a problem like `TrainedModel.check`; a network with a dictionary of answers takes one size only."""
         super().check(problem, found)
         size = self.network.fixed_size
         if size not in (None, problem.num_nodes):
@@ -70,13 +70,13 @@ class TrainedPointer(TrainedModel):
         tours_at_once: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Rollout:
-        """Like `TrainedModel.solve_batch`, by beam search, which takes the place of tours from several starts.
+        """Solve instances like `TrainedModel.solve_batch`, by beam search instead of tours from several starts.
 
-        The answer to each symmetry is the most probable tour of a beam of `decoding.num_tours`; the shortest counts.
-        How many instances are decoded at a time is up to `predict`.
+        For each symmetry, the answer is the most probable tour of a beam of width `decoding.num_tours`; the shortest
+        answer is returned. `predict` determines how many instances are decoded at a time.
 
         Raises:
-            ValueError: Sampled tours are asked for, or another problem than the TSP.
+            ValueError: Sampled tours are requested, or the network does not solve the problem.
         """
         self.check(problem)
         if decoding.sample:

@@ -1,1 +1,1 @@
-"""What training scripts share: the loop, losses and baselines, reports, plans of runs, several processes."""
+"""Shared modules of the training scripts: loop, losses, baselines, reports, plans of runs, several processes."""

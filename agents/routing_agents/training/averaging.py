@@ -13,14 +13,15 @@ from torch import Tensor, nn
 from routing_agents import checkpoint
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
-WARM_UP = 10  # larger values forget the weights of the beginning sooner
+WARM_UP = 10  # with larger values, the initial weights are forgotten sooner
 
 
 class WeightAverage(Generic[NetworkT]):
     """A copy of a network whose weights follow those in training as an exponential moving average.
 
     After t updates the decay is min(decay, (1 + t) / (10 + t)), so that the initial weights are soon forgotten. The
-    statistics of batch normalisation belong to the weights with which they were measured: `measure` renews them.
+    statistics of batch normalisation are valid only for the weights that they were measured with: `measure` updates
+    them.
 
     Args:
         model: The network in training.
@@ -46,7 +47,7 @@ class WeightAverage(Generic[NetworkT]):
         """Measure the statistics of batch normalisation with the average weights, as means over some batches.
 
         Args:
-            observations: Static observations of batches of training instances; not drawn without batch normalisation.
+            observations: Static observations of batches of training instances; not read without batch normalisation.
         """
         layers = [layer for layer in self.model.modules() if isinstance(layer, nn.BatchNorm1d)]
         if not layers:
@@ -66,6 +67,6 @@ class WeightAverage(Generic[NetworkT]):
         """Restore the weights of `model`, read from `path`.
 
         Raises:
-            CheckpointError: They do not fit, or are not finite.
+            CheckpointError: The weights do not fit, or are not finite.
         """
         checkpoint.load_weights(self.model, weights, path)

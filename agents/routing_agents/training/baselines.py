@@ -1,8 +1,8 @@
-"""Baselines for REINFORCE: what a tour is compared with before its probability is raised or lowered.
+"""Baselines for REINFORCE, which are subtracted from the costs of the sampled tours.
 
-None of them depends on the sampled tour itself, so the gradient stays unbiased whatever their quality
-and precision; but for the moving average, which holds the batch itself: with a batch of B it shortens the
-expected gradient by 0.2 / B, as the original code's does.
+A baseline does not depend on the sampled tour itself, so that the gradient is unbiased whatever the quality and
+precision of the baseline. The moving average is an exception, because it includes the batch itself: with a batch of B,
+it shortens the expected gradient by 0.2 / B, like in the original code.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from routing_gym.problem import AnyProblem
 
 
 class Baseline(ABC):
-    """One interface for all baselines.
+    """Base class of all baselines.
 
     Attributes:
-        num_tours: Tours sampled per instance.
+        num_tours: Number of tours sampled per instance.
         force_starts: Whether tour k starts at node k.
         symmetries: Whether tour k is sampled under symmetry k of the square.
     """
@@ -44,27 +44,27 @@ class Baseline(ABC):
 
     @abstractmethod
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
-        """Return what the sampled costs (B, K) are compared with; broadcasts to (B, K)."""
+        """Return the baseline of the sampled costs (B, K); it broadcasts to (B, K)."""
 
     def end_epoch(self, model: PolicyNetwork) -> dict[str, float]:
         """Update the baseline after an epoch; return metrics for the log."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything an exact resume needs."""
+        """Return the tensors that an exact resume needs."""
         return {}
 
     def load(self, tensors: dict[str, Tensor], path: Path) -> None:
-        """Restore what `tensors` returned, read from `path`.
+        """Restore the result of `tensors`, read from `path`.
 
         Raises:
             KeyError: A tensor is missing.
-            CheckpointError: One does not fit.
+            CheckpointError: A tensor does not fit.
         """
 
 
 class NoBaseline(Baseline):
-    """Plain REINFORCE."""
+    """Zero baseline: plain REINFORCE."""
 
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         return torch.zeros_like(cost)
@@ -94,17 +94,17 @@ class ExponentialBaseline(Baseline):
 
 
 class RolloutBaseline(Baseline):
-    """Greedy cost of a frozen policy, replaced when the new one is significantly better.
+    """Greedy cost of a frozen policy, which is replaced when the current one is significantly better.
 
-    Kool et al. (2019), algorithm 1: a one-sided paired t-test on fresh instances after each epoch; on
-    replacement the instances are drawn anew, lest the baseline overfit them. In the first epoch the
-    exponential baseline stands in.
+    Kool et al. (2019), algorithm 1: a one-sided paired t-test on evaluation instances after each epoch. When the policy
+    is replaced, these instances are drawn again, so that the baseline does not overfit them. In the first epoch, the
+    exponential baseline is used instead.
 
     Args:
-        problem: The rules.
-        model: The policy to freeze.
-        seed: Of the evaluation instances.
-        size: Evaluation instances.
+        problem: Problem of the evaluation instances.
+        model: Policy to freeze.
+        seed: Random seed for the evaluation instances.
+        size: Number of evaluation instances.
     """
 
     alpha = 0.05  # significance level
@@ -112,13 +112,13 @@ class RolloutBaseline(Baseline):
     def __init__(self, problem: AnyProblem, model: PolicyNetwork, seed: int, size: int) -> None:
         self.problem, self.seed, self.size = problem, seed, size
         self.warm_up: ExponentialBaseline | None = ExponentialBaseline()
-        self.redraws = -1  # how often the evaluation instances were drawn, less one
+        self.redraws = -1  # number of draws of the evaluation instances, minus one
         self.freeze(model)
 
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         if self.warm_up is not None:
             return self.warm_up.value(problem, instance, cost)
-        # The step itself takes more memory than this: no need to ask at every step how much is free.
+        # The training step itself takes more memory than this, so that the free memory need not be checked.
         return solve(self.frozen, problem, instance, batch_size=MOST_TOURS).cost[:, None]
 
     def freeze(self, model: PolicyNetwork) -> None:
@@ -137,12 +137,12 @@ class RolloutBaseline(Baseline):
         return distributed.greedy_cost(model, self.problem, self.instance)
 
     def end_epoch(self, model: PolicyNetwork) -> dict[str, float]:
-        from scipy import stats  # takes as long to load as NumPy and Gymnasium together
+        from scipy import stats  # imported late: takes as long as NumPy and Gymnasium together
 
         self.warm_up = None
         cost = self.evaluate(model)
         test = stats.ttest_rel(cost.double().cpu(), self.frozen_cost.double().cpu(), alternative="less")
-        p_value = float(np.nan_to_num(test.pvalue, nan=1.0))  # nan: the costs are the same throughout
+        p_value = float(np.nan_to_num(test.pvalue, nan=1.0))  # nan if both policies have the same costs
         if p_value < self.alpha:
             self.freeze(model)
         return {"baseline_p_value": p_value, "baseline_replaced": float(p_value < self.alpha)}
@@ -167,11 +167,11 @@ class RolloutBaseline(Baseline):
 
 
 class CriticBaseline(Baseline):
-    """Cost predicted by a network of its own, which learns along (Kool et al. 2019, appendix B.2).
+    """Cost predicted by a separate network, which is trained at the same time (Kool et al. 2019, appendix B.2).
 
     Args:
-        critic: The network, on the device of the instances.
-        learning_rate: Of its Adam.
+        critic: Network that predicts costs, on the device of the instances.
+        learning_rate: Learning rate of its Adam optimiser.
     """
 
     def __init__(self, critic: CostCritic, learning_rate: float) -> None:
@@ -204,18 +204,18 @@ class SharedBaseline(Baseline):
     """Mean cost of the other tours of the same instance: leave-one-out.
 
     Kool et al. (2019b), "Buy 4 REINFORCE samples, get a baseline for free!". With forced starts, tour k
-    starts at node k, as in POMO (Kwon et al. 2020). With symmetries, tour k is sampled under the k-th of the square, as
-    in Sym-NCO (Kim et al. 2022), eq. 4; deviations: no rotations by other angles, which would leave the square, and no
-    loss on embeddings.
+    starts at node k, like in POMO (Kwon et al. 2020). With symmetries, tour k is sampled under symmetry k of the
+    square, like in Sym-NCO (Kim et al. 2022), eq. 4; deviations: no rotations by other angles, which would leave the
+    square, and no loss on embeddings.
 
     Args:
-        problem: The rules.
-        num_tours: Tours per instance.
+        problem: Problem to train on.
+        num_tours: Number of tours per instance.
         force_starts: Whether to force the starts, on problems with `any_first_node`.
-        symmetries: Whether to sample each tour under another symmetry.
+        symmetries: Whether to sample each tour under a different symmetry.
 
     Raises:
-        ValueError: Fewer than two tours, or more forced starts than nodes, or more tours than symmetries.
+        ValueError: There are fewer than two tours, more forced starts than nodes, or more tours than symmetries.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Training on several processes, as `torchrun` starts them. With one process every function is the identity.
+"""Training in several processes that `torchrun` starts. With one process, tensors are returned unchanged.
 
-On a CPU, two processes of one thread each train faster than two threads of one process, by as much as
-benchmarks/training/train_throughput.py measures.
+On a CPU, two processes of one thread each train faster than two threads of one process;
+benchmarks/training/train_throughput.py measures the difference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from routing_gym.problem import AnyProblem
 from routing_gym.solvers.runtime.executors import usable_cores
 
 T = TypeVar("T")
-ENDED = "ROUTING_GYM_ENDED"  # environment variable: file that the first process makes when it ends in good order
+ENDED = "ROUTING_GYM_ENDED"  # environment variable: file that the first process makes when it ends normally
 
 
 def launched() -> bool:
@@ -43,7 +43,7 @@ def check_alone() -> None:
     """Check that this process is not one of several that `torchrun` started, for scripts that do not share their work.
 
     Raises:
-        ValueError: It is.
+        ValueError: It is one of several.
     """
     if launched() and (processes := int(os.environ["WORLD_SIZE"])) > 1:
         raise ValueError(
@@ -53,7 +53,7 @@ def check_alone() -> None:
 
 
 def choose_processes(args: Any) -> int:
-    """Return how many processes to start: as many as the run had that is resumed, or as `--processes` says.
+    """Return the number of processes to start: that of the resumed run, or that of `--processes`.
 
     Raises:
         CheckpointError: The run's checkpoint is damaged.
@@ -72,7 +72,7 @@ def launch(processes: int, script: str, arguments: list[str]) -> int:
     """Run a script in several processes on this machine, like `torchrun`; return the exit status."""
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the script prints its own errors
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun's choice, without its warning
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "3600")  # after 30 s it would kill a long step, unsaved
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "3600")  # else a step of over 30 s is killed, unsaved
     with tempfile.TemporaryDirectory() as folder:
         os.environ[ENDED] = str(ended := Path(folder) / "ended")
         try:
@@ -90,7 +90,7 @@ def start(device: str) -> str:
     """Join the other processes, if `torchrun` started this one; return the device of this process.
 
     Raises:
-        ValueError: There is not one CUDA device for each process of this machine.
+        ValueError: The processes on this machine cannot have a CUDA device each.
     """
     if not launched():
         return device
@@ -110,15 +110,15 @@ def start(device: str) -> str:
 
 
 def stop() -> None:
-    """Leave the other processes, in good order."""
+    """Leave the process group."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def leave() -> None:
-    """End a process that `torchrun` started, as a success, without Python's own shutdown.
+    """Exit a process that `torchrun` started, with status 0 and without Python's own shutdown.
 
-    A thread of gloo's that, on a busy machine, has yet to let go of its last tensor aborts a process that shuts down.
+    On a busy machine, a thread of gloo that still holds its last tensor would abort a process that shuts down.
     """
     if launched():
         sys.stdout.flush()
@@ -134,12 +134,12 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """Return the number of this process; 0 logs and saves."""
+    """Return the rank of this process; the process of rank 0 logs and saves."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def parallel(module: nn.Module) -> nn.Module:
-    """Average the gradients of a module over the processes, in torch's DistributedDataParallel."""
+    """Wrap a module in torch's DistributedDataParallel, which averages its gradients over the processes."""
     return nn.parallel.DistributedDataParallel(module) if dist.is_initialized() else module
 
 
@@ -162,14 +162,14 @@ def any_of(flag: bool) -> bool:
 
 
 def share_buffers(model: nn.Module) -> None:
-    """Copy the buffers of the first process: the running statistics of batch normalisation."""
+    """Copy the buffers of the first process, the running statistics of batch normalisation, to the others."""
     if dist.is_initialized():
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)
 
 
 def by_first(function: Callable[[], T]) -> T:
-    """Call a function in the first process, and return what it returned, or raise what it raised, in all."""
+    """Call a function in the first process only; return its result, or raise its exception, in all processes."""
     if not dist.is_initialized():
         return function()
     outcome: list[Any] = [None, None]
@@ -198,5 +198,5 @@ def greedy_cost(model: PolicyNetwork, problem: AnyProblem, instance: Any) -> Ten
 
 
 def lost(error: RuntimeError) -> bool:
-    """Return whether an error is caused by a connection that another process has dropped."""
+    """Return whether an error is caused by a lost connection to another process."""
     return dist.is_initialized() and any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "onnection"))

@@ -1,4 +1,4 @@
-"""How a training run begins or goes on, its loop, and how it ends."""
+"""Start, resumption, loop and end of a training run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Saved:
 
 
 def resumed(trainer_type: type[Trainer], args: Any) -> tuple[Any, Saved | None]:
-    """Return `args`; or, for a run that is resumed, the arguments that it was started with, and its checkpoint.
+    """Return `args` and None; or, for a resumed run, the arguments that it was started with, and its checkpoint.
 
     Raises:
-        ValueError: Other arguments beside `--resume`, or another script's run.
+        ValueError: Other arguments are given with `--resume`, or the run is one of another script.
         CheckpointError: The run's checkpoint is damaged.
         ImportError: The package that logs the metrics is missing.
     """
@@ -53,10 +53,10 @@ def resumed(trainer_type: type[Trainer], args: Any) -> tuple[Any, Saved | None]:
 
 
 def restore(trainer: Trainer, saved: Saved) -> None:
-    """Bring a trainer to where a run stopped.
+    """Restore a trainer from the checkpoint of a run.
 
     Raises:
-        CheckpointError: The run's checkpoint lacks something, or does not fit.
+        CheckpointError: The run's checkpoint is incomplete, or does not fit.
     """
     path, tensors, header = saved.path, saved.tensors, saved.header
     if not 0 <= header["step"] <= trainer.args.total_steps:
@@ -85,10 +85,10 @@ class Session:
     """A run in progress: it counts steps, handles Ctrl-C, and records epochs.
 
     Attributes:
-        folder: Of the run.
-        report: What shows and logs it; None in all processes but the first.
-        stop: Handles Ctrl-C.
-        profiler: Counts the steps, if there is one.
+        folder: Folder of the run.
+        report: Report that shows and logs the run; None in all processes but the first.
+        stop: Handler of Ctrl-C.
+        profiler: Profiler that counts the steps, or None.
     """
 
     trainer: Trainer
@@ -103,7 +103,7 @@ class Session:
         return trainer.step < trainer.args.total_steps and not distributed.any_of(self.stop.requested)
 
     def advance(self) -> bool:
-        """Note that a step was made; return whether it was the last one of an epoch."""
+        """Count a step that was made; return whether it was the last one of an epoch."""
         if self.report is not None:
             self.report.advance()
         if self.profiler is not None:
@@ -117,15 +117,15 @@ class Session:
             self.report.log_epoch(metrics | self.trainer.compared(metrics), self.trainer.picture())
         self.trainer.save(self.folder / runs.LAST)
         if self.report is not None:
-            self.report.show_epoch()  # after everything is saved: whoever reads the output may be gone
+            self.report.show_epoch()  # after everything is saved, because the output may be closed
         self.stop_if_enough()
 
     def reason_to_stop(self) -> str:
-        """Return why the run ends with steps left; else nothing. The first process knows."""
+        """Return the reason why the run ends with steps left, or an empty text; only the first process returns one."""
         return "" if self.report is None else self.trainer.reason_to_stop(self.report.rows)
 
     def stop_if_enough(self) -> None:
-        """Ask all processes to stop before the next step if there is a reason."""
+        """Request that all processes stop before the next step if there is a reason."""
         self.stop.requested |= bool(self.reason_to_stop())
 
     def end(self) -> None:
@@ -145,13 +145,14 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
     """Context manager for one training run: reports the result, or saves the run and prints the resume command.
 
     Args:
-        trainer: The run.
-        saved: Where it goes on; None makes a new folder.
+        trainer: Trainer of the run.
+        saved: Checkpoint of a resumed run; None makes a new folder.
         profile: Whether to write torch's profile of five early steps.
 
     Raises:
-        TrainingDivergedError: With what to do; the batch on which it happened is saved.
-        ProcessLostError: Another process of the run is gone.
+        TrainingDivergedError: The loss or the gradient is not finite; the message has the remedy. The batch is saved if
+            the trainer returns one.
+        ProcessLostError: Another process of the run has ended.
     """
     keep_freed_memory()
     if saved is not None:
@@ -175,7 +176,7 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             profiler = stack.enter_context(runs.make_profiler(profile and is_first, folder))
             stop = stack.enter_context(runs.StopRequest(second_is_final=not distributed.launched()))
             run = Session(trainer, folder, report, stop, profiler)
-            run.stop_if_enough()  # a run that had ended, and is resumed
+            run.stop_if_enough()  # for a resumed run that had ended already
             yield run
             run.end()
     except TrainingDivergedError as error:
@@ -197,10 +198,10 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
 
 
 def train(trainer_type: type[Trainer], args: Any, profile: bool = False) -> Path:
-    """Train as `args` say, from the beginning or on from where a run stopped; return the folder of the run.
+    """Train according to `args`, from the beginning or from a run's checkpoint; return the folder of the run.
 
     Raises:
-        Whatever `resumed`, the trainer and `session` raise.
+        Exception: Any exception that `resumed`, the trainer and `session` raise.
     """
     args, saved = resumed(trainer_type, args)
     trainer = trainer_type(args)

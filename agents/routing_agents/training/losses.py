@@ -12,29 +12,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # cost (B, K), log p (B, K), baseline -> scalar
-SCALE = 0.05  # of differences of log-likelihoods: alpha of Pan et al.; their mean over the steps of TSP-20
+SCALE = 0.05  # alpha of Pan et al.: factor of log-likelihood differences; for TSP-20 one over its steps
 
 
 def reinforce(cost: Tensor, log_p: Tensor, baseline: Tensor) -> Tensor:
     """Return the loss whose gradient is that of REINFORCE (Kool et al. 2019, eq. 9).
 
     Args:
-        cost: float32 (B, K), of K tours of each instance.
-        log_p: float32 (B, K), logarithm of the probability of each tour.
-        baseline: What the costs are compared with; broadcasts to (B, K).
+        cost: Costs of K tours of each instance, float32 (B, K).
+        log_p: Logarithm of the probability of each tour, float32 (B, K).
+        baseline: Baseline that is subtracted from the costs; broadcasts to (B, K).
     """
     return ((cost - baseline) * log_p).mean()
 
 
 def preference(cost: Tensor, log_p: Tensor, baseline: Tensor) -> Tensor:
-    """Return the loss of preference optimisation (Pan et al. 2025), with the model of Bradley and Terry.
+    """Return the loss of preference optimisation (Pan et al. 2025), with the Bradley-Terry model.
 
-    The mean of -log sigmoid(alpha (log p_i - log p_j)) over all ordered pairs (i, j) of an instance's K tours, where a
-    pair counts if tour i is cheaper than tour j, and is zero otherwise. The sizes of the costs do not matter.
+    The loss is the mean of -log sigmoid(alpha (log p_i - log p_j)) over all ordered pairs (i, j) of an instance's K
+    tours. A pair counts zero unless tour i is cheaper than tour j. Only the order of the costs matters.
 
     Args:
-        cost: float32 (B, K).
-        log_p: float32 (B, K).
+        cost: Costs of the tours, float32 (B, K).
+        log_p: Logarithm of the probability of each tour, float32 (B, K).
         baseline: Unused; the tours are compared with each other.
     """
     prefers = (cost[:, :, None] < cost[:, None, :]).to(log_p.dtype)  # (B, K, K)
@@ -45,14 +45,14 @@ def preference(cost: Tensor, log_p: Tensor, baseline: Tensor) -> Tensor:
 def best_anchored(cost: Tensor, log_p: Tensor, baseline: Tensor) -> Tensor:
     """Return the loss of BOPO (Liao et al. 2025): the best tour of each instance against the others.
 
-    The mean of -log sigmoid(s (log p_best - log p_j)) over the tours j, where s grows with the relative excess of the
-    cost of j over the best: 1 + (cost_j - cost_best) / |cost_best|, which is the paper's ratio for positive costs.
+    The loss is the mean of -log sigmoid(s (log p_best - log p_j)) over the tours j. The factor s grows with the gap of
+    tour j to the best one: 1 + (cost_j - cost_best) / |cost_best|, which is the paper's ratio for positive costs.
     Deviations: the log-likelihoods are scaled by a constant instead of divided by the number of steps; all sampled
-    tours count, and as many costs as are equal to the best count zero; no greedy tour is added.
+    tours count, and those whose cost equals the best count zero; no greedy tour is added.
 
     Args:
-        cost: float32 (B, K).
-        log_p: float32 (B, K).
+        cost: Costs of the tours, float32 (B, K).
+        log_p: Logarithm of the probability of each tour, float32 (B, K).
         baseline: Unused; the tours are compared with each other.
     """
     best_cost, best = cost.min(dim=1, keepdim=True)

@@ -1,8 +1,8 @@
-"""Plans: runs that are trained one after the other, each in a process of its own, for hours or days.
+"""Plans: runs that are trained one after the other, each in its own process, for hours or days.
 
-A plan is a TOML file with one table for each run. Its keys are the arguments of am_reinforce.py, its name is that of
-the run's folder. Whatever interrupts a plan, the same command goes on with it: which run is next, and where it goes on,
-is read from the folders.
+A plan is a TOML file with one table for each run. The keys of a table are the arguments of am_reinforce.py, and its
+name is that of the run's folder. After any interruption, the same command continues the plan: the next run and its
+checkpoint are read from the folders.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from routing_agents.terminal import plain_console
 from routing_agents.training.stopping import hours, reason_to_stop
 from routing_gym.files import write_atomically
 
-ATTEMPTS = 3  # starts of a run, one after the other, that end before an epoch is done
+ATTEMPTS = 3  # largest number of consecutive starts of a run that end before an epoch is complete
 POLL_SECONDS = 2.0
 NOT_IN_A_PLAN = {"name": "the table has the name", "runs": "give --runs beside --plan", "resume": "runs are resumed"}
 NOT_IN_A_PLAN |= {"plan": "plans hold runs only"}
-CHOSEN = ("optimizer", "learning_rate", "precision")  # by the run, where its arguments leave them open
+CHOSEN = ("optimizer", "learning_rate", "precision")  # arguments that the run itself chooses if they are not given
 Row = dict[str, float]
 
 
@@ -43,9 +43,9 @@ class Entry:
     """One run of a plan.
 
     Attributes:
-        folder: Of the run.
-        args: Its arguments.
-        given: Which of them the plan gives, by field, nested as in `args`.
+        folder: Folder of the run.
+        args: Arguments of the run.
+        given: Arguments that the plan gives, by field, nested like in `args`.
     """
 
     folder: Path
@@ -64,18 +64,18 @@ class Entry:
         return [json.loads(line) for line in whole_lines.splitlines()]
 
     def step(self) -> int:
-        """Return the steps in the run's checkpoint; -1 without one."""
+        """Return the number of steps in the run's checkpoint; -1 without one."""
         path = self.folder / LAST
         return int(checkpoint.load(path)[1]["step"]) if path.is_file() else -1
 
     def ended(self) -> bool:
-        """Return whether the run has made all its steps, or ended before; epochs after its checkpoint do not count."""
+        """Return whether the run has made all its steps or ended early; epochs after its checkpoint do not count."""
         step, args = self.step(), self.args
         rows = [row for row in self.rows() if row["epoch"] * args.steps_per_epoch <= step]
         return step >= args.total_steps or bool(reason_to_stop(rows, args.patience, args.hours))
 
     def command(self, script: str) -> list[str]:
-        """Return the command that starts the run, or goes on with it."""
+        """Return the command that starts or resumes the run."""
         if self.step() >= 0:
             return [sys.executable, script, "--resume", str(self.folder)]
         where = ["--name", self.name, "--runs", str(self.folder.parent)]
@@ -86,12 +86,12 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
     """Read the runs of a plan, in its order.
 
     Args:
-        path: The TOML file.
-        folder: Where run folders are made.
-        args_type: Arguments of a run.
+        path: TOML file to read.
+        folder: Folder in which run folders are made.
+        args_type: Dataclass of the arguments of a run.
 
     Raises:
-        ValueError: Not a plan; with the table and the key.
+        ValueError: The file is not a plan; the message has the table and the key.
     """
     try:
         tables = tomllib.loads(path.read_bytes().decode())
@@ -111,10 +111,10 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
 
 
 def read_entry(folder: Path, table: dict[str, Any], args_type: type[Any]) -> Entry:
-    """Read the arguments of a run; those of the network stand beside the others, as on the command line.
+    """Read the arguments of a run; those of the network are at the same level as the others, like on the command line.
 
     Raises:
-        ValueError: An unknown argument, or a value that it does not take.
+        ValueError: An argument is unknown, or its value is invalid.
     """
     fields = {field.name: field for field in dataclasses.fields(args_type)}
     network = [field.name for field in dataclasses.fields(ModelConfig)]
@@ -148,7 +148,7 @@ def check_unchanged(entry: Entry) -> None:
     """Check that a run in progress was started with the arguments that the plan gives.
 
     Raises:
-        ValueError: It was not, with the first difference.
+        ValueError: An argument differs; the message has the first one.
     """
     path = entry.folder / "args.json"
     if not path.is_file():
@@ -167,15 +167,15 @@ def check_unchanged(entry: Entry) -> None:
 def follow(args: Any, script: str) -> int:
     """Train the runs of the plan `args.plan` in turn, each to its end; return the exit status.
 
-    A run that ends with an error is started again, and given up if it makes no progress; the plan goes on with the
-    next. Ctrl-C or SIGTERM stops and saves the run in progress, and ends the plan.
+    A run that ends with an error is started again, and given up if it makes no progress; the plan then continues with
+    the next run. Ctrl-C or SIGTERM stops and saves the run in progress, and ends the plan.
 
     Args:
-        args: None but `plan` and `runs` are given.
-        script: The script that trains a run.
+        args: Arguments of the command line: only `plan` and `runs` may be given.
+        script: Path of the script that trains a run.
 
     Raises:
-        ValueError: Other arguments, a faulty plan, or one that was changed for a run in progress.
+        ValueError: Other arguments are given, the plan is faulty, or it was changed for a run in progress.
     """
     default = type(args)()
     changed = [field.name for field in dataclasses.fields(args)]
@@ -203,7 +203,7 @@ def follow(args: Any, script: str) -> int:
 
 
 def train(entry: Entry, entries: list[Entry], script: str, stop: runs.StopRequest) -> bool:
-    """Train one run until it ends or is stopped; return whether it ended well, or was stopped."""
+    """Train one run until it ends or is stopped; return False if it failed."""
     attempts = 0
     while attempts < ATTEMPTS:
         before = entry.step()
@@ -212,7 +212,7 @@ def train(entry: Entry, entries: list[Entry], script: str, stop: runs.StopReques
             return True
         command = entry.command(script)
         print(f"[{entry.name}] {' '.join(command[1:])}", flush=True)
-        with subprocess.Popen(command, start_new_session=True) as process:  # Ctrl-C comes to this process only
+        with subprocess.Popen(command, start_new_session=True) as process:  # Ctrl-C reaches this process only
             status = watch(process, entries, entry, stop)
         if status == 0 or stop.requested:
             return True
@@ -222,7 +222,7 @@ def train(entry: Entry, entries: list[Entry], script: str, stop: runs.StopReques
 
 
 def wait_for_others(entry: Entry, stop: runs.StopRequest) -> None:
-    """Wait while another process trains the run: one of a plan that was killed, say."""
+    """Wait while another process trains the run, for example one left by a plan that was killed."""
     if not entry.folder.is_dir():
         return
     lock = filelock.FileLock(entry.folder / LOCK)
@@ -238,7 +238,7 @@ def wait_for_others(entry: Entry, stop: runs.StopRequest) -> None:
 
 
 def watch(process: subprocess.Popen[bytes], entries: list[Entry], entry: Entry, stop: runs.StopRequest) -> int:
-    """Wait for the end of a run and keep the progress up to date; pass a request to stop on; return the status."""
+    """Wait for the end of a run, update the progress, and forward a request to stop; return the exit status."""
     seen, told = len(entry.rows()), False
     while True:
         try:
@@ -254,7 +254,7 @@ def watch(process: subprocess.Popen[bytes], entries: list[Entry], entry: Entry, 
 
 
 def progress_table(entries: list[Entry]) -> str:
-    """Return how far each run is, and its best evaluation, as a table in Markdown."""
+    """Return the progress and the best evaluation of each run as a Markdown table."""
     lines = ["| run | problem | epochs | instances | hours | best cost | gap |", "|---|---|---|---|---|---|---|"]
     for entry in entries:
         rows = entry.rows()

@@ -1,4 +1,4 @@
-"""What the scripts that learn by PPO share: advantages, and the clipped objective."""
+"""Shared functions of the PPO scripts: advantages and the clipped objective."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ def gae(
     """Estimate advantages (Schulman et al. 2016, "High-dimensional continuous control using GAE", eq. 16).
 
     Args:
-        rewards: (T, ...).
-        values: (T, ...), of the states before the steps.
-        terminated: bool (T, ...), whether the step ended its episode; what follows belongs to the next one.
-        next_value: (...), of the states after the last step.
-        gamma: Discount.
-        gae_lambda: Weight of what comes later.
+        rewards: Rewards (T, ...).
+        values: Values (T, ...) of the states before the steps.
+        terminated: Whether each step ended its episode, bool (T, ...); the next step belongs to the next episode.
+        next_value: Values (...) of the states after the last step.
+        gamma: Discount factor.
+        gae_lambda: Weight of later steps, lambda of the paper.
 
     Returns:
-        (T, ...).
+        Advantages (T, ...).
     """
     advantages = torch.zeros_like(rewards)
     later = torch.zeros_like(next_value)
@@ -33,13 +33,13 @@ def gae(
 
 
 def clipped_losses(log_p: Tensor, old_log_p: Tensor, advantages: Tensor, clip_coef: float) -> dict[str, Tensor]:
-    """Return PPO's policy loss (Schulman et al. 2017, eq. 7), and how far the policy has moved.
+    """Return PPO's policy loss (Schulman et al. 2017, eq. 7), and measures of how far the policy has moved.
 
     Args:
-        log_p: Log-probabilities of the actions now, of any shape.
-        old_log_p: When they were taken.
-        advantages: Normalised here to mean 0 and standard deviation 1.
-        clip_coef: How far a probability may move, relatively.
+        log_p: Current log-probabilities of the actions, of any shape.
+        old_log_p: Log-probabilities of the actions when they were taken.
+        advantages: Advantages of the actions; this function normalises them to mean 0 and standard deviation 1.
+        clip_coef: Clipping range: largest relative change of a probability that is rewarded.
 
     Returns:
         "policy_loss"; and detached "old_approx_kl", "approx_kl" (http://joschu.net/blog/kl-approx.html) and "clipfrac".

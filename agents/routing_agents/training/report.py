@@ -1,4 +1,4 @@
-"""What a training run shows and leaves behind: live progress, logs and curve."""
+"""Output of a training run: live progress, logs and curve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from routing_agents.training import distributed
 from routing_gym.files import printable, write_atomically
 from routing_gym.optional import require
 
-TAGS = {  # of TensorBoard, for what is not train/...
+TAGS = {  # tags of TensorBoard, for metrics that are not train/...
     "greedy": "eval/greedy_cost",
     "gap": "eval/gap",
     "instances_per_second": "time/instances_per_second",
@@ -32,24 +32,24 @@ TAGS = {  # of TensorBoard, for what is not train/...
     "instances": "time/instances",
 }
 PICTURE = "eval/solution"
-PROJECT = "routing-gym"  # of Weights & Biases; WANDB_PROJECT names another
+PROJECT = "routing-gym"  # project of Weights & Biases; WANDB_PROJECT overrides it
 
 
 def check_log(args: Any) -> None:
-    """Check that the package is installed that logs the metrics.
+    """Check that the package that logs the metrics is installed.
 
     Raises:
-        ImportError: It is not; names the extra.
+        ImportError: The package is missing; the message names the extra.
     """
     if args.log == "wandb":
         require("wandb", "wandb")
 
 
 def start_log(folder: Path, args: Any) -> AbstractContextManager[Any]:
-    """Start a run of Weights & Biases, if `args.log` asks for one; a resumed run goes on with its own.
+    """Start a run of Weights & Biases, if `args.log` requests it; a resumed run continues its own.
 
     Raises:
-        ValueError: It does not start: nobody has logged in, say.
+        ValueError: The run does not start, for example without a login.
     """
     if args.log != "wandb":
         return nullcontext()
@@ -76,11 +76,11 @@ class Column:
     """One column of the live table.
 
     Attributes:
-        key: Of the metrics; a metric that is missing is shown as "-".
-        format: Python's, such as ".4f".
-        title: Above the column; by default the key.
-        curve: Label of its line in curve.png; without one it is not drawn.
-        sign: Multiplies the metric where it is shown: -1 shows negative costs as prizes.
+        key: Name of the metric; a missing metric is shown as "-".
+        format: Python's format specification, such as ".4f".
+        title: Title of the column; by default the key.
+        curve: Label of its line in curve.png; without a label, no line is drawn.
+        sign: Factor of the metric in the output: -1 shows negative costs as prizes.
     """
 
     key: str
@@ -94,12 +94,12 @@ class Report:
     """Progress on the terminal; metrics.jsonl, TensorBoard and the curve in the run's folder.
 
     Args:
-        folder: Of the run; exists.
+        folder: Folder of the run, which exists.
         args: The run's arguments.
-        columns: Of the table; the first is "epoch".
-        batch_size: Instances of a step.
-        step: Steps made so far.
-        reference: Drawn into the curve as a dotted line: what a solver reaches.
+        columns: Columns of the table; the first is "epoch".
+        batch_size: Number of instances per step.
+        step: Number of steps made so far.
+        reference: Cost of the reference solver, which is drawn as a dotted line in the curve.
         log: Run of Weights & Biases that logs the metrics, too.
     """
 
@@ -128,7 +128,7 @@ class Report:
         self.since, self.steps_since = time.perf_counter(), 0
 
     def read_metrics(self) -> list[dict[str, float]]:
-        """Return the rows logged so far; a last line that a kill cut short belongs to an epoch yet to come.
+        """Return the rows logged so far; an incomplete last line of a killed process is ignored.
 
         Raises:
             ValueError: A line is damaged.
@@ -157,11 +157,11 @@ class Report:
         self.writer.close()
 
     def say(self, text: str) -> None:
-        """Print a line, as it is, above the progress bar."""
+        """Print a line of plain text above the progress bar."""
         self.console.print(printable(text), soft_wrap=True)
 
     def advance(self) -> None:
-        """Note one step."""
+        """Count one step."""
         self.progress.advance(self.task)
         self.steps_since += 1
 
@@ -169,8 +169,8 @@ class Report:
         """Log the metrics of an epoch.
 
         Args:
-            metrics: "epoch", "instances" and any others.
-            picture: uint8 (height, width, 3), for TensorBoard.
+            metrics: Metrics by name: "epoch", "instances" and any others.
+            picture: Picture for the logs, uint8 (height, width, 3).
         """
         now = time.perf_counter()
         speed = self.steps_since * self.batch_size / (now - self.since)
@@ -195,13 +195,13 @@ class Report:
         self.say("".join(f"{cell:>12}" for cell in cells))
 
     def interrupted(self, script: str) -> None:
-        """Draw the curve so far, and say how to go on."""
+        """Draw the curve so far, and print the command that resumes the run."""
         self.progress.stop()
         self.draw_curve()
         self.say(f"Stopped and saved. Go on with: {command(script, '--resume', self.folder)}")
 
     def finished(self, *lines: str) -> None:
-        """Draw the curve, and say how to use the result."""
+        """Draw the curve, and print lines about the result."""
         self.progress.stop()
         self.draw_curve()
         for line in (*lines, f"Curves:         tensorboard --logdir {self.folder}"):

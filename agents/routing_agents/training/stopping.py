@@ -1,4 +1,4 @@
-"""When a run has trained enough: a plateau of its held-out cost, or a limit of its time."""
+"""Stopping criteria of a training run: a plateau of the held-out cost, or a time limit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-GAIN = 1e-3  # relative fall of the held-out cost that is worth going on for
+GAIN = 1e-3  # smallest relative fall of the held-out cost for which training continues
 
 
 def hours(rows: Sequence[dict[str, float]]) -> list[float]:
-    """Return for each row of a run's log how long the run had trained: instances over their rate, added up.
+    """Return the hours of training up to each row of a run's log: the sum of instances divided by their rate.
 
-    The evaluation after each epoch counts. What a killed process did after its last row does not.
+    The evaluation after each epoch is included. The work of a killed process after its last row is not.
     """
     instances = np.diff([row["instances"] for row in rows], prepend=0.0)
     rates = np.array([row["instances_per_second"] for row in rows])
@@ -30,12 +30,12 @@ def is_plateau(costs: Sequence[float], patience: int) -> bool:
 
 
 def reason_to_stop(rows: Sequence[dict[str, Any]], patience: int, limit: float | None) -> str:
-    """Return why a run ends before its last epoch, or nothing.
+    """Return the reason why a run ends before its last epoch, or an empty text.
 
     Args:
-        rows: Of its log, one for each epoch.
-        patience: Epochs of a plateau; 0 for never.
-        limit: Hours of training, or None.
+        rows: Rows of its log, one per epoch.
+        patience: Number of epochs of a plateau; 0 for no such criterion.
+        limit: Largest number of hours of training, or None.
     """
     if limit is not None and rows and hours(rows)[-1] >= limit:
         return f"Ended by --hours {limit:g}, after {len(rows)} epochs."

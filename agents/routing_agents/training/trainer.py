@@ -1,4 +1,4 @@
-"""What the trainings share: arguments, the optimiser step, and what a run keeps on disk."""
+"""Shared base classes of the training scripts: arguments, optimiser step and checkpoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RunArgs:
     log: str = "tensorboard"
     """Log of the metrics."""
 
-    local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which no checkpoint holds
+    local: ClassVar[tuple[str, ...]] = ("runs", "resume")  # facts of this machine, which checkpoints do not hold
     beside_resume: ClassVar[tuple[str, ...]] = ()  # may be given together with `--resume`
 
     @property
@@ -44,7 +44,7 @@ class RunArgs:
         return {key: value for key, value in dataclasses.asdict(cast(Any, self)).items() if key not in self.local}
 
     def as_started(self) -> dict[str, Any]:
-        """Return what args.json says: `to_json`, and the name of the weights that the run starts from."""
+        """Return the content of args.json: `to_json`, and the name of the weights that the run starts from."""
         weights: Path | None = getattr(self, "init_from", None)
         return self.to_json() | {"init_from": None if weights is None else weights.name}
 
@@ -59,25 +59,25 @@ class RunArgs:
 
 
 class Trainer(ABC):
-    """One run: a model, its optimisers, and how far they have come.
+    """State of one run: a model, its optimisers and its progress.
 
-    A script derives from it, makes `model` and `optimizers`, and says how one step learns.
+    A script derives from this class, builds `model` and `optimizers`, and implements one training step.
 
     Args:
         args: The run's arguments.
 
     Attributes:
-        optimizers: By the name under which a checkpoint holds their state.
-        started_from: What was kept of the weights that the run began with, if it was given any.
-        reference: Cost of a solver's solutions of the held-out instances, if there is one.
-        step: Steps made.
-        seconds: Spent in them.
-        best: `best_is` of the best weights so far, times its sign.
+        optimizers: Optimisers by the name of their state in a checkpoint.
+        started_from: Sentence about the weights that the run starts from, if any: those kept, new and left out.
+        reference: Mean cost of a solver's solutions of the held-out instances, if there is one.
+        step: Number of steps made.
+        seconds: Time spent in these steps.
+        best: Metric `best_is` of the best weights so far, times its sign.
     """
 
-    script: ClassVar[str]  # such as "mappo.py"
-    remedy: ClassVar[str] = "a lower --learning-rate, or with --precision float32"  # when it diverges
-    best_is: tuple[str, int]  # the metric by which weights are the best; 1 where more is better, -1 where less is
+    script: ClassVar[str]  # file name, such as "mappo.py"
+    remedy: ClassVar[str] = "a lower --learning-rate, or with --precision float32"  # if training diverges
+    best_is: tuple[str, int]  # metric that determines the best weights; 1 if more is better, -1 if less is
 
     model: nn.Module
     optimizers: dict[str, torch.optim.Optimizer]
@@ -107,17 +107,17 @@ class Trainer(ABC):
 
     @property
     def batch_size(self) -> int:
-        """Instances of a step, over all processes."""
+        """Number of instances per step, over all processes."""
         return self.args.batch_size
 
     @property
     def instances(self) -> int:
-        """Instances seen, by all processes."""
+        """Number of instances seen so far, over all processes."""
         return self.step * self.batch_size
 
     @property
     def epoch(self) -> int:
-        """Epochs completed."""
+        """Number of completed epochs."""
         return self.step // self.args.steps_per_epoch
 
     def find_reference(self, cache: Path) -> float | None:
@@ -126,25 +126,25 @@ class Trainer(ABC):
 
     @abstractmethod
     def update(self) -> None:
-        """Make one step.
+        """Make one training step.
 
         Raises:
-            TrainingDivergedError: The gradient is not finite; the weights are still those of before.
+            TrainingDivergedError: The gradient is not finite; the weights are unchanged.
         """
 
     def descend(self, loss: Tensor, learning_rate: float, name: str = "") -> Tensor:
         """Take one optimiser step.
 
         Args:
-            loss: Of the batch.
-            learning_rate: Of this step.
-            name: Of a part of the model and its optimiser; by default the whole model and all optimisers.
+            loss: Loss of the batch.
+            learning_rate: Learning rate of this step.
+            name: Name of a part of the model and of its optimiser; by default the whole model and all optimisers.
 
         Returns:
             Norm of the gradient, before it is scaled down to at most `args.max_grad_norm`.
 
         Raises:
-            TrainingDivergedError: Loss or gradient is not finite; the weights are still those of before.
+            TrainingDivergedError: Loss or gradient is not finite; the weights are unchanged.
         """
         network = self.model.get_submodule(name)
         optimizers = [self.optimizers[name]] if name else list(self.optimizers.values())
@@ -165,38 +165,38 @@ class Trainer(ABC):
 
     @abstractmethod
     def end_epoch(self) -> dict[str, float]:
-        """Measure the model on held-out instances, and return what there is to log."""
+        """Evaluate the model on held-out instances, and return the metrics to log."""
 
     def compared(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Return what comparing `metrics` with the `reference` adds to the log."""
+        """Return further metrics to log, such as the gap: `metrics` relative to the `reference`."""
         return {}
 
     @abstractmethod
     def picture(self) -> np.ndarray:
-        """Draw what the model makes of a held-out instance: pixels (height, width, 3)."""
+        """Draw the model's solution of a held-out instance: pixels (height, width, 3)."""
 
     @abstractmethod
     def results(self, folder: Path) -> list[str]:
-        """Draw what the best weights make of it into a file; say how good these are, and how to use them."""
+        """Draw the solution of the best weights to a file; return lines about their quality and use."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what an exact resume needs beside model and optimisers: tensors, and what JSON can hold."""
+        """Return the state that an exact resume needs besides model and optimisers: tensors, and JSON values."""
 
     @abstractmethod
     def restore(self, tensors: dict[str, Tensor], header: dict[str, Any], path: Path) -> None:
         """Restore the result of `state`, read from `path`; `step` is restored already."""
 
     def reason_to_stop(self, rows: list[dict[str, float]]) -> str:
-        """Return why the run ends after the epochs in `rows`, its log, although it has steps left; else nothing."""
+        """Return the reason why the run ends after the epochs in its log `rows`, with steps left, or an empty text."""
         return ""
 
     def describe(self) -> dict[str, Any]:
-        """Return what every checkpoint says of the run; a script adds what its model is."""
+        """Return the header that all checkpoints of the run share; a script adds the description of its model."""
         return {"script": self.script, "args": self.args.to_json(), "seconds": round(self.seconds, 3)}
 
     def save(self, path: Path) -> None:
-        """Write everything that an exact resume needs. To be called in all processes; the first one writes."""
+        """Write everything that an exact resume needs. All processes must call this method; the first one writes."""
         tensors, progress = self.state()
         if distributed.rank() == 0:
             tensors |= checkpoint.training_state(self.model, self.optimizers)

@@ -17,8 +17,8 @@ BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86 with vectors, x86 wi
 def keep_freed_memory() -> bool:
     """Make the allocator of this process reuse freed memory; return whether it supports that (glibc only).
 
-    By default glibc maps every large array afresh and unmaps it when it is freed, so that each step of
-    a training loop faults in the same gigabytes again, page by page.
+    By default, glibc maps new memory for every large array and unmaps it when the array is freed, so that each step of
+    a training loop causes page faults for the same gigabytes again.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -27,10 +27,11 @@ def keep_freed_memory() -> bool:
 
 
 def fast_precision(device: str) -> torch.dtype:
-    """Return bfloat16 where the device multiplies matrices natively in it, else float32.
+    """Return bfloat16 if the device multiplies matrices natively in it, else float32.
 
-    CPUs without such instructions emulate bfloat16, slower than float32 by far. Read off, not timed, so
-    that the same machine always decides the same. The environment variable ONEDNN_MAX_CPU_ISA hides instructions.
+    CPUs without such instructions emulate bfloat16, which is much slower than float32. The processor's flags are read
+    instead of timing it, so that the result is always the same on the same machine. The environment variable
+    ONEDNN_MAX_CPU_ISA hides instructions.
     """
     if device.startswith("cuda"):
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
@@ -42,5 +43,5 @@ def fast_precision(device: str) -> torch.dtype:
 
 
 def choose_precision(name: str, device: str) -> str:
-    """Return the precision asked for; for "auto" that of `fast_precision`, by name."""
+    """Return the name of the requested precision; for "auto", that of `fast_precision`."""
     return str(fast_precision(device)).removeprefix("torch.") if name == "auto" else name

@@ -1,7 +1,7 @@
-"""The attention model as actor and critic for libraries that ask for one step at a time: RLlib and Tianshou.
+"""The attention model as actor and critic for libraries that process single steps: RLlib and Tianshou.
 
-Such libraries hand over observations without saying which of them share an instance, so each is encoded anew.
-Where that is too slow, agents/am_reinforce.py encodes an instance once per tour.
+Such libraries pass observations without the information which of them share an instance, so each observation is
+encoded separately. If that is too slow, use agents/am_reinforce.py, which encodes an instance once per tour.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
 
 SMALL = ModelConfig(embed_dim=64, num_heads=4, num_layers=2, feed_forward_dim=128, normalization="instance")
-ILLEGAL = torch.finfo(torch.float32).min  # as a logit; minus infinity would make divergences of two policies nan
+ILLEGAL = torch.finfo(torch.float32).min  # logit of illegal actions; with -inf, divergences of policies would be NaN
 
 
 class ActorCritic(nn.Module):
-    """Scores the actions of single steps, and values the steps.
+    """Actor and critic of single steps: logits of the actions, and values.
 
     Args:
-        problem: Name, such as "TSP".
-        config: Sizes.
-        generator: Source of the initial weights.
+        problem: Name of the problem, such as "TSP".
+        config: Sizes of the network.
+        generator: Random number generator for the initial weights.
 
     Raises:
-        ValueError: Batch normalisation, with which an action's probability depends on the rest of the batch.
+        ValueError: The config has batch normalisation, with which an action's probability depends on the rest of the
+            batch.
     """
 
     def __init__(self, problem: str, config: ModelConfig = SMALL, generator: torch.Generator | None = None) -> None:
@@ -44,7 +45,7 @@ class ActorCritic(nn.Module):
         self.critic = ValueHead(config.embed_dim, generator)
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the logits (B, A) and the critic's hidden units (B, d) of B steps, observed as the environments do."""
+        """Return the logits (B, A) and the critic's hidden units (B, d) for B observations of the environments."""
         model, features = self.attention_model, self.attention_model.features
         mask = observation["action_mask"].bool()
         step = {key: observation[key].float()[:, None] for key in features.context_scalars}

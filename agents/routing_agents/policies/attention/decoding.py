@@ -1,4 +1,4 @@
-"""Decode tours with the attention model: the encoder runs once, the decoder as often as asked."""
+"""Decoding of tours with a policy network: an instance is encoded once for any number of tours."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def greedy_choice(logits: Tensor) -> Tensor:
 
 
 def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Choice:
-    """Draw actions from softmax(logits / temperature), with one random number each.
+    """Return a function that draws actions from softmax(logits / temperature), with one random number each.
 
-    A sixth of the time of `torch.multinomial` on a CPU, which needs one for every node.
+    It takes a sixth of the time of `torch.multinomial` on a CPU, which needs a random number for every node.
     """
 
     def choose(logits: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Cho
         drawn = torch.rand(whole.shape, generator=generator, device=whole.device) * whole
         drawn = torch.minimum(drawn, torch.nextafter(whole, torch.zeros_like(whole)))  # the product may round up
         action = torch.searchsorted(reached, drawn, right=True)[..., 0]
-        return action.clamp(max=logits.shape[-1] - 1)  # NaN, of weights that have diverged, is found nowhere
+        return action.clamp(max=logits.shape[-1] - 1)  # NaN, from diverged weights, is found nowhere
 
     return choose
 
@@ -50,14 +50,14 @@ def sampling_choice(generator: torch.Generator, temperature: float = 1.0) -> Cho
 def make_policy(
     model: PolicyNetwork, encoding: Any, choose: Choice, num_tours: int = 1, first_actions: Tensor | None = None
 ) -> Policy:
-    """Make a policy for `rollout` on instances repeated `num_tours` times, row by row.
+    """Return a policy for `rollout` on instances, each of which is repeated `num_tours` times in consecutive rows.
 
     Args:
-        model: The network.
-        encoding: Of B instances.
-        choose: Picks actions from logits (B, num_tours, A).
-        num_tours: Tours per instance.
-        first_actions: int64 (B * num_tours,), forced in the first step.
+        model: Policy network.
+        encoding: Encoding of B instances.
+        choose: Function that chooses actions from logits (B, num_tours, A).
+        num_tours: Number of tours per instance.
+        first_actions: Forced actions of the first step: int64 (B * num_tours,).
     """
     forced = first_actions
     logits = model.stepwise_logits(encoding, num_tours, skip=int(first_actions is not None))
@@ -85,18 +85,18 @@ def decode(
     record: bool = False,
     first_tour: int = 0,
 ) -> Rollout:
-    """Play `num_tours` episodes of every instance from one encoding.
+    """Decode `num_tours` tours of every instance from one encoding.
 
     Args:
-        model: The network.
-        problem: The rules.
+        model: Policy network.
+        problem: Problem of the instances.
         instance: B instances, on the model's device.
-        encoding: Of the instances.
-        choose: Picks actions from logits.
-        num_tours: Tours per instance; row b * num_tours + k of the result is tour k of instance b.
-        force_starts: Tour k starts at the k-th node (customer), as in POMO.
-        record: Keep the observations, for `log_probability`.
-        first_tour: Number of the first tour, where others of the same instances are decoded apart.
+        encoding: Encoding of the instances.
+        choose: Function that chooses actions from logits.
+        num_tours: Number of tours per instance; row b * num_tours + k of the result is tour k of instance b.
+        force_starts: Whether tour k starts at the k-th node (customer), as in POMO.
+        record: Whether to keep the observations, for `log_probability`.
+        first_tour: Number of the first tour, if the tours of the instances are decoded in several calls.
     """
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     if num_tours > 1:
@@ -107,14 +107,14 @@ def decode(
     policy = make_policy(model, encoding, choose, num_tours, starts)
     if torch.device(device).type != "cpu":
         return rollout(problem, instance, policy, record=record)
-    # On NumPy, the rules take a quarter of the time for one row, and a third to two thirds for a thousand.
+    # With NumPy, the rules take a quarter of torch's time for one row, and a third to two thirds for a thousand.
     played = rollout(problem, to_backend(instance, "numpy"), on_numpy(policy), record=record)
     seen = None if played.observations is None else as_tensors(played.observations)
     return Rollout(torch.from_numpy(played.actions), torch.from_numpy(played.cost), seen)
 
 
 def on_numpy(policy: Policy) -> Policy:
-    """Let a policy of tensors on the CPU play an episode of NumPy arrays; both share their memory."""
+    """Convert a policy for tensors on the CPU to a policy for NumPy arrays, which share their memory."""
     return lambda observation: policy(as_tensors(observation)).numpy()
 
 
@@ -124,10 +124,10 @@ def as_tensors(observation: dict[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return the first `num_tours` nodes that are no depot.
+    """Return the first `num_tours` nodes that are not depots.
 
     Raises:
-        ValueError: There are not so many, or a good tour may not start at any of them.
+        ValueError: There are fewer nodes, or the problem's tours must not be forced to start at any node.
     """
     if not problem.any_first_node:
         raise ValueError(f"force_starts: the first node of a tour matters in {problem.name}; sample instead")
@@ -137,21 +137,20 @@ def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str 
 
 
 def log_probability(model: PolicyNetwork, encoding: Any, played: Rollout, skip: int = 0) -> Tensor:
-    """Score recorded tours in one parallel pass over all their steps.
+    """Compute the log-probabilities of recorded tours in one parallel pass over all their steps.
 
     Args:
-        model: The network.
-        encoding: Of B instances, with its graph.
+        model: Policy network.
+        encoding: Encoding of B instances, with its computation graph.
         played: B * K recorded episodes.
-        skip: Leading steps that were forced and so have no probability.
+        skip: Number of leading steps that were forced and therefore have no probability.
 
     Returns:
         float32 (B, K), differentiable.
     """
     assert played.observations is not None
     batch_size = encoding.keys.shape[0]
-    # What the policy saw in K tours of T steps, (B K, T, ...), becomes (B, K, T, ...); the logits become
-    # log-probabilities, of which those of the actions taken are picked and summed.
+    # The observations of K tours of T steps, (B K, T, ...), become (B, K, T, ...).
     observation = {key: value.unflatten(0, (batch_size, -1)) for key, value in played.observations.items()}
     actions = played.actions[:, skip:].unflatten(0, (batch_size, -1))  # (B, K, T)
     log_p = model.tour_logits(encoding, observation, skip).log_softmax(dim=-1)
@@ -163,11 +162,11 @@ class Decoding:
     """Decoding strategy of a trained model; the best tour found is kept.
 
     Attributes:
-        num_tours: Tours per instance and symmetry.
-        sample: Draw the actions, instead of taking the most probable.
-        temperature: Divides the logits before sampling.
-        force_starts: Tour k starts at the k-th node, as in POMO; for problems with `any_first_node`.
-        symmetries: How many of eight views to show the model, see `num_symmetries`.
+        num_tours: Number of tours per instance and symmetry.
+        sample: Whether to sample actions instead of taking the most probable.
+        temperature: Divisor of the logits before sampling.
+        force_starts: Whether tour k starts at the k-th node, as in POMO; for problems with `any_first_node`.
+        symmetries: Number of views of each instance, of at most eight; see `num_symmetries`.
     """
 
     num_tours: int = 1
@@ -211,21 +210,22 @@ def solve(
     """Decode every instance in evaluation mode, chunk by chunk, and keep the best tour of each.
 
     Args:
-        model: The network; its training mode is restored.
-        problem: The rules.
-        instance: Any number of instances, on NumPy or the model's device.
-        decoding: How; greedy by default.
-        generator: Of the sampled actions.
-        batch_size: Tours decoded at a time, which bounds the memory; by default 1,024, or fewer where instances are
-            large (see `memory.chunk_size`). Sampled tours depend on it.
+        model: Policy network; its training mode is restored.
+        problem: Problem of the instances.
+        instance: Any number of instances, as NumPy arrays or on the model's device.
+        decoding: Decoding strategy; greedy by default.
+        generator: Random number generator for the sampled actions.
+        batch_size: Number of tours decoded at a time, which limits the memory; by default 1,024, or fewer if instances
+            are large (see `memory.chunk_size`). Sampled tours depend on it.
         progress: Called with the number of instances done after each chunk.
 
     Returns:
         Actions (B, T), padded with each row's closing action, and cost (B,).
 
     Raises:
-        ValueError: Sampling without a generator, forced starts that the problem does not have, or a bad batch size.
-        MemoryError: Torch cannot allocate what the tours of a chunk need.
+        ValueError: The generator for sampling is missing, the problem does not allow the forced starts or the
+            symmetries, or the batch size is not positive.
+        MemoryError: Torch cannot allocate the memory for the tours of a chunk.
     """
     if decoding.sample and generator is None:
         raise ValueError("sampling draws random numbers: pass a generator")
@@ -261,7 +261,7 @@ def in_chunks(
     """Solve `chunk` instances at a time in evaluation mode; see `solve` for `progress` and the result.
 
     Raises:
-        MemoryError: Torch cannot allocate what the tours of a chunk need.
+        MemoryError: Torch cannot allocate the memory for the tours of a chunk.
     """
     parts = []
     with evaluation_mode(model), named_memory_errors():
@@ -275,14 +275,14 @@ def in_chunks(
 
 
 def num_symmetries(problem: AnyProblem) -> int:
-    """Count in how many ways an instance can be shown: symmetries of the square, or orders of the codes of nodes."""
+    """Return the number of views of an instance: symmetries of the square, or orders of the codes of nodes."""
     return 8 if "coords" in problem.observation_space().spaces or problem.observed.per_edge else 1
 
 
 def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
-    """Return the static observation of instances in one of `num_symmetries` ways; 0 is as they are.
+    """Return the static observation of instances in one of `num_symmetries` views; view 0 is the original.
 
-    Where there are coordinates, these are turned and mirrored. Where there are matrices, nodes get each other's codes.
+    Coordinates are rotated and reflected. With matrices, the codes of the nodes are permuted.
     """
     observation = problem.observe_static(instance)
     if "coords" in observation:
@@ -296,7 +296,7 @@ def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[st
 def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
     """Repeat B instances for V symmetries (see `num_symmetries`); return them and their static observation.
 
-    Row b * V + k is instance b through the k-th of the symmetries.
+    Row b * V + k is instance b under the k-th of the symmetries.
     """
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
@@ -323,7 +323,7 @@ def best_tours(
     tours_at_once: int,
     symmetries: range,
 ) -> Rollout:
-    """Decode all tours under some of the eight symmetries of the square; keep the best of each instance."""
+    """Decode all tours under some of the symmetries; return the best tour of each instance."""
     views, observation = symmetric_views(problem, instance, symmetries)
     encoding = model.encode(observation)
     found = []
@@ -335,7 +335,7 @@ def best_tours(
 
 
 def cheapest(actions: Tensor, cost: Tensor, batch_size: int) -> Rollout:
-    """Keep the cheapest of each instance's tours, which lie side by side."""
+    """Return the cheapest tour of each instance, whose tours are consecutive rows."""
     cost, best = cost.unflatten(0, (batch_size, -1)).min(dim=1)
     return Rollout(
         actions.unflatten(0, (batch_size, -1))[torch.arange(batch_size, device=best.device), best], cost, None
@@ -343,7 +343,7 @@ def cheapest(actions: Tensor, cost: Tensor, batch_size: int) -> Rollout:
 
 
 def better_of(found: list[Rollout]) -> Rollout:
-    """Keep the cheaper tour, row by row."""
+    """Return the cheapest tour of each row."""
     if len(found) == 1:
         return found[0]
     longest = max(one.actions.shape[1] for one in found)
@@ -353,6 +353,6 @@ def better_of(found: list[Rollout]) -> Rollout:
 
 
 def pad(actions: Tensor, length: int) -> Tensor:
-    """Repeat the last action, which a finished row may do for free, up to a common length."""
+    """Pad tours to a length by repeating the last action, which costs nothing in a finished row."""
     missing = length - actions.shape[1]
     return torch.cat([actions, actions[:, -1:].expand(-1, missing)], dim=1) if missing else actions

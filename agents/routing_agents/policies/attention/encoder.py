@@ -1,4 +1,4 @@
-"""The encoder of Kool et al. (2019), section 3.1: embeddings of nodes from what `Features` says of them.
+"""The encoder of Kool et al. (2019), section 3.1: node embeddings from the observations that `Features` lists.
 
 B = instances, A = nodes, Q = queries per instance, d = embedding size, H = heads.
 """
@@ -20,15 +20,15 @@ from routing_agents.policies.attention.matrices import VIEW, node_codes, relativ
 from routing_agents.policies.attention.sizes import check_sizes
 
 FEW_NODES = 32  # see `attend`
-EDGE_INPUTS = 4  # of each matrix, see `edges`
-EDGE_DIM = 16  # hidden size of the network of edges, as MatNet's
+EDGE_INPUTS = 4  # inputs per matrix, see `edges`
+EDGE_DIM = 16  # hidden size of the edge network, as in MatNet
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
-OPTIONS = ("normalization", "nearness", "edge_logits", "glimpse_layer")  # they leave the paper's layers as they are
+OPTIONS = ("normalization", "nearness", "edge_logits", "glimpse_layer")  # they leave the paper's layers unchanged
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of the network.
+    """Sizes and options of the network.
 
     Attributes:
         embed_dim: Size d of the embeddings.
@@ -37,12 +37,13 @@ class ModelConfig:
         feed_forward_dim: Hidden size of the encoder's feed-forward sublayers.
         tanh_clipping: Range C of the logits.
         normalization: Normalisation after each sublayer: "batch" (the paper's), "instance", "layer" or "none".
-        nearness: Add -log of the distance from the current node to the logits, times a learned number (Huang et al.
-            2025, "Rethinking Light Decoder-based Solvers for Vehicle Routing Problems", where it is 1 and clipped).
-        edge_logits: With matrices, add to each node's logit a number that a small network makes of the edges between it
-            and the current node; without matrices, this is refused.
-        glimpse_layer: Hidden units of a feed-forward layer after the glimpse, with skip connections around both, like
-            in the same paper; 0, like in Kool et al., for none.
+        nearness: Whether to add -log of the distance from the current node to the logits, times a learned number (Huang
+            et al. 2025, "Rethinking Light Decoder-based Solvers for Vehicle Routing Problems", where it is 1 and
+            clipped).
+        edge_logits: Whether to add to each node's logit the output of a small network that reads the edges between the
+            node and the current node; matrices are required.
+        glimpse_layer: Number of hidden units of a feed-forward layer after the glimpse, with skip connections around
+            both, like in the same paper; 0 for none, like in Kool et al.
     """
 
     embed_dim: int = 128
@@ -70,7 +71,7 @@ class ModelConfig:
 
 
 class Normalization(nn.Module):
-    """Normalise (B, A, d): per feature over the batch or the instance, or per node."""
+    """Normalisation of (B, A, d): per feature over the batch or the instance, or per node."""
 
     def __init__(self, kind: str, embed_dim: int) -> None:
         super().__init__()
@@ -107,7 +108,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = Normalization(config.normalization, d)
 
     def forward(self, x: Tensor, shift: Tensor | None = None) -> Tensor:
-        """Embed nodes (B, A, d) in the light of each other; `shift` (B, H, A, A) adds to the scores of attention."""
+        """Apply the layer to node embeddings (B, A, d); `shift` (B, H, A, A) is added to the attention scores."""
         with products(x, self.in_bfloat16):
             projected = self.project_qkv(x)
         query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
@@ -124,8 +125,8 @@ class Encoder(nn.Module):
     """Encoder of Kool et al. (2019), section 3.1: node embeddings from the static observation.
 
     Args:
-        features: Which observations to read.
-        config: Sizes.
+        features: Observations to read.
+        config: Sizes and options.
     """
 
     def __init__(self, features: Features, config: ModelConfig) -> None:
@@ -142,7 +143,7 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
-        """Draw every parameter but the normalisations' from U(-1/sqrt(fan-in), 1/sqrt(fan-in))."""
+        """Draw every parameter, except those of normalisations, from U(-1/sqrt(fan-in), 1/sqrt(fan-in))."""
         for name, parameter in self.named_parameters():
             if "norm" in name:
                 continue
@@ -153,12 +154,12 @@ class Encoder(nn.Module):
     def multiply_in(self, dtype: torch.dtype) -> None:
         """Choose the precision of the encoder's matrix products: float32 or bfloat16.
 
-        They are most of the arithmetic; the projections of the nodes for the decoder are among them. Attention,
-        normalisation, sums and the decoder stay in float32: with attention in bfloat16 too a training step took
-        twice as long on the CPU it was tried on.
+        These products are most of the arithmetic; they include the projections of the nodes for the decoder.
+        Attention, normalisation, sums and the decoder stay in float32: with attention in bfloat16 too, a training
+        step took twice as long on the CPU that was tested.
 
         Raises:
-            ValueError: Another dtype.
+            ValueError: The dtype is another one.
         """
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
@@ -167,7 +168,7 @@ class Encoder(nn.Module):
             cast(EncoderLayer, layer).in_bfloat16 = self.in_bfloat16
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
-        """Embed the nodes of the static observation, each on its own: (B, A, d)."""
+        """Return the initial embeddings of the nodes, each independent of the others: (B, A, d)."""
         places = [observation["coords"]] if self.features.coords else []
         if self.features.per_edge:
             chances = [successions(matrix) for matrix in self.matrices(observation)]
@@ -192,12 +193,12 @@ class Encoder(nn.Module):
         return torch.cat([depot, customers], dim=1)
 
     def matrices(self, observation: dict[str, Tensor]) -> list[Tensor]:
-        """Return the matrices (B, A, A); durations are the lengths where other problems of the family have none."""
+        """Return the matrices (B, A, A); without durations, as in some problems of a family, these are the lengths."""
         lengths = observation[self.features.per_edge[0]]
         return [observation.get(key, lengths) for key in self.features.per_edge]
 
     def encode_nodes(self, observation: dict[str, Tensor]) -> Tensor:
-        """Embed the nodes of the static observation in the light of each other: (B, A, d)."""
+        """Return the embeddings of the nodes after all layers: (B, A, d)."""
         x = self.embed(observation)
         for layer, shift in zip(self.layers, self.edge_shifts(observation), strict=True):
             x = layer(x, shift)
@@ -209,18 +210,18 @@ class Encoder(nn.Module):
         return nn.Sequential(nn.Linear(inputs, EDGE_DIM), nn.ReLU(), nn.Linear(EDGE_DIM, outputs))
 
     def edges(self, observation: dict[str, Tensor]) -> Tensor:
-        """Return relative lengths and chances of succession of each matrix, there and back: (B, A, A, inputs)."""
+        """Return relative lengths and `successions` of each matrix, in both directions: (B, A, A, inputs)."""
         views = [see(matrix) for matrix in self.matrices(observation) for see in (relative, successions)]
         seen = torch.stack(views, dim=-1)
         return torch.cat([seen, seen.transpose(1, 2)], dim=-1)
 
     def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor | None]:
-        """Return by how much the lengths of edges shift the scores of attention: (B, H, A, A) for each layer.
+        """Return the terms that edges add to the attention scores: (B, H, A, A) for each layer; None without matrices.
 
         Kwon et al. (2021) mix each score with the length by a small network of each head (MatNet's mixed-score
-        attention), in two encoders, one for the rows and one for the columns. Here a network turns the lengths there
-        and back, relative to their mean so that their unit does not matter, and the chances of succession there and
-        back, into one number for each head, which is added to the score, in one encoder.
+        attention), in two encoders, one for the rows and one for the columns. Here there is one encoder, and a network
+        computes one number for each head, which is added to the score. Its inputs are the lengths in both directions,
+        relative to their mean so that their unit does not matter, and the `successions` in both directions.
         """
         if not self.features.per_edge:
             return [None] * len(self.layers)
@@ -228,12 +229,12 @@ class Encoder(nn.Module):
 
 
 def partners(coords: Tensor, pickup: Tensor) -> Tensor:
-    """Return for each node whether it is a pickup or a delivery, and the place of its partner; (0, 0) for none.
+    """Return for each node whether it is a pickup or a delivery, and the coordinates of its partner; (0, 0) for none.
 
     Args:
-        coords: (B, A, 2).
-        pickup: (B, A), the pickup of each delivery, 0 elsewhere; some libraries make numbers in a Box float32. Of
-            several deliveries of a pickup one counts.
+        coords: Coordinates (B, A, 2).
+        pickup: Pickup node of each delivery (B, A), 0 for other nodes; some libraries convert integers in a Box to
+            float32. If a pickup has several deliveries, the one with the largest index is its partner.
 
     Returns:
         (B, A, 4).
@@ -250,8 +251,8 @@ def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
     """Return for each node whether it has a fixed edge, and the offset of its other end; (0, 0, 0) for none.
 
     Args:
-        coords: (B, A, 2).
-        partner: (B, A), the node itself for none; as in `partners`, perhaps float32.
+        coords: Coordinates (B, A, 2).
+        partner: Other end of each node's fixed edge (B, A), the node itself for none; may be float32, see `partners`.
 
     Returns:
         (B, A, 3).
@@ -262,15 +263,15 @@ def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
 
 
 def products(x: Tensor, bfloat16: bool) -> AbstractContextManager[None]:
-    """Return the context in which matrix products take the chosen precision."""
+    """Return a context manager in which matrix products have the chosen precision."""
     return torch.autocast(x.device.type, torch.bfloat16) if bfloat16 else nullcontext()
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = None) -> Tensor:
-    """Return softmax(query key' / sqrt(d_k) + shift) value, for (B, H, Q, d_k) and twice (B, H, A, d_k).
+    """Return softmax(query key' / sqrt(d_k) + shift) value, for query (B, H, Q, d_k), key and value (B, H, A, d_k).
 
-    With gradients, several queries and few nodes, products one after the other take half to two thirds of the time of
-    torch's fused attention on a CPU.
+    With gradients, several queries and few nodes, separate products take half to two thirds of the time of torch's
+    fused attention on a CPU.
     """
     if query.shape[2] == 1 or key.shape[2] > FEW_NODES or not (key.requires_grad and key.is_cpu):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=shift)
@@ -279,12 +280,12 @@ def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = Non
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(B, Q, d) -> (B, H, Q, d/H)."""
+    """Split the last axis into heads: (B, Q, d) -> (B, H, Q, d/H)."""
     return x.view(*x.shape[:2], num_heads, -1).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
-    """(B, H, Q, d/H) -> (B, Q, d)."""
+    """Concatenate the heads: (B, H, Q, d/H) -> (B, Q, d)."""
     return x.transpose(1, 2).flatten(2)
 
 

@@ -1,4 +1,4 @@
-"""What the attention model sees of matrices of lengths and durations.
+"""Inputs of the attention model from matrices of lengths and durations.
 
 B = instances, A = nodes.
 """
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from routing_agents.policies.attention.features import CODE_SIZE
 
-VIEW = "view"  # observation (B,) of an encoder that is shown an instance in several ways
+VIEW = "view"  # key of an observation (B,): number of the view, if the encoder reads an instance in several views
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
-TEMPERATURE = 0.1  # of `successions`, in mean lengths
+TEMPERATURE = 0.1  # temperature of `successions`, in mean lengths
 BALANCINGS = 10  # with 100, tours that go to the likeliest node were 0.2 % shorter (ATSP-20), 0.1 % longer (ATSP-50)
 
 
@@ -25,14 +25,14 @@ def relative(lengths: Tensor) -> Tensor:
 
 
 def successions(lengths: Tensor) -> Tensor:
-    """Estimate the chance that one node follows another on a short tour: (B, A, A), from node to node.
+    """Estimate the probability that one node follows another on a short tour: (B, A, A), from row to column.
 
-    Where a way is short, but each of the two has shorter ones, it is hardly taken. So exp(-length / temperature) is
-    balanced until each node has about one successor and one predecessor: Sinkhorn (1967), "Diagonal equivalence to
-    matrices with prescribed row and column sums"; a soft solution of the assignment problem.
+    A short edge is rarely used if both its nodes have shorter ones. So exp(-length / temperature) is balanced until
+    each node has about one successor and one predecessor: Sinkhorn (1967), "Diagonal equivalence to matrices with
+    prescribed row and column sums". The result is a soft solution of the assignment problem.
 
     Args:
-        lengths: (B, A, A), of at least two nodes.
+        lengths: Lengths (B, A, A) between at least two nodes.
     """
     itself = torch.eye(lengths.shape[1], dtype=torch.bool, device=lengths.device)
     scores = (relative(lengths) / -TEMPERATURE).masked_fill(itself, -math.inf)
@@ -42,23 +42,24 @@ def successions(lengths: Tensor) -> Tensor:
 
 
 def node_codes(chances: Sequence[Tensor], view: Tensor | None = None) -> Tensor:
-    """Return codes of each node, and for each matrix of those likely to follow it and of those likely to precede it.
+    """Return the code of each node and, for each matrix, the codes of its likely successors and likely predecessors.
 
-    Each node has a code, nearly orthogonal to the others'; sums of codes, weighted by `successions`, show whether a
-    node is among them by the product with its code. Kwon et al. (2021) draw one-hot codes, in another order each time,
-    and nothing else. Here a node's place decides: as places in random instances mean nothing, that comes to the same,
-    needs no generator, and bounds no size.
+    The codes of nodes are nearly orthogonal. The codes of successors and predecessors are summed, weighted by
+    `successions`; the product of the sum with a node's code shows whether the node is among them. Kwon et al. (2021)
+    use one-hot codes only, in a random order each time. Here the code depends on the index of the node. In random
+    instances the index has no meaning, so this is equivalent, needs no generator, and does not limit the size.
 
     Args:
-        chances: `successions` of each of M matrices, (B, A, A).
-        view: int64 (B,), another order of the codes for each number; by default 0, the order of the nodes.
+        chances: `successions` (B, A, A) of each of M matrices.
+        view: Number of the view, with another order of the codes for each: int64 (B,); by default 0, the order of the
+            nodes.
 
     Returns:
         (B, A, (1 + 2 M) CODE_SIZE).
     """
     like = chances[0]
     place = torch.arange(1, like.shape[1] + 1, device=like.device, dtype=like.dtype)
-    # Quadratic multiples of an irrational number are as good as random, and the same everywhere.
+    # Quadratic multiples of an irrational number are as good as random numbers, and the same on every machine.
     waves = like.new_tensor([math.tau * (wave * wave * GOLDEN_RATIO % 1) for wave in range(1, CODE_SIZE + 1)])
     codes = (math.sqrt(2) * torch.cos(place[:, None] * waves)).expand(len(like), -1, -1)
     if view is not None:

@@ -1,7 +1,7 @@
-"""How many tours to decode at a time, and what to do where memory is too little for them.
+"""Number of tours to decode at a time, and the error raised if memory does not suffice for them.
 
-The attention kernels of torch never hold the scores of all pairs of nodes, so that memory grows with the number of
-nodes, not with its square, where the encoder sees no edges; benchmarks/quality/large_instances.py measures it.
+The attention kernels of torch never store the scores of all pairs of nodes. Unless the encoder reads edges, memory thus
+grows with the number of nodes, not with its square; benchmarks/quality/large_instances.py measures it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from routing_agents.policies.protocol import PolicyNetwork
 from routing_gym.problem import AnyProblem
 
 MOST_TOURS = 1024  # at a time
-MOST_NODES = 2**17  # of these tours; encoding as many takes 1.2 GB with the published models
-PAIRS, STEPS = 20, 128  # pairs of nodes whose edge the encoder reads, and scored steps, that take as much as one node
+MOST_NODES = 2**17  # nodes of these tours; encoding as many takes 1.2 GB with the published models
+PAIRS, STEPS = 20, 128  # edges that the encoder reads, and scored steps, that take as much memory as one node
 
 
 def chunk_size(
@@ -29,20 +29,21 @@ def chunk_size(
     views: int = 1,
     scored: bool = False,
 ) -> tuple[int, int]:
-    """Choose how many instances, and how many tours of each, to decode at a time.
+    """Return the number of instances, and of tours per instance, to decode at a time.
 
     Args:
-        model: The network.
-        problem: The rules.
-        num_instances: Instances to decode.
-        num_tours: Tours per instance.
-        batch_size: Tours at a time; None means `MOST_TOURS`, or fewer, if these have more than `MOST_NODES`.
-        together: Whether the tours of an instance cannot be decoded apart.
-        views: Encodings of each instance, which count as instances here.
+        model: Policy network.
+        problem: Problem of the instances.
+        num_instances: Number of instances to decode.
+        num_tours: Number of tours per instance.
+        batch_size: Number of tours at a time; None for `MOST_TOURS`, or fewer if these have more than `MOST_NODES`.
+        together: Whether the tours of an instance must be decoded together.
+        views: Number of encodings of each instance, which count as instances here.
         scored: Whether all steps of all tours are then scored at the same time, with gradients.
 
     Returns:
-        Instances and tours of each, both at least 1; several instances only with all their tours.
+        Number of instances and number of tours of each, both at least 1. If there are several instances, all their
+        tours are decoded together.
 
     Raises:
         ValueError: `batch_size` is not positive.

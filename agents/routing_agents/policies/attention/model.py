@@ -1,7 +1,7 @@
 """The attention model of Kool et al. (2019), "Attention, Learn to Solve Routing Problems!", section 3.
 
-It knows no problem: `Features` says which observations it reads. The encoder runs once per instance
-(`encode`), the decoder any number of queries per instance (`logits`), so that one function serves a
+The model does not depend on the problem: `Features` lists the observations that it reads. The encoder runs once per
+instance (`encode`). The decoder takes any number of queries per instance (`logits`), so that one function serves a
 single step, all starts at once, and the scoring of whole tours.
 
 B = instances, A = nodes, Q = queries per instance, d = embedding size, H = heads.
@@ -32,25 +32,25 @@ from routing_agents.policies.attention.features import Features
 from routing_agents.policies.attention.matrices import successions
 from routing_agents.policies.protocol import PolicyNetwork
 
-SHORTEST = 1e-4  # shorter ways count as this long in `nearness`, which has no logarithm of 0
-RAREST = 1e-9  # smaller chances count as this
+SHORTEST = 1e-4  # lower bound of lengths in `nearness`, whose logarithm would be infinite at 0
+RAREST = 1e-9  # lower bound of probabilities in `nearness`
 FEW_NUMBERS = 2**14  # see `penalties`
 TABULATED = 200  # nodes; for more, all pairs would take as much memory as a third of the keys and values
-LOOPED = 400  # products; torch multiplies a batch of smaller matrices on a CPU in a loop, not through MKL
+LOOPED = 400  # multiplications; on a CPU, torch computes batches of smaller matrix products in a loop, without MKL
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """Inputs of the decoder for B encoded instances; nothing of it is copied or projected again."""
+    """Inputs of the decoder for B encoded instances, which the decoder neither copies nor projects again."""
 
     fixed_query: Tensor  # (B, 1, d), from the mean embedding
     node_queries: tuple[Tensor, ...]  # (B, A, d) each, one per context node; (B, A + 1, d) with a placeholder
     keys: Tensor  # (B, H, A, d/H), of the glimpse
     values: Tensor  # (B, H, A, d/H), of the glimpse
-    logit_keys: Tensor  # (B, A, d), the glimpse's output projection already applied where nothing comes between
+    logit_keys: Tensor  # (B, A, d), including the glimpse's output projection unless there is a glimpse layer
     places: tuple[Tensor, ...] = ()  # coordinates (B, A, 2), or lengths or `successions` (B, A, A), for nearness
     edge_logits: tuple[Tensor, ...] = ()  # (B, A, A), from node to node
-    depots: tuple[Tensor, ...] = ()  # (B, A), 1.0 for depots, where a choice of depots is observed
+    depots: tuple[Tensor, ...] = ()  # (B, A), 1.0 for depots; only if the observation has a flag of depots
     near: tuple[Tensor, ...] = ()  # (B, A, A), -log of all distances; see `AttentionModel.tabulate`
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Encoding:
@@ -62,7 +62,7 @@ class Encoding:
         return Encoding(**changed)
 
     def detach(self) -> Encoding:
-        """Return the same numbers, detached from the graph."""
+        """Return the same encoding, detached from the computation graph."""
         return self.map(Tensor.detach)
 
 
@@ -70,12 +70,12 @@ class AttentionModel(Encoder, PolicyNetwork):
     """Encoder and decoder of Kool et al. (2019), section 3.
 
     Args:
-        features: Which observations to read.
-        config: Sizes.
-        generator: Source of the initial weights.
+        features: Observations to read.
+        config: Sizes and options.
+        generator: Random number generator for the initial weights.
 
     Raises:
-        ValueError: The config asks for edge logits, and there are no matrices to read.
+        ValueError: The config has `edge_logits`, but there are no matrices to read.
     """
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
@@ -99,12 +99,12 @@ class AttentionModel(Encoder, PolicyNetwork):
             self.embed_edge_logits = self.edge_network(1)
         self.initialise(generator)
         if config.nearness:
-            self.nearness_weight = nn.Parameter(torch.tensor(2.0))  # put on trained weights, 2 served best
+            self.nearness_weight = nn.Parameter(torch.tensor(2.0))  # the best value when added to trained weights
 
     def encode(self, observation: dict[str, Tensor]) -> Encoding:
         """Encode B instances from their static observation.
 
-        One matrix product yields all that the decoder reads per node. The projections of the context
+        One matrix product computes all inputs of the decoder per node. The projections of the context
         nodes and of the glimpse's output are linear, so they are applied to nodes here, once, rather
         than to queries later: W_c [h_first; h_last] = W_c1 h_first + W_c2 h_last, and
         (W_o g) . (W_l h) = g . (W_o' W_l h), unless layers come between glimpse and logits.
@@ -117,7 +117,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         with products(x, self.in_bfloat16):
             projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
         keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
-        if not self.features.depot:  # node A stands for the placeholder
+        if not self.features.depot:  # index A is the placeholder
             placeholders = zip(node_queries, context_weights, self.placeholder.split(d), strict=True)
             node_queries = [torch.cat([q, (w @ p).expand(len(x), 1, d)], dim=1) for q, w, p in placeholders]
         return Encoding(
@@ -132,14 +132,14 @@ class AttentionModel(Encoder, PolicyNetwork):
         )
 
     def places(self, observation: dict[str, Tensor]) -> Tensor:
-        """Return what `nearness` is of."""
+        """Return the input of `nearness`: coordinates (B, A, 2), or lengths or `successions` (B, A, A)."""
         if not self.features.per_edge:
             return observation["coords"]
         lengths = observation[self.features.per_edge[0]]
         return lengths if self.features.coords else successions(lengths)
 
     def fold(self, weight: Tensor) -> Tensor:
-        """Apply the glimpse's output projection to a weight in advance, where no layer comes between."""
+        """Apply the glimpse's output projection to a weight in advance, unless there is a glimpse layer."""
         return weight if self.config.glimpse_layer else self.project_glimpse.weight.T @ weight
 
     def query(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
@@ -165,11 +165,11 @@ class AttentionModel(Encoder, PolicyNetwork):
         """Score the actions of Q queries per instance (eqs. 5 to 8).
 
         Args:
-            encoding: B instances.
-            observation: The changing observations, (B, Q, ...) each, "action_mask" (B, Q, A) as bool.
+            encoding: Encoding of B instances.
+            observation: Dynamic observations, (B, Q, ...) each, with "action_mask" (B, Q, A) as bool.
 
         Returns:
-            float32 (B, Q, A), -inf where illegal.
+            float32 (B, Q, A), -inf for illegal actions.
         """
         legal = penalties(observation["action_mask"])
         query = self.query(encoding, observation)
@@ -200,10 +200,10 @@ class AttentionModel(Encoder, PolicyNetwork):
         return x + self.contract_glimpse(F.relu(self.expand_glimpse(x)))
 
     def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Return -log of each node's distance from the current one, 0 where no vehicle drives: (B, Q, A).
+        """Return -log of each node's distance from the current node, 0 for edges that are not driven: (B, Q, A).
 
-        With a matrix of lengths and no coordinates, whose lengths may be in any unit, the logarithm of the chance that
-        the node follows the current one, rather than another that is still to be left.
+        With matrices and without coordinates, lengths may be in any unit. The result is then the logarithm of the
+        probability that the node follows the current one, and not another node that the tour has yet to leave.
         """
         (table,) = encoding.near or encoding.places
         here = take_nodes(table, observation["current_node"])
@@ -236,10 +236,10 @@ class AttentionModel(Encoder, PolicyNetwork):
         return replace(encoding, near=(self.log_nearness(places, places),))
 
     def driven(self, numbers: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Set numbers (B, Q, A) of the edges from the current node to 0 where no vehicle drives.
+        """Set numbers (B, Q, A) of the edges from the current node to 0 for edges that no vehicle drives.
 
-        No edge leads to the first node of a tour without a depot. From a depot to a depot, the action chooses where the
-        next route begins, or ends the tour.
+        Without a depot, no edge leads to the first node of a tour. From a depot to a depot, the action chooses the
+        start of the next route, or ends the tour.
         """
         if not self.features.depot:
             return numbers.masked_fill_(observation["action_mask"].all(dim=-1, keepdim=True), 0.0)
@@ -253,10 +253,10 @@ class AttentionModel(Encoder, PolicyNetwork):
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """Like `PolicyNetwork.stepwise_logits`: the same numbers as `logits`, since this decoder has no memory.
+        """Return a function that computes `logits`; see `PolicyNetwork.stepwise_logits`. This decoder has no memory.
 
         For few queries, products with keys that are stored transposed take two thirds of the time of torch's
-        attention on a CPU. torch multiplies very small matrices in a loop; padded with zeros they take a sixth
+        attention on a CPU. torch multiplies very small matrices in a loop; padded with zeros, they take a sixth
         of that time.
         """
         encoding = self.tabulate(encoding)
@@ -279,13 +279,13 @@ class AttentionModel(Encoder, PolicyNetwork):
         return logits
 
     def tour_logits(self, encoding: Encoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
-        """Like `PolicyNetwork.tour_logits`, in one pass over all steps."""
+        """Score all steps of the tours in one pass; see `PolicyNetwork.tour_logits`."""
         queries = {key: value[:, :, skip:] for key, value in observation.items()}
         shape = queries["action_mask"].shape
         return self.logits(encoding, {key: value.flatten(1, 2) for key, value in queries.items()}).view(shape)
 
     def dynamic_scores(self, encoding: Encoding, query: Tensor, legal: Tensor, remaining: Tensor) -> Tensor:
-        """Undivided scores where keys and values shift with `remaining` (B, Q, A), as in SDVRP.
+        """Return scores, not divided by sqrt(d), with keys and values shifted by `remaining` (B, Q, A), as in SDVRP.
 
         The shift of a node is remaining * w, of rank one: q . (k + r w) = q . k + r (q . w), so the
         shifted keys are never built.
@@ -304,12 +304,12 @@ class AttentionModel(Encoder, PolicyNetwork):
 
 
 class CostCritic(Encoder):
-    """Predicts the cost of an instance from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
+    """Critic that predicts an instance's cost from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
 
     Args:
-        features: Which observations to read.
-        config: Sizes.
-        generator: Source of the initial weights.
+        features: Observations to read.
+        config: Sizes and options.
+        generator: Random number generator for the initial weights.
     """
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
@@ -326,7 +326,8 @@ class CostCritic(Encoder):
 def penalties(mask: Tensor) -> Tensor:
     """Convert a mask to numbers that are added to the scores: -inf for illegal actions, 0 for legal ones.
 
-    For many numbers a quarter of the time of `torch.where` or `masked_fill` on a CPU; for few these are faster.
+    For large masks this takes a quarter of the time of `torch.where` or `masked_fill` on a CPU; for small masks
+    these are faster.
     """
     if mask.numel() < FEW_NUMBERS and mask.is_cpu:
         return torch.where(mask, 0.0, -torch.inf)
@@ -334,5 +335,5 @@ def penalties(mask: Tensor) -> Tensor:
 
 
 def widen(x: Tensor, width: int) -> Tensor:
-    """Append zeros to the last axis until it has a width."""
+    """Append zeros to the last axis up to a width."""
     return F.pad(x, (0, width - x.shape[-1])) if width > x.shape[-1] else x

@@ -1,4 +1,4 @@
-"""The attention model in checkpoints: described, rebuilt, and taken up by another run."""
+"""Checkpoints of the attention model: description in the header, loading, and warm start of another run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EDGE_OUTPUTS = {f"{network}.2.{kind}" for network in EDGE_NETWORKS for kind in (
 
 
 def describe(problem: AnyProblem, model: AttentionModel) -> dict[str, Any]:
-    """Return the part of the header from which `rebuild` makes problem and model."""
+    """Return the part of the header from which `rebuild` builds problem and model."""
     return {"problem": problem.name, "settings": asdict(problem), "model": asdict(model.config)}
 
 
@@ -42,14 +42,14 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     """Copy the weights of another run, of any problem and size, where they fit.
 
     Args:
-        model: Gets the weights whose name and shape it shares; the others stay as they are. What reads more
-            observations here starts at 0: the columns of their weights, and what the networks of edges add. Columns of
-            observations that it lacks are left out.
-        path: A checkpoint, or the folder of a run (then its best).
+        model: Model that gets the weights whose names and shapes match; its other weights stay unchanged. Inputs that
+            only this model reads start at 0: their columns of the weights, and the outputs of the edge networks.
+            Columns of observations that it lacks are left out.
+        path: Checkpoint file, or folder of a run for its best checkpoint.
 
     Returns:
-        What was kept, what is new and what is left out, in a sentence; and of each run that led to these weights, the
-        first one first, what its checkpoint says of arguments, metrics and seconds.
+        A sentence on the tensors that were kept, are new or were left out; and the arguments, metrics and seconds of
+        each run that led to these weights, from its checkpoint, the first run first.
 
     Raises:
         CheckpointError: The file cannot be read, or its network has other sizes.
@@ -61,7 +61,7 @@ def warm_start(model: AttentionModel, path: Path) -> tuple[str, list[dict[str, A
     if not isinstance(found, dict) or {**found, **options} != wanted:
         raise CheckpointError(f"{path}: a network of {found}; asked for is {wanted}")
     weights, expected = group(tensors, "model"), model.state_dict()
-    if isinstance(model, AttentionModel):  # others read the same of every problem
+    if isinstance(model, AttentionModel):  # other networks read the same inputs for every problem
         features = features_of(rebuild(header)[1])
         had, has = inputs_of(features, model), inputs_of(model.features, model)
         for name in has.keys() & weights.keys() & expected.keys():
@@ -88,7 +88,7 @@ def inputs_of(features: Features, model: AttentionModel) -> dict[str, tuple[str,
 
 
 def with_inputs(weight: Tensor, had: tuple[str, ...], has: tuple[str, ...]) -> Tensor:
-    """Return a weight (d, len(had)) for other inputs: (d, len(has)), 0 for those that it had not."""
+    """Convert a weight (d, len(had)) to one for other inputs, (d, len(has)), with 0 for new inputs."""
     other = weight.new_zeros(len(weight), len(has))
     both = [name for name in has if name in had]
     other[:, [has.index(name) for name in both]] = weight[:, [had.index(name) for name in both]]

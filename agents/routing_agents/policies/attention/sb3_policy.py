@@ -4,9 +4,9 @@
     MaskablePPO(AttentionPolicy, env, rollout_buffer_class=LaneRolloutBuffer, n_steps=20, batch_size=640, gamma=1.0)
 
 Stable-Baselines3's own `MultiInputPolicy` flattens the nodes into one vector and has one output neuron per
-action, so that nothing it learns of one node carries over to another. Here the decoder scores the actions
-node by node. Everything else is inherited from sb3-contrib; what it calls the features are, side by side,
-the logits and the critic's hidden units.
+action, so that nothing it learns about one node transfers to another. Here the decoder scores the actions
+node by node. Everything else is inherited from sb3-contrib; its "features" are the concatenation of the
+logits and the critic's hidden units.
 
 B = observations, A = nodes, d = embedding size, U = different instances among the observations, Q = queries.
 """
@@ -41,18 +41,18 @@ DEFAULT_CONFIG = ModelConfig(normalization="instance")
 class AttentionPolicy(MaskableMultiInputActorCriticPolicy):
     """The attention model for `MaskablePPO`.
 
-    It masks what the observations forbid; the masks that sb3-contrib passes come on top.
+    It applies the mask in the observations; the masks that sb3-contrib passes are applied in addition.
 
     Args:
-        observation_space: Of a routing environment, unflattened.
-        action_space: Its nodes.
-        lr_schedule: Learning rate.
+        observation_space: Observation space of a routing environment, unflattened.
+        action_space: Action space of the environment: its nodes.
+        lr_schedule: Schedule of the learning rate.
         config: Sizes of the network: `MaskablePPO(..., policy_kwargs={"config": ModelConfig(...)})`.
-        optimizer_class: By default Adam.
-        optimizer_kwargs: Its arguments besides the learning rate.
+        optimizer_class: Class of the optimiser; by default Adam.
+        optimizer_kwargs: Arguments of the optimiser besides the learning rate.
 
     Raises:
-        ValueError: No row of `FEATURES` reads these observations, or batch normalisation.
+        ValueError: No entry of `FEATURES` reads these observations, or the config has batch normalisation.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class AttentionPolicy(MaskableMultiInputActorCriticPolicy):
         )
 
     def _build(self, lr_schedule: Schedule) -> None:
-        """Build what follows the extractor; the base class calls it."""
+        """Build the modules after the extractor, and the optimiser; called by the base class."""
         num_nodes = int(self.action_space.n)
         self.mlp_extractor = Split(num_nodes)
         self.action_net = nn.Identity()  # the decoder's scores are the logits
@@ -93,11 +93,11 @@ class NodeExtractor(BaseFeaturesExtractor):
     """Encoder and decoder: observations -> (B, A + d), the logits and the critic's hidden units.
 
     Args:
-        observation_space: Of a routing environment.
+        observation_space: Observation space of a routing environment.
         config: Sizes of the network.
 
     Raises:
-        ValueError: No row of `FEATURES` reads these observations, or batch normalisation.
+        ValueError: No entry of `FEATURES` reads these observations, or the config has batch normalisation.
     """
 
     def __init__(self, observation_space: spaces.Dict, config: ModelConfig) -> None:
@@ -113,7 +113,7 @@ class NodeExtractor(BaseFeaturesExtractor):
         self.kept: Kept | None = None
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """Decode B observations as Stable-Baselines3 preprocesses them: all float, indices one-hot."""
+        """Decode B observations, preprocessed by Stable-Baselines3: all are float, indices one-hot."""
         features = self.model.features
         static = {key: observation[key] for key in features.static_keys}
         rows = torch.cat([value.flatten(1) for value in static.values()], dim=1)
@@ -133,11 +133,11 @@ class NodeExtractor(BaseFeaturesExtractor):
         return torch.cat([self.model.logits(encoding, queries), hidden], dim=-1)[instance, place]
 
     def recall(self, rows: Tensor, static: dict[str, Tensor]) -> Encoding:
-        """Encode without gradients, and only the lanes whose instance is not that of the last step.
+        """Encode without gradients, and only the lanes whose instance has changed since the last step.
 
         Args:
-            rows: float32 (B, any), the static observations side by side.
-            static: The static observations.
+            rows: Concatenated static observations: float32 (B, any).
+            static: Static observations.
         """
         weights = [parameter.detach() for parameter in self.model.parameters()]
         kept = self.kept
@@ -156,12 +156,12 @@ class Kept:
     """Values that the next step of a rollout can reuse."""
 
     rows: Tensor  # float32 (B, any), the static observations
-    weights: list[Tensor]  # of the model then
+    weights: list[Tensor]  # weights of the model at the time of encoding
     encoding: Encoding
 
 
 class Split(nn.Module):
-    """Deals the output of `NodeExtractor` to actor and critic, in the place of the base class's two MLPs."""
+    """Module that splits the output of `NodeExtractor` for actor and critic; it replaces the base class's two MLPs."""
 
     def __init__(self, num_nodes: int) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class Split(nn.Module):
 
 
 class PerNode(nn.Module):
-    """The output of the value head, per node: costs grow with the number of nodes, and small weights learn slowly."""
+    """Output of the value head times the number of nodes: costs grow with it, and small weights learn slowly."""
 
     def __init__(self, head: ValueHead, num_nodes: int) -> None:
         super().__init__()
@@ -189,9 +189,9 @@ class PerNode(nn.Module):
 
 
 class LaneRolloutBuffer(MaskableDictRolloutBuffer):
-    """Minibatches of whole lanes instead of scattered steps: each instance is encoded once an epoch.
+    """Rollout buffer with minibatches of whole lanes instead of scattered steps: one encoding per instance and epoch.
 
-    A lane is the `n_steps` of one environment; make `batch_size` a multiple of them.
+    A lane is the `n_steps` of one environment; choose a multiple of `n_steps` as `batch_size`.
     """
 
     def get(self, batch_size: int | None = None) -> Generator[MaskableDictRolloutBufferSamples, None, None]:
@@ -208,10 +208,10 @@ class LaneRolloutBuffer(MaskableDictRolloutBuffer):
 
 
 def find_features(space: spaces.Space[Any]) -> Features:
-    """Return the row of `FEATURES` that reads all of an environment's observations.
+    """Return the entry of `FEATURES` that reads all of an environment's observations.
 
     Raises:
-        ValueError: There is none.
+        ValueError: No entry does.
     """
     found = set(space) if isinstance(space, spaces.Dict) else set()
     matrices = tuple(key for key in MATRICES if key in found)
@@ -235,17 +235,17 @@ def group_rows(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Group equal rows.
 
     Args:
-        rows: (B, any).
+        rows: Rows (B, any).
 
     Returns:
-        int64 (U, Q): the rows of each of the U groups, filled up with its first one to the size of the largest;
-        int64 (B,) and (B,): group and place within it of each row.
+        int64 (U, Q), the rows of each of the U groups, padded with the group's first row to the size of the largest;
+        int64 (B,) and (B,), the group of each row and its position in the group.
     """
     _, group, sizes = torch.unique(rows, dim=0, return_inverse=True, return_counts=True)
     order = group.argsort(stable=True)  # the rows, group by group
     starts = sizes.cumsum(0) - sizes  # where each group begins in that order
-    place = torch.empty_like(group)  # a row's place in its group: its place in that order, less where the group begins
+    place = torch.empty_like(group)  # position in the group: position in that order minus the start of the group
     place[order] = torch.arange(len(rows), device=rows.device) - starts.repeat_interleave(sizes)
-    table = order[starts, None].repeat(1, int(sizes.max()))  # each group's first row everywhere, then the others
+    table = order[starts, None].repeat(1, int(sizes.max()))  # filled with each group's first row, then with all rows
     table[group, place] = torch.arange(len(rows), device=rows.device)
     return table, group, place

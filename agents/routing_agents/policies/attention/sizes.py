@@ -1,4 +1,4 @@
-"""Sizes of networks: bounded, so that a wrong number is refused before any memory is taken."""
+"""Bounds on the sizes of networks, so that a wrong number raises an error before memory is allocated."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ MOST = 2**24  # num_layers times the square of the largest size: some 200 millio
 
 
 def check_sizes(num_layers: object, sizes: dict[str, object]) -> None:
-    """Refuse sizes of a network that are no positive integers, or too large together.
+    """Check that the sizes of a network are positive integers, and not too large together.
 
     Args:
         num_layers: Number of layers.
         sizes: All other sizes, by name.
 
     Raises:
-        ValueError: With the name and its value.
+        ValueError: A size is not a positive integer, or the sizes are too large. The message has the values.
     """
     numbers = []
     for name, value in {**sizes, "num_layers": num_layers}.items():

@@ -1,4 +1,4 @@
-"""The value head of the attention model: what the rest of an episode will bring, for algorithms that need to know."""
+"""The value head of the attention model: the expected return of the rest of an episode, for actor-critic algorithms."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from routing_agents.policies.attention.model import Encoding
 
 
 class ValueHead(nn.Module):
-    """Values the steps of an episode from the decoder's context and the nodes that are still legal.
+    """Network that estimates the values of steps from the decoder's context and the nodes that are still legal.
 
-    Its two layers are called one after the other by `forward`, and apart by libraries that have a place for each.
+    `forward` calls its two layers one after the other. Libraries with separate modules for them call each layer.
 
     Args:
         embed_dim: Size d of the embeddings.
-        generator: Source of the initial weights. The output starts at zero.
+        generator: Random number generator for the initial weights. The output starts at zero.
     """
 
     def __init__(self, embed_dim: int, generator: torch.Generator | None = None) -> None:
@@ -38,7 +38,7 @@ class ValueHead(nn.Module):
     def hidden(self, encoding: Encoding, query: Tensor, mask: Tensor) -> Tensor:
         """Return the hidden units (B, Q, d)."""
         nodes = self.node(encoding.logit_keys)  # once per instance, not per query
-        # Divided by the number of all nodes, so that the bias brings in the share of the legal ones: how much is left
-        # to do says most about the value.
+        # Divided by the number of all nodes, so that the bias adds the share of the legal ones: the number of nodes
+        # left predicts the value best.
         legal = mask.float() @ nodes / mask.shape[-1]
         return F.relu(self.context(query) + legal)

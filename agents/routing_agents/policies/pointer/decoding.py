@@ -1,4 +1,4 @@
-"""Answers from a trained network: beam search, of which greedy decoding is the narrowest (Vinyals et al. 2015, 2.3)."""
+"""Decoding of answers: beam search, with greedy decoding as the case of width 1 (Vinyals et al. 2015, 2.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from routing_agents.policies.pointer.model import END, PointerNetwork
 from routing_agents.policies.pointer.sequences import PADDING, Answers, Order, Points, rename, sorting
 from routing_agents.policies.pointer.tasks import Task
 
-MEMORY_ELEMENTS = 2**24  # of the attention's largest array, (B, width, n + 1, d), in one go
+MEMORY_ELEMENTS = 2**24  # elements of the attention's largest array, (B, width, n + 1, d), at a time
 
 
 @torch.inference_mode()
@@ -21,14 +21,14 @@ def beam_search(
     """Find probable answers, keeping the best `width` beginnings at each step.
 
     Args:
-        model: The network, in evaluation mode.
-        points: float32 (B, n, 2), on any device.
-        max_length: Steps after which an answer is cut off.
-        width: Beginnings kept; 1 is greedy decoding.
-        each_once: No point twice, so that tours come out valid; a network that was trained so never does.
+        model: Pointer network, in evaluation mode.
+        points: Points: float32 (B, n, 2), on any device.
+        max_length: Number of steps after which an answer is cut off.
+        width: Number of beginnings kept; 1 is greedy decoding.
+        each_once: Whether to choose no point twice, so that tours are valid; networks trained with a mask never do.
 
     Returns:
-        The best answer found: int64 (B, T), T at most `max_length`, padded with -1.
+        The most probable answer found: int64 (B, T), T at most `max_length`, padded with -1.
     """
     batch_size, n, _ = points.shape
     encoding = model.encode(points)
@@ -70,15 +70,16 @@ def predict(
     width: int = 1,
     each_once: bool = False,
 ) -> Answers:
-    """Answer a batch of instances of one size, a part at a time.
+    """Predict the answers of a batch of instances of one size, in chunks.
 
     Args:
-        model: The network, in evaluation mode.
-        task: What it was trained for.
-        points: (B, n, 2).
-        order: "sorted" shows the network the points in the order of x, as it was trained; the answer keeps their own.
-        width: As of `beam_search`.
-        each_once: As of `beam_search`.
+        model: Pointer network, in evaluation mode.
+        task: Task for which the network was trained.
+        points: Points (B, n, 2).
+        order: Order in which the network reads the points, as in training: "sorted" for the order of x, or "given".
+            Answers have the indices of `points`.
+        width: See `beam_search`.
+        each_once: See `beam_search`.
 
     Returns:
         int64 (B, T), padded with -1.
@@ -101,16 +102,16 @@ def evaluate(
 ) -> dict[str, float]:
     """Measure a network on solved instances of one size.
 
-    Where an answer holds every point, as in TSP, decoding is restricted to that; "valid" is the share of answers that
-    hold every point without, which is 1 by construction for a network that masks.
+    If answers hold every point, as in the TSP, decoding chooses each point once. "valid" is then the share of answers
+    that hold every point without this restriction, which is 1 by construction for a network that masks.
 
     Args:
-        model: The network, in evaluation mode.
-        task: What it was trained for.
-        points: (B, n, 2).
+        model: Pointer network, in evaluation mode.
+        task: Task for which the network was trained.
+        points: Points (B, n, 2).
         right: Right answers (B, T).
-        order: As of `predict`.
-        width: As of `predict`.
+        order: See `predict`.
+        width: See `predict`.
 
     Returns:
         The task's metrics.

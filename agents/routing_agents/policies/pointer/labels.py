@@ -1,4 +1,4 @@
-"""Solved instances, kept on disk in blocks: computed once, by several processes, and taken up where one was stopped."""
+"""Solved instances in blocks on disk: solved once, by several processes, and resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from routing_gym.solvers.runtime.pool import Processes
 from routing_gym.solvers.runtime.progress import show_progress
 from routing_gym.solvers.runtime.work import Executor, Inline, Lost, Work
 
-SIZE = 2_500  # instances of a block
-VERSION = 1  # of the generator and the labels: raise it where they change
+SIZE = 2_500  # instances per block
+VERSION = 1  # version of the generator and the labels; increase it when they change
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some solved instances; which ones depends on these fields only.
+    """Block of solved instances, which depend on these fields only.
 
     Attributes:
-        task: Name of it.
-        labels: How they are solved; one of the task's labels.
-        num_points: Points of each instance, uniform in the unit square.
-        seed: Of the points.
-        number: Of the block.
-        version: Of this code.
+        task: Name of the task.
+        labels: Kind of labels, one of the task's.
+        num_points: Number of points of each instance, uniform in the unit square.
+        seed: Random seed for the points.
+        number: Number of the block.
+        version: Version of the generator and the labels.
     """
 
     task: str
@@ -43,7 +43,7 @@ class Block:
     version: int = VERSION
 
     def path(self, folder: Path) -> Path:
-        """Return where the block is kept."""
+        """Return the path of the block's file."""
         return folder / f"{self.task}-{self.labels}-{self.num_points}-seed{self.seed}-{self.number:03}.npz"
 
     def solve(self) -> bytes:
@@ -58,7 +58,7 @@ class Block:
         """Read points (SIZE, n, 2) and answers (SIZE, T).
 
         Raises:
-            FileNotFoundError: There is no file.
+            FileNotFoundError: The file does not exist.
             ValueError: The file is damaged, or holds something else.
         """
         path = self.path(folder)
@@ -93,23 +93,24 @@ def labelled(
     progress: bool = False,
     executor: Executor | None = None,
 ) -> dict[int, tuple[Points, Answers]]:
-    """Return solved instances, from disk as far as they are there.
+    """Return solved instances; blocks that are not on disk are solved and written.
 
     Args:
         task: One of `TASKS`.
-        labels: How they are solved; one of `task.labels`.
-        counts: By the number of points, how many instances. Those of a smaller count are the first of a larger one.
-        seed: Of the points.
-        folder: Where the files are.
-        workers: Processes that solve.
-        progress: Show a bar.
-        executor: What solves, instead of processes of this machine: a cluster, say.
+        labels: Kind of labels, one of `task.labels`.
+        counts: Number of instances for each number of points. A smaller count gives the first instances of a larger
+            one.
+        seed: Random seed for the points.
+        folder: Folder of the files.
+        workers: Number of processes that solve instances.
+        progress: Whether to show a progress bar.
+        executor: Executor that solves instances instead of processes of this machine, such as a cluster.
 
     Returns:
-        By the number of points: points float32 (count, n, 2), answers int64 (count, T).
+        For each number of points: points float32 (count, n, 2), answers int64 (count, T).
 
     Raises:
-        ValueError: Too few points for the task, labels that it does not have, or a file that is damaged or holds
+        ValueError: There are too few points for the task, the task has no such labels, or a file is damaged or holds
             something else.
         ChildProcessError: A process died.
     """
@@ -133,10 +134,10 @@ def labelled(
 
 
 def check(task: Task, labels: str, num_points: int) -> None:
-    """Refuse what the task cannot do.
+    """Check that a task has the labels and accepts the number of points.
 
     Raises:
-        ValueError: Saying what it can.
+        ValueError: It does not. The message has the accepted values.
     """
     if labels not in task.labels:
         raise ValueError(f"{task.name} has no labels {labels!r}; choose one of {', '.join(task.labels)}")
@@ -145,7 +146,7 @@ def check(task: Task, labels: str, num_points: int) -> None:
 
 
 class BlockWork(Work):
-    """Solves blocks; the files are written where the run is, which a worker of a cluster cannot reach."""
+    """Work that solves blocks; files are written by the main process, since workers of a cluster cannot access them."""
 
     name = "labels"
     packages = ("scipy",)
@@ -155,7 +156,7 @@ class BlockWork(Work):
 
 
 def make_all(blocks: Sequence[Block], folder: Path, executor: Executor) -> Iterator[None]:
-    """Make the blocks.
+    """Solve the blocks and write their files, yielding after each.
 
     Raises:
         ChildProcessError: A worker died.

@@ -1,11 +1,11 @@
 """The Pointer Network of Vinyals, Fortunato and Jaitly (2015), section 2, and the two models it is compared with.
 
-An encoder reads the points, a decoder LSTM writes the answer. The three models differ in how the decoder's
-state becomes a choice: by a fixed dictionary (2.1), by a dictionary and attention to the input (2.2), or
-by the attention itself (2.3), which is the Pointer Network.
+An encoder reads the points, a decoder LSTM writes the answer. The three models differ in their output layer, which
+converts the decoder's state to a choice: by a fixed dictionary (2.1), by a dictionary and attention to the input
+(2.2), or by the attention itself (2.3), which is the Pointer Network.
 
-Choices are numbered from 1 in the order of the points; 0 is the end of the answer, and at the decoder's
-input its beginning. B = instances, n = points, T = steps, d = units.
+Choices are numbered from 1 in the order of the points. Choice 0 is the end of the answer, and its beginning in the
+decoder's input. B = instances, n = points, T = steps, d = units.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from routing_agents.policies.attention.features import Features
 from routing_agents.policies.attention.sizes import check_sizes
 
 POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads
-PAPER_RANGE = 0.08  # of the paper's initial weights
+PAPER_RANGE = 0.08  # largest absolute value of the paper's initial weights
 INITIAL = ("fan-in", "paper")
 END = 0
 Holds = Literal["every", "some", "repeated"]  # every point once, some points once, or points any number of times
@@ -37,8 +37,8 @@ class PointerConfig:
         answer: Output layer: "pointer", or one of the paper's comparisons, for instances of one size: "attention"
             (content-based, to a dictionary) or "sequence".
         units: Size d of embeddings, states and attention; the paper's are 256 or 512.
-        mask_chosen: Whether points that were chosen before are masked, in training too, where no answer holds a point
-            twice; the paper's network has to learn that.
+        mask_chosen: Whether points that were chosen before are masked, also in training, for tasks whose answers never
+            repeat a point; the paper's network has to learn that.
         initial: Distribution of the initial weights: "fan-in" for +-1/sqrt(fan-in), "paper" for +-0.08.
         num_layers: Number of the transformer's layers.
         num_heads: Number of the transformer's attention heads; divides `units`.
@@ -73,26 +73,26 @@ class PointerConfig:
 class PointerEncoding:
     """Inputs of the decoder for B encoded instances."""
 
-    inputs: Tensor  # (B, n + 1, d), of the decoder: where the answer begins, then the points
+    inputs: Tensor  # (B, n + 1, d), inputs of the decoder: the beginning of the answer, then the points
     states: Tensor  # e, (B, n, d): the encoder's state at each point
-    keys: Tensor  # what a decoder's state is compared with, see `keys` of the three answers
+    keys: Tensor  # keys of the attention, see `keys` of the three output layers
     last: tuple[Tensor, Tensor]  # (1, B, d) each: the decoder's first state
-    absent: Tensor  # bool (B, n + 1), True where an instance has no such choice
+    absent: Tensor  # bool (B, n + 1), True for choices that an instance lacks
 
     def repeat(self, times: int) -> PointerEncoding:
-        """Repeat the decoder's first state, so that it writes several answers to each instance."""
+        """Repeat the decoder's first state, so that it writes several answers for each instance."""
         hidden, cell = (state.repeat_interleave(times, dim=1) for state in self.last)
         return replace(self, last=(hidden, cell))
 
     def detach(self) -> PointerEncoding:
-        """Return the same numbers, detached from the graph."""
+        """Return the same encoding, detached from the computation graph."""
         hidden, cell = self.last
         inputs, states, keys = self.inputs.detach(), self.states.detach(), self.keys.detach()
         return PointerEncoding(inputs, states, keys, (hidden.detach(), cell.detach()), self.absent)
 
 
 class LSTMEncoder(nn.Module):
-    """Reads the embedded points in their given order."""
+    """Encoder that reads the embedded points in their given order."""
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class LSTMEncoder(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """The encoder of Kool et al. (2019), which sees a set; the decoder starts from the mean of its embeddings."""
+    """Encoder of Kool et al. (2019), which ignores the order; the mean embedding gives the decoder's first state."""
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class TransformerEncoder(nn.Module):
         self.first_state = nn.Linear(d, 2 * d)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-        """Like `LSTMEncoder.forward`; the decoder is fed with the embedding of the point last chosen."""
+        """Return the same as `LSTMEncoder.forward`; the decoder's inputs are the encoder's states."""
         states = self.encoder.encode_nodes({"coords": points})
         hidden, cell = self.first_state(states.mean(dim=1))[None].chunk(2, dim=-1)
         return states, states, (hidden.tanh().contiguous(), cell.contiguous())
@@ -141,7 +141,7 @@ class Attention(nn.Module):
 
 
 class PointerAnswer(nn.Module):
-    """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, where answers vary, the end."""
+    """Equation 3: p(C_i = j | C_1 .. C_i-1, P) = softmax(u_i)_j, over the points and, if lengths vary, the end."""
 
     def __init__(self, config: PointerConfig, _: int = 0) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class DictionaryAnswer(nn.Module):
         self.dictionary = nn.Linear(config.units, fixed_size + 1)
 
     def keys(self, states: Tensor) -> Tensor:
-        """Return none: nothing of the input is looked at."""
+        """Return no keys, (B, 0, d): there is no attention to the input."""
         return states[:, :0]
 
     def forward(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ class DictionaryAnswer(nn.Module):
 class AttentionAnswer(nn.Module):
     """Content-based input attention (2.2): a_i = softmax(u_i), d'_i = sum_j a_ij e_j, p = softmax(W [d_i; d'_i]).
 
-    The paper also feeds [d_i; d'_i] to the next step; here it does not, so that all steps are scored at once.
+    The paper also feeds [d_i; d'_i] to the next step. This class does not, so that all steps are scored at once.
     """
 
     def __init__(self, config: PointerConfig, fixed_size: int) -> None:
@@ -204,16 +204,16 @@ ANSWERS: dict[str, type[PointerAnswer | AttentionAnswer | DictionaryAnswer]] = {
 
 
 class PointerNetwork(nn.Module):
-    """Encoder, decoder and one of the three ways to answer.
+    """Encoder, decoder and one of the three output layers.
 
     Args:
-        config: Kind and size.
-        holds: What an answer holds, see `Holds`.
-        fixed_size: Points of every instance, if all have as many: size of the dictionary of the two comparisons.
-        generator: Source of the initial weights.
+        config: Kind and size of the network.
+        holds: Content of an answer, see `Holds`.
+        fixed_size: Number of points, if all instances have the same: size of the dictionary of the two comparisons.
+        generator: Random number generator for the initial weights.
 
     Raises:
-        ValueError: A comparison without a fixed size, or unknown `holds`.
+        ValueError: A comparison has no fixed size, or `holds` is unknown.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class PointerNetwork(nn.Module):
         if holds not in get_args(Holds):
             raise ValueError(f"holds must be one of {', '.join(get_args(Holds))}; got {holds!r}")
         self.config = config
-        self.ends = holds != "every"  # what holds every point needs no end
+        self.ends = holds != "every"  # an answer with every point needs no end
         self.masks = config.mask_chosen and holds != "repeated"
         self.fixed_size = None if config.answer == "pointer" else fixed_size
         if config.answer != "pointer" and fixed_size is None:
@@ -244,7 +244,7 @@ class PointerNetwork(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator | None) -> None:
-        """Draw every parameter but the normalisations' uniformly: from +-0.08, or from +-1/sqrt(fan-in)."""
+        """Draw every parameter, except those of normalisations, uniformly: from +-0.08, or from +-1/sqrt(fan-in)."""
         for name, parameter in self.named_parameters():
             if "norm" in name:
                 continue
@@ -254,10 +254,10 @@ class PointerNetwork(nn.Module):
     def multiply_in(self, dtype: torch.dtype) -> None:
         """Choose the precision of matrix products, LSTMs and attention: float32 or bfloat16. Logits are float32.
 
-        LSTMs remain in float32 on processors where oneDNN has none in bfloat16, see `run_lstm`.
+        LSTMs remain in float32 on processors for which oneDNN has no LSTM in bfloat16, see `run_lstm`.
 
         Raises:
-            ValueError: Another dtype.
+            ValueError: The dtype is another one.
         """
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
@@ -268,14 +268,14 @@ class PointerNetwork(nn.Module):
             self.encoder.in_bfloat16 = self.in_bfloat16
 
     def encode(self, points: Tensor, lengths: Tensor | None = None) -> PointerEncoding:
-        """Encode instances; padded ones come out as they would alone.
+        """Encode instances; padding does not change their encoding.
 
         Args:
-            points: (B, n, 2).
-            lengths: int64 (B,), points of each instance, which come first; None where all have n.
+            points: Points (B, n, 2).
+            lengths: Number of points of each instance, which come before the padding: int64 (B,); None if all have n.
 
         Raises:
-            ValueError: A network of fixed size gets another.
+            ValueError: The network has a fixed size, and the instances have another, or `lengths` is given.
         """
         batch_size, n, _ = points.shape
         if self.fixed_size is not None and (self.fixed_size != n or lengths is not None):
@@ -305,19 +305,19 @@ class PointerNetwork(nn.Module):
         return torch.cat(inputs)[back], torch.cat(states)[back], last
 
     def decode(self, encoding: PointerEncoding, previous: Tensor) -> Tensor:
-        """Logits of all steps of given answers, in one call.
+        """Return the logits of all steps of given answers, in one call.
 
         Args:
-            encoding: B instances.
-            previous: int64 (B, T), the choice before each step; 0 where the answer begins.
+            encoding: Encoding of B instances.
+            previous: Choice before each step: int64 (B, T); 0 at the beginning of the answer.
 
         Returns:
-            float32 (B, T, n + 1), -inf where there is no such choice.
+            float32 (B, T, n + 1), -inf for choices that the instance lacks.
         """
         return self.choose(encoding, self.advance(take_nodes(encoding.inputs, previous), encoding.last)[0])
 
     def advance(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Run the decoder over inputs (B, T, d): its states d_i (B, T, d), and the last one to go on from."""
+        """Run the decoder over inputs (B, T, d); return its states d_i (B, T, d), and the last state to go on from."""
         return run_lstm(self.decoder, inputs, state, self.in_bfloat16)
 
     def choose(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
@@ -330,9 +330,9 @@ class PointerNetwork(nn.Module):
 def run_lstm(
     lstm: nn.LSTM, inputs: Tensor, state: tuple[Tensor, Tensor] | None, bfloat16: bool
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Run an LSTM in bfloat16 if asked for and if the device can, otherwise in float32.
+    """Run an LSTM in bfloat16 if requested and supported by the device, otherwise in float32.
 
-    On x86 processors without AVX-512, oneDNN has no LSTM in bfloat16, but torch's autocast asks it for one and fails.
+    On x86 processors without AVX-512, oneDNN has no LSTM in bfloat16, but torch's autocast calls it and fails.
     """
     if inputs.is_cpu and not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         bfloat16 = False
@@ -344,7 +344,7 @@ def run_lstm(
 
 
 def fan_in(model: nn.Module, name: str) -> int:
-    """Inputs that a parameter multiplies; for vectors of their own, their size."""
+    """Return the number of inputs that a parameter multiplies; outside linear layers, the size of its last axis."""
     layer, parameter = model.get_submodule(name.rpartition(".")[0]), model.get_parameter(name)
     return layer.in_features if isinstance(layer, nn.Linear) else parameter.shape[-1]
 
@@ -355,14 +355,14 @@ def log_likelihood(
     """Score right answers (equation 1): log p(C | P) = sum over i of log p(C_i | C_1 .. C_i-1, P).
 
     Args:
-        model: The network.
-        points: (B, n, 2).
-        answers: int64 (B, T), indices of points, padded with -1.
-        lengths: int64 (B,), points of each instance; None where all have n.
+        model: Pointer network.
+        points: Points (B, n, 2).
+        answers: Right answers: int64 (B, T), indices of points, padded with -1.
+        lengths: Number of points of each instance: int64 (B,); None if all have n.
 
     Returns:
-        The terms of the sum, in nats, 0 where an answer has ended; and bool, where it has not. (B, T), or (B, T + 1)
-        with the choice of the end.
+        Terms of the sum, in nats, 0 after the end of an answer; and a bool mask, False after the end. Both are (B, T),
+        or (B, T + 1) with the choice of the end.
     """
     targets = answers + 1  # padding becomes the end
     if model.ends:
@@ -379,11 +379,11 @@ def log_likelihood(
 
 
 def chosen_before(previous: Tensor, num_choices: int) -> Tensor:
-    """Mark the points that were chosen before each step; the end is none: bool (B, T, n + 1).
+    """Return a mask of the points that were chosen before each step, without the end: bool (B, T, n + 1).
 
     Args:
-        previous: int64 (B, T), the choice before each step.
-        num_choices: n + 1.
+        previous: Choice before each step: int64 (B, T).
+        num_choices: Number of choices, n + 1.
     """
     chosen = torch.zeros(*previous.shape, num_choices, dtype=torch.uint8, device=previous.device)
     chosen = chosen.scatter(2, previous[..., None], 1).cummax(dim=1).values.bool()

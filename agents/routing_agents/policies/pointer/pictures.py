@@ -28,7 +28,7 @@ def draw_row(axes: npt.NDArray[np.object_], task: Task, points: Points, answers:
 
 
 def draw_answer(axis: Axes, task: Task, points: Points, answer: Answers | None) -> None:
-    """Draw points (n, 2), and an answer (T,) as a closed line, or as triangles where the task has these."""
+    """Draw points (n, 2), and an answer (T,) as a closed line, or as triangles if the task has triangles."""
     axis.plot(*points.T, "o", color="black", markersize=3)
     axis.set(xlim=(-0.05, 1.05), ylim=(-0.05, 1.05), aspect="equal", xticks=(), yticks=())
     if answer is None or not (indices := answer[answer != PADDING]).size:

@@ -18,21 +18,21 @@ from routing_agents.policies.protocol import PolicyNetwork
 
 
 class PointerPolicy(PointerNetwork, PolicyNetwork):
-    """The network that `agents/pointer_network.py` trains, with the interface of a policy: it reads observations.
+    """The network of `agents/pointer_network.py` with the interface of a policy: it reads observations.
 
-    It sees the cities in the order of x, and its decoder remembers the tour so far. Every city but the visited ones
-    may come first. What Bello et al. add to the network, glimpses and clipped logits, is left out, so that the same
+    The encoder reads the cities in the order of x, and the decoder's state depends on the tour so far. Any city may
+    come first. The glimpses and clipped logits that Bello et al. add to the network are left out, so that the same
     weights serve both kinds of training.
 
     Args:
-        config: Kind and size; the answer is "pointer".
-        generator: Source of the initial weights.
+        config: Kind and size of the network; the answer is "pointer".
+        generator: Random number generator for the initial weights.
 
     Raises:
-        ValueError: Another answer, which has a dictionary of fixed size.
+        ValueError: The config has another answer, with a dictionary of fixed size.
     """
 
-    problem = "TSP"  # whose tours it answers with
+    problem = "TSP"  # problem of the tours
     features = FEATURES[problem]
 
     def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
@@ -40,16 +40,16 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
             raise ValueError(f"a policy points at cities, so its answer must be 'pointer'; got {config.answer!r}")
         super().__init__(config, "every", generator=generator)
 
-    def encode(self, observation: dict[str, Tensor]) -> PointerEncoding:  # type: ignore[override]  # of points there
-        """Encode B instances from their static observation, city by city in the order of x.
+    def encode(self, observation: dict[str, Tensor]) -> PointerEncoding:  # type: ignore[override]  # reads points there
+        """Encode B instances from their static observation, reading the cities in the order of x.
 
-        The encoding numbers the cities as the observation does.
+        The encoding has the cities in the order of the observation.
         """
         coords = observation["coords"]
         by_x = coords[..., 0].argsort(dim=1)
         encoding = super().encode(take_nodes(coords, by_x))
         back = by_x.argsort(dim=1)
-        back_from_1 = torch.nn.functional.pad(back + 1, (1, 0))  # 0 is where the answer begins, or ends
+        back_from_1 = torch.nn.functional.pad(back + 1, (1, 0))  # 0 is the beginning or end of the answer
         return replace(
             encoding,
             inputs=take_nodes(encoding.inputs, back_from_1),
@@ -58,7 +58,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
         )
 
     def inputs(self, encoding: PointerEncoding, observation: dict[str, Tensor]) -> Tensor:
-        """Return the decoder's inputs at observations (B, ..., A): where the answer begins, or the current city."""
+        """Return the decoder's inputs for observations (B, ..., A): the start of the answer, or the current city."""
         not_started = observation["action_mask"].all(dim=-1)
         previous = (observation["current_node"] + 1).masked_fill(not_started, 0)
         return take_nodes(encoding.inputs, previous.flatten(1))
@@ -70,7 +70,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
     def stepwise_logits(
         self, encoding: PointerEncoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """Like `PolicyNetwork.stepwise_logits`; this one remembers the tour so far."""
+        """Return a function that keeps the decoder's state between steps; see `PolicyNetwork.stepwise_logits`."""
         state = encoding.repeat(num_tours).last
         if skip:
             begin = encoding.inputs[:, :1].expand(-1, num_tours, -1)
@@ -85,7 +85,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
         return logits
 
     def tour_logits(self, encoding: PointerEncoding, observation: dict[str, Tensor], skip: int = 0) -> Tensor:
-        """Like `PolicyNetwork.tour_logits`: the decoder runs over all K tours at once, step by step."""
+        """Score all K tours at once, while the decoder runs step by step; see `PolicyNetwork.tour_logits`."""
         mask = observation["action_mask"]
         inputs = self.inputs(encoding, observation).unflatten(1, mask.shape[1:3])  # (B, K, T, d)
         decoded, _ = self.advance(inputs.flatten(0, 1), encoding.repeat(mask.shape[1]).last)

@@ -1,4 +1,4 @@
-"""Pointer networks in checkpoints."""
+"""Checkpoints of pointer networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PUBLISHED = Path(__file__).parents[2] / "weights" / "pointer"
 
 
 def describe(model: PointerNetwork, task: Task, order: Order) -> dict[str, Any]:
-    """Return the part of the header from which `rebuild` makes network and task."""
+    """Return the part of the header from which `rebuild` builds network and task."""
     kind = {"network": NETWORK, "task": task.name, "order": order}
     return {**kind, "model": asdict(model.config), "fixed_size": model.fixed_size}
 
@@ -31,7 +31,7 @@ def rebuild(header: dict[str, Any]) -> tuple[PointerNetwork, Task]:
     """Build the network that a header describes, with fresh weights, and the task it was trained for.
 
     Raises:
-        CheckpointError: It describes another kind of network.
+        CheckpointError: The header describes another kind of network.
     """
     if header.get("network") != NETWORK:
         raise CheckpointError("holds no pointer network; train one with agents/pointer_network.py")

@@ -1,4 +1,4 @@
-"""Answers as sequences of indices, vectorised over a batch: their order, and points turned about under them.
+"""Answers as sequences of indices, vectorised over a batch: canonical order, and symmetries and order of the points.
 
 An answer is a row of point indices, padded with -1: a TSP tour, the corners of a hull, or triangles,
 three indices each. B = instances, n = points, T = longest answer.
@@ -21,15 +21,15 @@ PADDING = -1
 
 
 def arrange(points: Points, answers: Answers, order: Order, rng: np.random.Generator) -> tuple[Points, Answers]:
-    """Transform solved instances: one of the square's eight symmetries, and another order of the points.
+    """Transform solved instances by one of the square's eight symmetries and another order of the points.
 
-    Both leave the answer right; the indices in it change.
+    The answers stay right; their indices change with the order.
 
     Args:
-        points: (B, n, 2), in the unit square.
-        answers: (B, T).
-        order: "sorted" puts the points in the order of x; "given" in a random one.
-        rng: Draws the symmetry of each row, and the order.
+        points: Points (B, n, 2) in the unit square.
+        answers: Answers (B, T).
+        order: New order of the points: "sorted" for the order of x, "given" for a random order.
+        rng: Random number generator for the symmetry of each row, and for the order.
     """
     turned = symmetry(points, rng.integers(8, size=len(points)))
     if order == "sorted":
@@ -45,7 +45,7 @@ def sorting(points: Points) -> Answers:
 
 
 def reorder(points: Points, answers: Answers, order: Answers) -> tuple[Points, Answers]:
-    """Put point `order[i]` in place i, and let the answers name the same points as before."""
+    """Move point `order[i]` to index i, and change the answers so that they refer to the same points."""
     moved = np.take_along_axis(points, order[..., None], axis=1)
     return moved, rename(answers, np.argsort(order, axis=1))
 
@@ -56,9 +56,9 @@ def rename(answers: Answers, names: Answers) -> Answers:
 
 
 def counter_clockwise(points: Points, answers: Answers) -> Answers:
-    """Start polygons at the point with the lowest index and go round counter-clockwise.
+    """Convert polygons so that they start at the point with the lowest index and run counter-clockwise.
 
-    A polygon without area goes towards the lower of its start's two neighbours.
+    A polygon without area runs towards the lower of the two neighbours of its start.
     """
     length = (answers != PADDING).sum(axis=1, keepdims=True)
     start = np.argmin(np.where(answers == PADDING, points.shape[1], answers), axis=1)[:, None]
@@ -71,13 +71,19 @@ def counter_clockwise(points: Points, answers: Answers) -> Answers:
 
 
 def signed_area(points: Points, answers: Answers) -> npt.NDArray[np.float64]:
-    """Area of polygons (B,), positive counter-clockwise: the shoelace formula, sum of (x_i y_i+1 - x_i+1 y_i) / 2."""
+    """Return the area of polygons (B,), positive if counter-clockwise.
+
+    This is the shoelace formula, sum of (x_i y_i+1 - x_i+1 y_i) / 2.
+    """
     here, following = edges(points, answers)
     return np.asarray((here[..., 0] * following[..., 1] - following[..., 0] * here[..., 1]).sum(axis=1) / 2)
 
 
 def edges(points: Points, answers: Answers) -> tuple[Points, Points]:
-    """Ends of the polygon's edges: float64 (B, T, 2) each. Padding becomes edges from the first point to itself."""
+    """Return the ends of the polygons' edges: float64 (B, T, 2) each.
+
+    Padding becomes edges from the first point to itself.
+    """
     closed = np.where(answers == PADDING, answers[:, :1], answers)
     corners = np.take_along_axis(points.astype(np.float64), np.maximum(closed, 0)[..., None], axis=1)
     return corners, np.roll(corners, -1, axis=1)
@@ -93,7 +99,7 @@ def triangle_order(points: Points, answers: Answers) -> Answers:
 
 
 def incentres(points: Points, triangles: Answers) -> Points:
-    """Centres of the inscribed circles of triangles (B, M, 3): corners weighted by the opposite sides' lengths."""
+    """Return the incentres of triangles (B, M, 3): the mean of the corners, weighted by the opposite sides' lengths."""
     corners = np.take_along_axis(points.astype(np.float64), triangles.reshape(len(points), -1, 1), axis=1)
     corners = corners.reshape(*triangles.shape, 2)
     sides = np.linalg.norm(np.roll(corners, -1, axis=2) - np.roll(corners, -2, axis=2), axis=3, keepdims=True)
@@ -102,7 +108,7 @@ def incentres(points: Points, triangles: Answers) -> Points:
 
 
 def stack(answers: list[list[int]], length: int) -> Answers:
-    """Write answers below each other, padded to `length`."""
+    """Return answers as rows of an array, padded to `length`."""
     table = np.full((len(answers), length), PADDING, dtype=np.int64)
     for row, answer in zip(table, answers, strict=True):
         row[: len(answer)] = answer

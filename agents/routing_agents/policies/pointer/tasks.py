@@ -1,6 +1,6 @@
-"""The three tasks of the paper as pure functions: what the right answer is, in which order, and how good another is.
+"""The three tasks of the paper as pure functions: right answers, their canonical order, and metrics of predictions.
 
-A task of your own is one more `Task`: see docs/how-to/pointer-networks.md.
+Define your own task as another `Task`: see docs/how-to/pointer-networks.md.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from routing_gym.problems import TSP, TSPInstance
 from routing_gym.solvers import BatchSolver, make_solver
 from routing_gym.solvers.exact.held_karp import MAX_NODES
 
-LOCAL_SEARCHES = 12  # restarts; the best is the label where Held-Karp is too slow
-TSP_LABELS = {  # the paper's names; which codes its A1 and A2 were, it does not say: these are two of O(n^2)
+LOCAL_SEARCHES = 12  # restarts; the best tour is the label if Held-Karp is too slow
+TSP_LABELS = {  # the paper's names; it does not specify its programs A1 and A2: these are two algorithms of O(n^2)
     "optimal": "",
     "a1": "nearest-neighbour",
     "a2": "nearest-insertion",
     "a3": "christofides",
 }
-MAX_INVALID = 0.01  # share of outputs that are no simple polygon from which on the paper prints FAIL
+MAX_INVALID = 0.01  # share of outputs that are not simple polygons, above which the paper prints FAIL
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class Task:
     """Task of a network.
 
     Attributes:
-        name: Of it.
-        fewest: Points that an instance needs.
-        holds: What an answer holds.
-        longest: Length of the longest answer, by the number of points.
-        solve: Right answers (B, T) of points (B, n, 2), by one of `labels`. Raises ValueError with the row of points
-            that have none.
-        canonical: Of all ways to write an answer down, the one to learn.
-        metrics: How good predicted answers are, beside the right ones.
-        labels: Ways to solve it.
-        triangles: Whether an answer is to be drawn as triangles, not as a closed line.
+        name: Name of the task.
+        fewest: Smallest number of points of an instance.
+        holds: Content of an answer, see `Holds`.
+        longest: Function that returns the length of the longest answer for a number of points.
+        solve: Function that returns right answers (B, T) of points (B, n, 2) for one of `labels`. It raises ValueError
+            with the row of points that have no answer.
+        canonical: Function that converts answers to the one of their equivalent forms that is learned.
+        metrics: Function that compares predicted answers with the right ones.
+        labels: Kinds of labels.
+        triangles: Whether answers are drawn as triangles instead of a closed line.
     """
 
     name: str
@@ -65,10 +65,10 @@ class Task:
 
 
 def solve_tours(points: Points, labels: str) -> Answers:
-    """Tours (B, n).
+    """Return tours (B, n).
 
-    "optimal" is Held-Karp's up to 12 cities; beyond, the best of 12 local searches from random insertion, which at 20
-    cities is optimal in 99.6 % of instances and 0.001 % longer on average.
+    "optimal" is Held-Karp up to 12 cities. Beyond, it is the best of 12 local searches from random insertion, which
+    is optimal in 99.6 % of instances with 20 cities, and 0.001 % longer on average.
     """
     problem = TSP(points.shape[1])
     instance = TSPInstance(points.astype(np.float32))
@@ -84,7 +84,7 @@ def solve_tours(points: Points, labels: str) -> Answers:
 
 
 def tour_metrics(points: Points, predicted: Answers, right: Answers) -> dict[str, float]:
-    """Share of predictions that visit every city once, their mean length, and by how much it exceeds the labels'."""
+    """Return the share of predictions that visit every city once, their mean length, and its gap as a fraction."""
     n = points.shape[1]
     predicted = predicted[:, :n]
     valid = (np.sort(predicted, axis=1) == np.arange(n)).all(axis=1)
@@ -95,16 +95,16 @@ def tour_metrics(points: Points, predicted: Answers, right: Answers) -> dict[str
 
 
 def tour_lengths(points: Points, tours: Answers) -> npt.NDArray[np.float64]:
-    """Lengths of closed tours (B, n), as the environment counts them."""
+    """Return the lengths of closed tours (B, n), computed like in the environment."""
     instance = TSPInstance(points.astype(np.float32))
     return np.asarray(TSP(points.shape[1]).objective(instance, tours), dtype=np.float64)
 
 
 def check_points(points: Points, fewest: int) -> None:
-    """Refuse instances with too few points, or with coordinates that are no numbers.
+    """Check that instances have enough points and finite coordinates.
 
     Raises:
-        ValueError: With the row.
+        ValueError: An instance does not. The message has the row.
     """
     if points.shape[1] < fewest:
         raise ValueError(f"row 0: {points.shape[1]} points; expected at least {fewest}")
@@ -115,7 +115,7 @@ def check_points(points: Points, fewest: int) -> None:
 
 
 def solve_hulls(points: Points, labels: str) -> Answers:
-    """Corners of convex hulls; points on an edge, and all but one of several at a corner, are none."""
+    """Return the corners of convex hulls, without points on edges and without duplicates of corners."""
     from scipy.spatial import ConvexHull, QhullError  # not needed by `load`, and slow to load
 
     check_points(points, 3)
@@ -129,9 +129,10 @@ def solve_hulls(points: Points, labels: str) -> Answers:
 
 
 def hull_metrics(points: Points, predicted: Answers, right: Answers) -> dict[str, float]:
-    """Share of predictions that are the hull, wherever they start; share that are simple polygons, and their mean area.
+    """Return the share of predictions that are the hull, the share that are simple polygons, and their mean area.
 
-    The area is relative to the hull's. The paper prints FAIL instead where more than 1 % are no simple polygon.
+    A hull may start at any corner. The area is relative to the hull's. The paper prints FAIL instead if more than 1 %
+    are not simple polygons.
     """
     turned = np.where((predicted != PADDING).any(axis=1, keepdims=True), turn_to_lowest(predicted), PADDING)
     width = max(turned.shape[1], right.shape[1])
@@ -144,7 +145,7 @@ def hull_metrics(points: Points, predicted: Answers, right: Answers) -> dict[str
 
 
 def turn_to_lowest(answers: Answers) -> Answers:
-    """Start cyclic sequences at their lowest index; their direction stays."""
+    """Rotate cyclic sequences so that they start at their lowest index; their direction stays."""
     length = np.maximum((answers != PADDING).sum(axis=1, keepdims=True), 1)
     start = np.argmin(np.where(answers == PADDING, answers.max() + 1, answers), axis=1)[:, None]
     place = np.arange(answers.shape[1])
@@ -174,19 +175,19 @@ def segments_meet(a: Points, b: Points, c: Points, d: Points) -> npt.NDArray[np.
 
 
 def cross(a: Points, b: Points) -> Points:
-    """Cross product in the plane."""
+    """Return the cross product in the plane."""
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
 
 
 def solve_triangulations(points: Points, labels: str) -> Answers:
-    """Delaunay triangulations: no point lies inside the circle round a triangle."""
+    """Return Delaunay triangulations: no point lies inside the circumscribed circle of a triangle."""
     from scipy.spatial import Delaunay, QhullError  # see `solve_hulls`
 
     check_points(points, 3)
     answers = []
     for row, one in enumerate(points):
         try:
-            found = Delaunay(one - one.min(axis=0))  # far from the origin, points that differ would seem the same
+            found = Delaunay(one - one.min(axis=0))  # far from the origin, distinct points would seem equal
         except QhullError as error:
             raise ValueError(f"row {row}: the {len(one)} points lie on a line and have no triangulation") from error
         if len(found.coplanar):
@@ -197,12 +198,12 @@ def solve_triangulations(points: Points, labels: str) -> Answers:
 
 
 def longest_triangulation(n: int) -> int:
-    """Indices of a triangulation of n points with h on the hull: 2n - 2 - h triangles, at most 2n - 5."""
+    """Return the largest number of indices: n points with h on the hull have 2n - 2 - h triangles, at most 2n - 5."""
     return 3 * (2 * n - 5)
 
 
 def triangle_metrics(points: Points, predicted: Answers, right: Answers) -> dict[str, float]:
-    """Share of predictions with exactly the right triangles, in any order, and of right triangles that are there."""
+    """Return the share of predictions with exactly the right triangles, in any order, and of right triangles found."""
     accurate, coverage = [], []
     for ours, theirs in zip(predicted, right, strict=True):
         found, wanted = triangles(ours), triangles(theirs)
@@ -212,7 +213,7 @@ def triangle_metrics(points: Points, predicted: Answers, right: Answers) -> dict
 
 
 def triangles(answer: Answers) -> set[frozenset[int]]:
-    """Read an answer (T,) as triangles; an unfinished last one is none."""
+    """Convert an answer (T,) to triangles, without an incomplete last one."""
     indices = answer[answer != PADDING].tolist()
     return {frozenset(indices[i : i + 3]) for i in range(0, len(indices) - 2, 3)}
 
