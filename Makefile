@@ -57,7 +57,7 @@ wheel: $(READY)  ## build the wheel, import it in an empty environment, solve wi
 	dist/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd dist && venv/bin/python -c "import routing_gym, sys; assert 'torch' not in sys.modules; print('routing-gym', routing_gym.__version__)"
 	$(BIN)/python -m zipfile --extract dist/*.whl dist/unpacked
-	cd dist/unpacked && ../../$(BIN)/python -c "$$FRONT_DOOR"  # with torch from $(VENV)
+	cd dist/unpacked && ../../$(BIN)/python -c "$$SOLVE_TRIANGLE"  # with torch from $(VENV)
 	dist/venv/bin/routing-gym info  # without torch
 	! dist/venv/bin/routing-gym solve examples/cities.csv  # which names the extra
 	cd dist/unpacked && for command in solve evaluate train export; do ../../$(BIN)/python -m routing_agents $$command --help >/dev/null || exit 1; done
@@ -91,14 +91,14 @@ $(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
 	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt -e ".[agents,cluster,pettingzoo,rllib,tianshou,wandb]" hypothesis pytest pytest-xdist
 	@touch $@
 
-define FRONT_DOOR
+define SOLVE_TRIANGLE
 import numpy, pathlib, routing_agents
 assert pathlib.Path(routing_agents.__file__).is_relative_to(pathlib.Path.cwd()), routing_agents.__file__
 solution = routing_agents.load('TSP-20').solve(numpy.array([[0, 0], [3, 0], [3, 4]]))
 assert abs(solution.cost - 12) < 1e-3, solution.cost
 print('routing_agents solves a triangle:', solution.tour, solution.cost)
 endef
-export FRONT_DOOR
+export SOLVE_TRIANGLE
 
 define new_environment
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }

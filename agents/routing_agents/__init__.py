@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from routing_agents.planning.door import solve
+    from routing_agents.planning.planner import solve
     from routing_agents.policies.attention.decoding import Decoding
     from routing_agents.trained.loading import load
     from routing_agents.trained.model import SolvedInstance, TrainedModel
@@ -27,7 +27,7 @@ MODULES = {
     "SolvedInstance": "routing_agents.trained.model",
     "TrainedModel": "routing_agents.trained.model",
     "load": "routing_agents.trained.loading",
-    "solve": "routing_agents.planning.door",
+    "solve": "routing_agents.planning.planner",
 }
 
 

@@ -19,7 +19,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.output import Figures, finish
-from routing_agents.planning.door import solve_task
+from routing_agents.planning.planner import solve_task
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.planning import Task, read_task

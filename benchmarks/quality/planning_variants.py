@@ -21,7 +21,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.output import Figures, finish, read_figures
-from routing_agents.planning.door import solve_task
+from routing_agents.planning.planner import solve_task
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
 from routing_gym.data.own import columns_of

@@ -16,7 +16,7 @@ from routing_gym.solvers.external.ortools import guided_local_search, visits
 from routing_gym.solvers.external.pyvrp_routes import visits_of
 from routing_gym.solvers.runtime.base import unit_of
 
-Trips = list[list[int]]
+Routes = list[list[int]]
 COST_SCALE = 4e4  # integers in the longest edge, so that costs and the prices of stops can be distinguished
 TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
@@ -62,7 +62,7 @@ class Numbers:
             self.legs[np.ix_(back, linehaul)] = self.km[np.ix_(back, linehaul)] = FORBIDDEN
 
 
-def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
+def solve_pyvrp(task: Task, seconds: float, seed: int) -> Routes:
     """Plan with PyVRP's iterated local search; stops that fit nowhere are left out.
 
     If the number of vehicles is limited and all stops may fit, half of the time is spent on plans that serve all stops.
@@ -90,15 +90,15 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Trips:
             )
 
     if task.count is None:
-        return trips_of(task, run(must, 1.0))
+        return routes_of(task, run(must, 1.0))
     whole = max(task.delivery.sum(), task.pickup.sum())
     share = 1.0
     types = task.types or (task,)
     if task.capacity is None or whole <= sum((kind.count or 0) * (kind.capacity or 0) for kind in types):
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
-            return trips_of(task, run(must, 0.5, found.best))
-    return trips_of(task, run(must & False, share))
+            return routes_of(task, run(must, 0.5, found.best))
+    return routes_of(task, run(must & False, share))
 
 
 def vehicles_of(task: Task) -> int:
@@ -119,7 +119,7 @@ def singles_of(task: Task) -> list[int]:
     return [row for row in task.stops if row not in paired]
 
 
-def trips_of(task: Task, found: Any) -> Trips:
+def routes_of(task: Task, found: Any) -> Routes:
     """Return the stops of each of PyVRP's routes."""
     singles, pairs = singles_of(task), pairs_of(task)
     return [visits_of(route, singles, pairs) for route in found.best.routes()]
@@ -193,7 +193,7 @@ def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
     return vehicle
 
 
-def solve_ortools(task: Task, seconds: float, seed: int) -> Trips:
+def solve_ortools(task: Task, seconds: float, seed: int) -> Routes:
     """Plan with OR-Tools' guided local search; stops that fit nowhere are left out. The seed is not used.
 
     Raises:

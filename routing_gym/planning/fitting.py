@@ -20,12 +20,12 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
     Returns:
         Feasible routes, at most as many as there are vehicles, and the stops that are left out.
     """
-    trips = sorted((list(route) for route in routes if route), key=len, reverse=True)
+    given = sorted((list(route) for route in routes if route), key=len, reverse=True)
     made: list[Route] = []
     waiting: list[int] = []
     if len(rules.kinds) > 1:
-        made, trips = assign(rules, trips), []
-    for stops in trips:
+        made, given = assign(rules, given), []
+    for stops in given:
         whole = rules.route(stops)
         if whole is None:
             kept: list[int] = []
@@ -45,20 +45,20 @@ def fit(rules: Rules, routes: Sequence[Sequence[int]]) -> tuple[list[Route], lis
     return insert_all(rules, made, waiting)
 
 
-def assign(rules: Rules, trips: Sequence[Sequence[int]]) -> list[Route]:
+def assign(rules: Rules, given: Sequence[Sequence[int]]) -> list[Route]:
     """Assign vehicles of several types to routes, first to serve most stops, then at least cost; some may get none.
 
     Raises:
         ImportError: scipy is missing; the message names the extra to install.
     """
-    routes = [[kind.route(trip) for kind in rules.kinds] for trip in trips]
-    kinds = [place for place, kind in enumerate(rules.kinds) for _ in range(min(kind.most_routes, len(trips)))]
+    routes = [[kind.route(stops) for kind in rules.kinds] for stops in given]
+    kinds = [place for place, kind in enumerate(rules.kinds) for _ in range(min(kind.most_routes, len(given)))]
     dearest = 1.0 + sum(max((route.cost for route in of if route is not None), default=0.0) for of in routes)
     worth = [[0.0 if route is None else len(route.nodes) * dearest - route.cost for route in of] for of in routes]
     chosen = require("scipy.optimize", "agents").linear_sum_assignment(
-        np.reshape(worth, (len(trips), len(rules.kinds)))[:, kinds], maximize=True
+        np.reshape(worth, (len(given), len(rules.kinds)))[:, kinds], maximize=True
     )
-    pairs = (routes[trip][kinds[vehicle]] for trip, vehicle in zip(*chosen, strict=True))
+    pairs = (routes[place][kinds[vehicle]] for place, vehicle in zip(*chosen, strict=True))
     return [route for route in pairs if route is not None]
 
 

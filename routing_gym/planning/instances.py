@@ -111,7 +111,7 @@ def other_instance(task: Task) -> OwnInstance:
     return from_columns(task.problem, chosen, name=task.source)
 
 
-def trips_in(own: OwnInstance, rows: list[int], actions: Iterable[int]) -> list[list[int]]:
+def routes_in(own: OwnInstance, rows: list[int], actions: Iterable[int]) -> list[list[int]]:
     """Return the stops of each route of a plain instance, as rows of the task, without the depot."""
     chosen = [int(node) for node in actions]
     if not PROBLEMS[own.problem.name].has_depot:

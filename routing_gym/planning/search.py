@@ -139,8 +139,8 @@ class Search:
                     report(reported - started, best_cost)
         except KeyboardInterrupt:
             interrupted = True
-        trips = self.rules.by_vehicle([route for route in best if route.nodes or self.locked])
-        return Found(trips, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
+        by_vehicle = self.rules.by_vehicle([route for route in best if route.nodes or self.locked])
+        return Found(by_vehicle, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
 
     def recombined(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
         """Return a better choice of the routes seen so far; None if there is none, or if stops are locked."""

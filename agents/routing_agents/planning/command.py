@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from routing_agents.planning.door import solve
+from routing_agents.planning.planner import solve
 from routing_agents.runs import option
 from routing_gym.data.cells import BadCell, moment
 from routing_gym.planning import Plan

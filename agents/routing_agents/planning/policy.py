@@ -20,7 +20,7 @@ from routing_agents.policies.attention.decoding import decode as rollout_of
 from routing_agents.trained import TrainedModel, choose_decoding, load
 from routing_gym.arrays import cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance
-from routing_gym.planning.instances import plain_instance, trips_in
+from routing_gym.planning.instances import plain_instance, routes_in
 from routing_gym.planning.task import Task
 from routing_gym.problems.matrices import has_matrices
 
@@ -36,14 +36,14 @@ class PolicyTours:
     """Tours of a policy.
 
     Attributes:
-        trips: Stops of each vehicle of a plain task, without the depot.
+        routes: Stops of each vehicle of a plain task, without the depot.
         pool: Stops of each route of many sampled tours.
         weights: Name of the weights.
         plane: Whether the policy planned on coordinates, although its tours are scored on a matrix.
         seconds: Time of decoding in seconds, without loading.
     """
 
-    trips: list[list[int]]
+    routes: list[list[int]]
     pool: list[list[int]]
     weights: str
     plane: bool
@@ -84,14 +84,14 @@ def policy_tours(task: Task, seconds: float, seed: int, model: TrainedModel | No
     model = model or published(own)
     started = time.perf_counter()
     actions, model = decode(own, seconds, seed, model)
-    trips = trips_in(own, rows, np.asarray(actions))
+    routes = routes_in(own, rows, np.asarray(actions))
     pool: list[list[int]] = []
     generator = torch.Generator(next(model.network.parameters()).device).manual_seed(seed)
     while own.problem.num_nodes <= LARGE and time.perf_counter() - started < SAMPLING * seconds:
         for tour in sampled(own, model, generator):
-            pool += trips_in(own, rows, tour)
+            pool += routes_in(own, rows, tour)
     elapsed = time.perf_counter() - started
-    return PolicyTours(trips, pool, model.path.stem, plans_on_coordinates(model, task), elapsed)
+    return PolicyTours(routes, pool, model.path.stem, plans_on_coordinates(model, task), elapsed)
 
 
 def plans_on_coordinates(model: TrainedModel, task: Task) -> bool:

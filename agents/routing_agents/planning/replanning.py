@@ -22,7 +22,7 @@ MAX_BYTES = 2**26
 class Beginning:
     """Initial routes: the stops of each vehicle, and the number of stops to keep at the head of each route."""
 
-    trips: tuple[tuple[int, ...], ...] = ()
+    routes: tuple[tuple[int, ...], ...] = ()
     locked: tuple[int, ...] = ()
 
 
@@ -111,11 +111,11 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
             count,
         )
     if fixed is None:
-        return Beginning(tuple(trip for trip, _ in routes.values()))
+        return Beginning(tuple(stops for stops, _ in routes.values()))
     least = max((k for k in routes if k < len(numbers)), default=-1) + 1
     in_order = [routes.pop(k, ((), 0)) for k in range(least)]  # vehicles without a route keep their numbers, too
     in_order += routes.values()
-    return Beginning(tuple(trip for trip, _ in in_order), tuple(count for _, count in in_order))
+    return Beginning(tuple(stops for stops, _ in in_order), tuple(count for _, count in in_order))
 
 
 def fixed_counts(previous: Previous, fixed: Any) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import routing_agents
-from routing_agents.planning.door import solve_task
+from routing_agents.planning.planner import solve_task
 from routing_gym.planning import InvalidInput, external, read_task
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.instances import plain_instance

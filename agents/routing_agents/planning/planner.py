@@ -15,7 +15,7 @@ from routing_agents.planning.replanning import Beginning, read_beginning
 from routing_agents.trained import TrainedModel
 from routing_gym.planning import external
 from routing_gym.planning.fitting import fit
-from routing_gym.planning.instances import plain_instance, trips_in
+from routing_gym.planning.instances import plain_instance, routes_in
 from routing_gym.planning.plan import Plan, plan_of
 from routing_gym.planning.reading import read_task
 from routing_gym.planning.routes import Rules
@@ -35,7 +35,7 @@ class Candidate:
 
     Attributes:
         name: Name of the solver.
-        trips: Stops of each vehicle, without the depot; within all limits.
+        routes: Stops of each vehicle, without the depot; within all limits.
         absent: Stops that are left out.
         total: Cost plus the prices of all stops that are left out; the candidate with the lowest total is the best.
         notes: Notes for the user.
@@ -43,7 +43,7 @@ class Candidate:
     """
 
     name: str
-    trips: tuple[tuple[int, ...], ...]
+    routes: tuple[tuple[int, ...], ...]
     absent: tuple[int, ...]
     total: float
     notes: tuple[str, ...] = ()
@@ -142,8 +142,8 @@ def solve_task(
     beginning = read_beginning(task, start, fixed)
     candidates = run(task, solver, seconds, seed, beginning, told)
     best = min(candidates, key=lambda one: one.total)
-    plan = plan_of(task, best.trips, best.absent, best.name)
-    scored = {one.name: plan_of(task, one.trips, one.absent, one.name) for one in candidates}
+    plan = plan_of(task, best.routes, best.absent, best.name)
+    scored = {one.name: plan_of(task, one.routes, one.absent, one.name) for one in candidates}
     return replace(
         plan,
         costs={name: one.cost for name, one in scored.items()},
@@ -196,18 +196,18 @@ def run(
     return [replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]]
 
 
-def candidate(task: Task, name: str, trips: Any, notes: tuple[str, ...] = ()) -> Candidate:
+def candidate(task: Task, name: str, routes: Any, notes: tuple[str, ...] = ()) -> Candidate:
     """Make routes feasible within the task's limits, and compute their cost."""
     rules = Rules(task)
-    routes, absent = fit(rules, trips)
-    return Candidate(name, rules.by_vehicle(routes), tuple(absent), rules.total(routes, absent), notes)
+    fitted, absent = fit(rules, routes)
+    return Candidate(name, rules.by_vehicle(fitted), tuple(absent), rules.total(fitted, absent), notes)
 
 
 def search(
     task: Task, name: str, beginning: Beginning, seconds: float, seed: int, told: Progress, pool: Any = ()
 ) -> Candidate:
     """Improve routes by search; see `Search`."""
-    search = Search(task, beginning.trips, beginning.locked, seed, pool)
+    search = Search(task, beginning.routes, beginning.locked, seed, pool)
 
     def report(elapsed: float, cost: float) -> None:
         told(f"{name}: {elapsed:.0f} of {seconds:g} s")
@@ -226,8 +226,8 @@ def trained(
     solver: str | TrainedModel,
 ) -> list[Candidate]:
     """Plan with a policy, then improve its plan by search; return both. A given start is only improved."""
-    if beginning.trips:
-        start = candidate(task, "start", beginning.trips)
+    if beginning.routes:
+        start = candidate(task, "start", beginning.routes)
         found = search(task, "improved start", beginning, seconds, seed, told)
         return [start, found]
     model = solver if isinstance(solver, TrainedModel) else None
@@ -245,9 +245,9 @@ def trained(
         notes = (
             f"{tours.weights} has only seen the plane: it planned on coordinates; costs and search are on {matrix}",
         )
-    policy = candidate(task, f"policy {tours.weights}", tours.trips, notes)
+    policy = candidate(task, f"policy {tours.weights}", tours.routes, notes)
     left = max(seconds - tours.seconds, MIN_SECONDS)
-    improved = search(task, f"{tours.weights} and search", Beginning(policy.trips), left, seed, told, tours.pool)
+    improved = search(task, f"{tours.weights} and search", Beginning(policy.routes), left, seed, told, tours.pool)
     return [policy, improved]
 
 
@@ -262,5 +262,5 @@ def classical(task: Task, name: str, seconds: float, seed: int, told: Progress) 
         return candidate(task, name, external.SOLVERS[name](task, seconds, seed))
     own, rows = plain_instance(task)
     notes = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)
-    trips = trips_in(own, rows, others.actions_of(own, name, seconds, seed))
-    return candidate(task, name, trips, notes if task.types else ())
+    routes = routes_in(own, rows, others.actions_of(own, name, seconds, seed))
+    return candidate(task, name, routes, notes if task.types else ())
