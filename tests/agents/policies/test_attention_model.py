@@ -389,6 +389,11 @@ def test_bad_sizes_are_refused(settings, message):
         ModelConfig(**settings)
 
 
+def test_problems_without_coordinates_and_matrices_are_refused():
+    with pytest.raises(ValueError, match="reads coordinates or matrices, and the problem observes neither"):
+        AttentionModel(replace(FEATURES["TSP"], coords=False), SMALL)
+
+
 def test_edge_logits_need_matrices():
     with pytest.raises(ValueError, match="edge_logits reads matrices; choose ATSP or --env-kwargs matrices True"):
         AttentionModel(FEATURES["TSP"], replace(SMALL, edge_logits=True))

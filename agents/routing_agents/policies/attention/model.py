@@ -79,6 +79,8 @@ class AttentionModel(Encoder, PolicyNetwork):
     """
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        if not features.place_inputs:
+            raise ValueError("the attention model reads coordinates or matrices, and the problem observes neither")
         super().__init__(features, config)
         if config.edge_logits and not features.per_edge:
             raise ValueError("edge_logits reads matrices; choose ATSP or --env-kwargs matrices True, or leave it out")
