@@ -75,7 +75,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         generator: Random number generator for the initial weights.
 
     Raises:
-        ValueError: The config has `edge_logits`, but there are no matrices to read.
+        ValueError: The problem observes neither coordinates nor matrices, or no matrices for `config.edge_logits`.
     """
 
     def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
