@@ -231,10 +231,15 @@ def test_guides_show_first(page):
 SPOKEN = ("Of ", "Say ", "Tell ", "Make of ", "As ", "What ", "How ", "Turn ", "Begin ", "Lay ")
 
 
+FRAGMENT = re.compile(r"    \**\w+: (Of|What|Who|Which|Where|By|How) ")  # continues the name of the argument
+
+
 def spoken(source):
-    """List the docstrings that do not say what happens: with a verb, or by naming the thing."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return [doc for node in nodes if (doc := ast.get_docstring(node) or "").startswith(SPOKEN)]
+    """List the docstrings that do not begin with a verb or a noun phrase, and such descriptions of arguments."""
+    nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Module)]
+    docs = [ast.get_docstring(node) or "" for node in nodes]
+    arguments = [line.strip() for doc in docs for line in doc.splitlines() if FRAGMENT.match(line)]
+    return [doc for doc in docs if doc.startswith(SPOKEN)] + arguments
 
 
 def test_docstrings_say_what_happens():
@@ -246,3 +251,6 @@ def test_docstrings_say_what_happens():
 def test_spoken_docstrings_are_found():
     good, bad = '"""Return a list of turns."""', '"""Say whether it ends."""'
     assert spoken(f"class A:\n    def f(self):\n        {good}\n\n    def g(self):\n        {bad}\n") == [bad[3:-3]]
+    described = 'def f(seed):\n    """Draw.\n\n    Args:\n        seed: {}.\n    """'
+    seeds = [described.format(text) for text in ("Random seed", "Of it")]
+    assert [spoken(source) for source in seeds] == [[], ["seed: Of it."]]
