@@ -1,1 +1,1 @@
-"""What measures: scripts in folders by what they measure, their helpers, and the figures in `results`."""
+"""Benchmarks: scripts in folders by subject, their helpers, and the figures in `results`."""

@@ -1,4 +1,4 @@
-"""Checks of what the benchmarks are given, before any work is done."""
+"""Checks of the arguments of benchmarks, before any work is done."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from routing_gym.problems import PROBLEMS
 
 
 def check_problems(*names: str) -> None:
-    """Refuse what is not a problem with a size, such as TSP-50.
+    """Check that names are those of problems with a size, such as TSP-50.
 
     Raises:
-        ValueError: With the name and those there are.
+        ValueError: There are no names, or one is not a problem with a size.
     """
     if not names:
         raise ValueError("--problems: name at least one, such as TSP-50")

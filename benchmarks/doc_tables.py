@@ -28,11 +28,11 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 RECIPES = ("tsp-20", "tsp-50", "tsp-100", "cvrp-20", "cvrp-50", "cvrp-100", "op-50")  # cards of weights
 TABLE = re.compile(r"(?<=<!-- table: )([\w-]+)( -->\n).*?(\n?<!-- end of table -->)", re.DOTALL)
-Figures = Any  # what a file in benchmarks/results holds
+Figures = Any  # contents of a file in benchmarks/results
 
 
 def sb3_curves(figures: Figures) -> str:
-    """Costs on held-out instances after training, and of what needs none."""
+    """Return the costs on held-out instances after training, and those of methods without training."""
     runs = figures["runs"]
     names = {
         "random": "random",
@@ -45,7 +45,7 @@ def sb3_curves(figures: Figures) -> str:
 
 
 def executors(figures: Figures) -> str:
-    """Costs of a million instances, from wall-clock seconds on Ray, its start included, and the number of workers."""
+    """Return the core hours per million instances: seconds on Ray, its start included, times the number of workers."""
     decoded, workers = figures["TSP-20 decoded greedily"], figures["arguments"]["workers"]
     lines = [("TSP-20, published weights, greedily", decoded["instances"], workers * decoded["seconds"])]
     for name, label in (
@@ -62,7 +62,7 @@ def executors(figures: Figures) -> str:
 
 
 def executors_compared(figures: Figures) -> str:
-    """Equality and overhead of Ray and worker processes, and the memory of many decoded instances."""
+    """Return the equality and overhead of Ray and worker processes, and the memory for many decoded instances."""
     cvrp, tsp, short, decoded = (
         figures[name] for name in ("CVRP-50 by pyvrp", "TSP-50 by fast-tsp", "overhead", "TSP-20 decoded greedily")
     )
@@ -80,7 +80,7 @@ def executors_compared(figures: Figures) -> str:
 
 
 def recipes(*cards: Figures) -> str:
-    """Hours and greedy costs of published weights, from their cards."""
+    """Return the hours and greedy costs of published weights, from their cards."""
     rows = []
     for card in cards:
         problem = card["arguments"]["env_id"].removeprefix("routing/")
@@ -91,7 +91,7 @@ def recipes(*cards: Figures) -> str:
 
 
 def plain_ppo(figures: Figures) -> str:
-    """From which step on episodes are legal without masks, and the costs with and without."""
+    """Return the step from which episodes are legal without masks, and the costs with and without masks."""
     lines = []
     for name, curve in figures["curves"].items():
         points = curve["points"]
@@ -107,12 +107,12 @@ def plain_ppo(figures: Figures) -> str:
 
 
 def quality(part: str, figures: Figures) -> str:
-    """One of the tables of solution quality."""
+    """Return one of the tables of solution quality."""
     return tables(figures)[part]
 
 
 def short_results(figures: Figures) -> str:
-    """Our weights for 50 nodes and the paper's, for the README."""
+    """Return the costs of our weights for 50 nodes and those of the paper, for the README."""
     lines = []
     for name in (name for name in PAPER if name.endswith("-50")):
         greedy, many, _ = PAPER[name]
@@ -122,7 +122,7 @@ def short_results(figures: Figures) -> str:
 
 
 def pointer_quality(figures: Figures) -> str:
-    """One row per network and size: its figures beside the paper's, in the paper's order; others come last."""
+    """Return one row per network and size: its figures beside the paper's, in the paper's order; others come last."""
     places, lines = {name: place for place, name in enumerate(PAPER_POINTER)}, []
 
     def place(row: Figures) -> tuple[int, str, int, str]:
@@ -148,12 +148,12 @@ def pointer_quality(figures: Figures) -> str:
 
 
 def same_test(one: Figures, other: Figures) -> bool:
-    """Return whether two rows are of one network and one size."""
+    """Return whether two rows have the same network and size."""
     return (one["model"], one["n"]) == (other["model"], other["n"])
 
 
 def pointer_labels(figures: Figures) -> str:
-    """Mean tour lengths: the paper's optimum and algorithms, and ours."""
+    """Return the mean tour lengths of the optimum and the algorithms, the paper's and ours."""
     lines = []
     for row in figures["labels"]:
         published = PAPER_LABELS[row["n"]]
@@ -166,7 +166,7 @@ def pointer_labels(figures: Figures) -> str:
 
 
 def pointer_throughput(figures: Figures) -> str:
-    """Examples per second of processor time, and the share of the machine's products."""
+    """Return the examples per second of processor time, and the share of the machine's rate of matrix products."""
     rows = figures["throughput"]
     sizes = list(dict.fromkeys(row["n"] for row in rows))
     lines = []
@@ -178,7 +178,7 @@ def pointer_throughput(figures: Figures) -> str:
 
 
 def search_on_files(figures: Figures) -> str:
-    """Mean gaps of files of one problem and of like size."""
+    """Return the mean gaps of files of one problem and of similar size."""
     lines, shown = [], 0
     if len({row[part]["settings"]["seconds"] for row in figures.values() for part in ("ours", "solvers")}) > 1:
         raise ValueError("search_on_files.json: files had different seconds; measure all with the same")
@@ -206,7 +206,7 @@ def search_on_files(figures: Figures) -> str:
     return markdown(("mean gap, %", "files", *(head for way in ways for head in (way, "time, s"))), lines)
 
 
-WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: what writes it, and of which figures
+WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: function and files of a table
     "short-results": (short_results, ("solution_quality",)),
     "short-speed": (
         speed_tables.short_speed,
@@ -270,7 +270,7 @@ def renewed(text: str, results: Path = RESULTS) -> str:
     """Return a page with its tables up to date.
 
     Raises:
-        ValueError: A table has a name that is not known.
+        ValueError: The name of a table is unknown.
     """
 
     def replace(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the figures of a benchmark were measured on, and with."""
+"""Description of the machine and the software with which the figures of a benchmark were measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of figures: what a benchmark writes, with what it was measured with, and reads to continue from."""
+"""Files of figures, which a benchmark writes with machine and arguments, and reads to continue."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Figures = dict[str, Any]
 
 
 def read_figures(path: Path) -> Figures:
-    """Return the figures that an earlier run has written; none if there is no such file.
+    """Return the figures of an earlier run; an empty dictionary if the file does not exist.
 
     Raises:
-        ValueError: The file is damaged, or another program's.
+        ValueError: The file is damaged, or belongs to another program.
     """
     try:
         figures: Figures = json.loads(path.read_text()) if path.exists() else {}
@@ -29,28 +29,28 @@ def read_figures(path: Path) -> Figures:
 
 
 def write_figures(path: Path, figures: Figures, sort_keys: bool = False) -> None:
-    """Write figures so that an interruption leaves those that were there before; make the folder.
+    """Write figures atomically: an interruption leaves the previous file. Creates the folder.
 
     Args:
-        path: The file.
-        figures: All that are to be kept.
-        sort_keys: Whether to sort them, if they are measured in any order.
+        path: File to write.
+        figures: All figures of the file.
+        sort_keys: Whether to sort the keys, for figures that are measured in any order.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (json.dumps(figures, indent=2, sort_keys=sort_keys) + "\n").encode())
 
 
 def finish(args: Any, figures: Figures, *tables: Any, about: Figures | None = None) -> Figures:
-    """Print tables, and write figures to `args.out`, with the machine and the arguments; paths stay out.
+    """Print tables, and write figures to `args.out`, with the machine and the arguments that are not paths.
 
     Args:
         args: The benchmark's arguments, a dataclass.
-        figures: What was measured.
-        tables: For the console: rich's, or those of the documentation in Markdown.
-        about: What belongs to the machine's description and is particular to this benchmark.
+        figures: Measured figures.
+        tables: Tables for the console: rich's, or those of the documentation in Markdown.
+        about: Additions to the machine's description for this benchmark.
 
     Returns:
-        What was written.
+        The document that was written.
     """
     settings = {name: value for name, value in asdict(args).items() if not holds_path(value)}
     document = {"machine": {**describe_machine(), **(about or {})}, "arguments": settings, **figures}

@@ -1,12 +1,12 @@
-"""How long problems are to read: lines of code, without comments and docstrings, ours and other libraries'.
+"""Count the lines of code of problems, without comments and docstrings, in routing-gym and in other libraries.
 
     pip download --no-deps rl4co==0.7.0 jumanji==1.1.2 -d peers && for f in peers/*.whl; do unzip -q $f -d peers; done
     python benchmarks/problem_lines.py peers            # writes benchmarks/results/problem_lines.json
 
-Counted is what gives a problem its rules: ours, its file or folder; rl4co's, `env.py` and `generator.py`; Jumanji's,
-its folder without drawing. What several problems share is left out on all sides. A file may hold more than one problem:
-rl4co's of the TSP and the PDP also hold environments for improving tours, and a derived one is as short as what it
-adds.
+Only the files with the rules of a problem are counted: its file or folder in routing-gym, `env.py` and `generator.py`
+in rl4co, and its folder without drawing in Jumanji. Code that several problems share is left out in all libraries. A
+file may hold more than one problem: rl4co's files of the TSP and the PDP also hold environments for improving tours.
+Derived problems have only the lines that they add.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.quality.quality_tables import markdown
 from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[1]
-FILES = {  # of each problem: our files, and the folders of rl4co and Jumanji
+FILES = {  # by problem: our files, and the folders of rl4co and Jumanji
     "TSP": ("tsp", "tsp", "tsp"),
     "CVRP": ("cvrp", "cvrp", "cvrp"),
     "SDVRP": ("sdvrp", "sdvrp", ""),
@@ -51,7 +51,7 @@ class Args:
 
 
 def code_lines(path: Path) -> int:
-    """Count the lines that hold code: neither blank, nor only a comment, nor of a docstring."""
+    """Count the lines of code, without blank lines, comments and docstrings."""
     text = path.read_text()
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     lines = {line for t in tokens if t.type not in NO_TOKENS for line in range(t.start[0], t.end[0] + 1)}
@@ -75,7 +75,7 @@ def files_of(library: str, name: str, peers: Path) -> list[Path]:
 
 
 def table(figures: Figures) -> str:
-    """Lines of code of each problem, ours and the others'."""
+    """Return the table of the lines of code of each problem, in routing-gym and in the other libraries."""
     rows = [(name, *(str(row.get(key, "-")) for key in LIBRARIES)) for name, row in figures["lines"].items()]
     return markdown(("lines of code", "ours", "rl4co 0.7.0", "Jumanji 1.1.2"), rows)
 
@@ -84,7 +84,7 @@ def main(args: Args) -> Figures:
     """Count, print a table, and write the figures.
 
     Raises:
-        FileNotFoundError: A file that should be there is not.
+        FileNotFoundError: A file is missing.
     """
     lines = {
         problem: {

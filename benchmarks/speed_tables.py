@@ -1,4 +1,4 @@
-"""How the figures of the benchmarks of speed look in a document."""
+"""Tables of the benchmarks of speed, for the documentation."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from benchmarks.quality.quality_tables import markdown
 
 OURS, JAX, RL4CO, JUMANJI = "routing-gym", "routing-gym-jax", "rl4co", "jumanji"
 OWN = {RL4CO: "loop, its own policy", JUMANJI: "call per step, its own policy"}  # the loop that a peer ships
-Figures = Any  # what a file in benchmarks/results holds
+Figures = Any  # contents of a file in benchmarks/results
 
 
 def rate(value: float) -> str:
-    """Show something per second in thousands or millions."""
+    """Return a rate per second as text, in thousands or millions."""
     return f"{value / 1e6:.2f} M" if value >= 999_500 else f"{value / 1e3:.0f} k"
 
 
 def env_throughput(figures: Figures) -> str:
-    """Ours on both backends, and times Gymnasium's SyncVectorEnv where that was measured."""
+    """Return our speed on both backends, and its ratio to Gymnasium's SyncVectorEnv where that was measured."""
     rows = {(row["problem"], row["lanes"], row["kind"], row["backend"], row["copy"]): row for row in figures["rows"]}
     lines = []
     for problem, lanes in dict.fromkeys(key[:2] for key in rows):
@@ -32,12 +32,12 @@ def env_throughput(figures: Figures) -> str:
 
 
 def times(ratio: float) -> str:
-    """Show how many times as fast something is."""
+    """Return a ratio of speeds as text."""
     return f"{ratio:.0f} x" if ratio >= 20 else f"{ratio:.1f} x"
 
 
 def peer_rates(figures: Figures) -> dict[tuple[str, int], dict[str, tuple[float, float, float]]]:
-    """Return, by problem and lanes, for each peer: our rate, that of its own loop, and that of its fastest."""
+    """Return, by problem and lanes, for each peer: our rate, that of its own loop, and that of its fastest loop."""
     rates = {(row["problem"], row["lanes"], row["library"], row["way"]): row for row in figures["rows"]}
     found: dict[tuple[str, int], dict[str, tuple[float, float, float]]] = {}
     for row in figures["comparisons"]:
@@ -49,7 +49,7 @@ def peer_rates(figures: Figures) -> dict[tuple[str, int], dict[str, tuple[float,
 
 
 def env_peers(figures: Figures) -> str:
-    """Ours, rl4co's and Jumanji's loops as they ship, and the fastest that we could make of theirs."""
+    """Return the speeds of our loops, of rl4co's and Jumanji's loops as shipped, and of their fastest loops."""
     lines = []
     for (problem, lanes), peers in peer_rates(figures).items():
         cells = [
@@ -64,7 +64,7 @@ def env_peers(figures: Figures) -> str:
 
 
 def rl4co_peers(figures: Figures) -> str:
-    """Ours and rl4co's loops for the problems that Jumanji lacks."""
+    """Return the speeds of our loops and rl4co's, for the problems that Jumanji lacks."""
     lines = []
     for (problem, lanes), peers in peer_rates(figures).items():
         ours, own, best = peers[RL4CO]
@@ -74,7 +74,7 @@ def rl4co_peers(figures: Figures) -> str:
 
 
 def jax_peers(figures: Figures) -> str:
-    """On JAX: compiled loops, steps called from Python and the transition alone, beside Jumanji's fastest."""
+    """Return speeds on JAX, beside Jumanji's fastest: compiled loops, steps called from Python, transitions alone."""
     rows = figures["rows"]
     lines = []
     for problem, lanes in dict.fromkeys((row["problem"], row["lanes"]) for row in rows):
@@ -104,7 +104,7 @@ def speeds(figures: Figures, task: str, problem: str, cores: int) -> tuple[float
 
 
 def train_throughput(figures: Figures) -> str:
-    """Training and greedy decoding, each side in its faster precision, on one core and on two."""
+    """Return the speeds of training and greedy decoding, each library in its faster precision, on one and two cores."""
     lines = []
     for task, label in (("rollout", "training"), ("greedy", "greedy decoding")):
         for problem in figures["arguments"]["problems"]:
@@ -119,8 +119,8 @@ def train_throughput(figures: Figures) -> str:
 
 
 def one_core(figures: Figures) -> str:
-    """Training and greedy decoding on one core, and the share of its rate of large matrix products that is used."""
-    by_speed = sorted(figures["rows"], key=lambda row: row["instances_per_second"])  # the faster precision counts
+    """Return the speeds of training and greedy decoding on one core, as such and relative to large matrix products."""
+    by_speed = sorted(figures["rows"], key=lambda row: row["instances_per_second"])  # the faster precision is kept
     rows = {(row["task"], row["problem"], row["library"]): row for row in by_speed}
     lines = []
     for task, label in (("rollout", "training"), ("greedy", "greedy decoding")):
@@ -134,7 +134,7 @@ def one_core(figures: Figures) -> str:
 
 
 def time_to_quality(figures: Figures) -> str:
-    """Seconds to each gap, and where each run ended."""
+    """Return the seconds to each gap, and the final gap and seconds of each run."""
     targets = list(figures["table"][0]["seconds_to"])
     lines = []
     for row in figures["table"]:
@@ -146,7 +146,7 @@ def time_to_quality(figures: Figures) -> str:
 
 
 def large_instances(figures: Figures) -> str:
-    """Seconds and gigabytes by problem and number of nodes."""
+    """Return the seconds and gigabytes by problem and number of nodes."""
     lines = [
         (
             row["problem"],
@@ -161,7 +161,7 @@ def large_instances(figures: Figures) -> str:
 
 
 def integrations(figures: Figures) -> str:
-    """Steps per second of Stable-Baselines3's environment and of ours."""
+    """Return the steps per second of Stable-Baselines3's environment and of ours."""
     keys = ("steps_per_second", "steps_and_masks_per_second", "learn_steps_per_second")
     lines = [(row["env"], *(rate(row[key]) for key in keys)) for row in figures["sb3"]]
     dummy, native = figures["sb3"]
@@ -170,7 +170,7 @@ def integrations(figures: Figures) -> str:
 
 
 def machine(figures: Figures) -> str:
-    """Name the class of the processor, and its limits, where the figures were measured with some."""
+    """Return the class of the processor, and the limit on its instruction sets if figures were measured with one."""
     found = figures["machine"]
     name = found["processor"].split(",")[0].replace("(R)", "").replace(" Processor", "")
     limit = found.get("instructions_limited", {}).get("ONEDNN_MAX_CPU_ISA")
@@ -184,7 +184,7 @@ def precision(figures: Figures, library: str, task: str, problem: str) -> str:
 
 
 def short_speed(env: Figures, peers: Figures, training: Figures, avx2: Figures) -> str:
-    """Our speed and that of others, for the README; `avx2` was measured on one core."""
+    """Return our speed and that of other libraries, for the README; `avx2` was measured on one core."""
     rows = {(row["problem"], row["lanes"], row["kind"], row["backend"], row["copy"]): row for row in env["rows"]}
     sync, native = (rows["TSP-50", 1024, kind, "numpy", True]["steps_per_second"] for kind in ("sync", "native"))
     cells = (rate(native), "SyncVectorEnv", rate(sync), times(native / sync), machine(env))

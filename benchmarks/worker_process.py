@@ -1,4 +1,4 @@
-"""How a benchmark asks several libraries, each in a process of its own Python; `peers/worker.py` is their end."""
+"""Communication of a benchmark with libraries, each in a process with its own Python; see also `peers/worker.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 
 class WorkerError(RuntimeError):
-    """A library cannot be started, or does not answer as it should."""
+    """A library cannot be started, or its answer is invalid."""
 
 
 class WorkerProcess:
@@ -35,16 +35,16 @@ class WorkerProcess:
         self.versions: dict[str, str] = self.answer("versions")["versions"]
 
     def ask(self, job: Message) -> None:
-        """Hand over a job; do not wait."""
+        """Send a job without waiting for its answer."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # `answer` says why
+        with suppress(BrokenPipeError):  # `answer` raises an error with the reason
             print(json.dumps(job), file=self.process.stdin, flush=True)
 
     def answer(self, *keys: str) -> Message:
         """Wait for an answer.
 
         Raises:
-            WorkerError: The process has ended instead, with its last words; or some of the keys are missing.
+            WorkerError: The process has ended (the message has its last line), or some of the keys are missing.
         """
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -62,7 +62,7 @@ class WorkerProcess:
         return message
 
     def do(self, job: Message, *keys: str) -> Message:
-        """Hand over a job and wait for its answer."""
+        """Send a job and wait for its answer."""
         self.ask(job)
         return self.answer(*keys)
 
@@ -71,17 +71,17 @@ class WorkerProcess:
 def start(
     name: str, script: str, python: Path | None = None, prefix: tuple[str, ...] = (), **environment: str
 ) -> Iterator[WorkerProcess]:
-    """Start a process of a library; end it in any case, and with it what it holds.
+    """Start a process of a library, and kill it at the end of the context.
 
     Args:
-        name: What the library is called.
-        script: Which of those in `PEERS`.
-        python: Of the library's virtual environment; by default this one.
+        name: Name of the library.
+        script: Name of a script in `PEERS`.
+        python: Python of the library's virtual environment; by default the running one.
         prefix: Words of the command before the Python.
-        environment: Variables to set.
+        environment: Environment variables to set.
 
     Raises:
-        WorkerError: It does not start.
+        WorkerError: The process does not start.
     """
     hint = (
         f"make its environment with `python3 -m venv .venv-{name} && .venv-{name}/bin/pip install -r "

@@ -1,4 +1,4 @@
-"""Settings of the documentation site: `make docs` builds it into docs/_build, and loads nothing from elsewhere."""
+"""Settings of the documentation site: `make docs` builds it into docs/_build. It loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from latex2mathml.converter import convert
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("", "agents", "examples"))]
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[1:3])  # of the kernels that run the pages' cells
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[1:3])  # for the kernels that run the pages' cells
 
 import directives  # noqa: E402
 import environment_pages  # noqa: E402
@@ -27,7 +27,7 @@ author = "The routing-gym developers"
 copyright = author  # noqa: A001
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
-MOVED = {  # addresses of earlier versions, which lead to the pages' new ones
+MOVED = {  # addresses of earlier versions, and the new addresses of the pages
     "get-started": "tutorials/get-started",
     "own-data": "how-to/own-data",
     "stable-baselines3": "how-to/stable-baselines3",
@@ -81,7 +81,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds, for a cell on a busy machine
-if only := os.environ.get("RUN_CELLS_OF"):  # tests/site names two pages: tests/test_docs.py runs the Python of all
+if only := os.environ.get("RUN_CELLS_OF"):  # tests/site sets two pages: tests/test_docs.py runs all Python
     nb_execution_excludepatterns = [f"**/{path.name}" for path in HERE.rglob("*.md") if path.stem not in only.split()]
     suppress_warnings = ["myst-nb.lexer"]  # the kernel names the language of a page that it runs
 nb_merge_streams = True
@@ -97,12 +97,12 @@ napoleon_use_ivar = True
 
 
 def link_into_the_site(app, name, source):
-    """Let links to CONTRIBUTING.md, which is a page here, stay in the site."""
+    """Replace links to CONTRIBUTING.md by links to its page in the site."""
     source[0] = source[0].replace("](../../CONTRIBUTING.md", "](/contributing.md")
 
 
 def keep_tables(app, what, name, obj, options, lines):
-    """Show the Markdown tables of docstrings as they stand, which reStructuredText would take for something else."""
+    """Convert the Markdown tables of docstrings to literal blocks, because reStructuredText would misread them."""
     shown = []
     for line in lines:
         starts = line.lstrip().startswith("|")
@@ -115,19 +115,19 @@ def keep_tables(app, what, name, obj, options, lines):
 
 
 def write_pages(app):
-    """Write what is generated: the pages of the environments, their animations, and the playground's weights."""
+    """Write the generated pages: those of the environments, with their animations."""
     environment_pages.main(HERE / "environments")
 
 
 def copy_playground(app, error):
-    """Put the playground beside the pages, with its weights."""
+    """Copy the playground to the site, and write its weights."""
     if error is None and app.builder.format == "html":
         address = os.environ.get("SITE_ADDRESS")  # set by the workflow that publishes the site
         playground.publish(Path(app.outdir) / "playground", address and f"{address.rstrip('/')}/playground/")
 
 
 def redirect(app, error):
-    """Let the addresses of earlier versions lead to where their pages are now."""
+    """Write a redirect to the new address of a page at each address of earlier versions."""
     if error is not None or app.builder.format != "html":
         return
     for old, new in MOVED.items():
@@ -139,7 +139,7 @@ def redirect(app, error):
 
 
 def list_versions(app, error):
-    """List the documentation of all versions, which the workflow of the site unpacks into folders such as v0.2.0."""
+    """Write a page with links to all versions, which the site's workflow unpacks into folders such as v0.2.0."""
     if error is None and app.builder.format == "html":
         out = Path(app.outdir)
         names = sorted((path.parent.name for path in out.glob("v*/index.html")), reverse=True)
@@ -164,7 +164,7 @@ def visit_math_block(self, node):
 
 
 def setup(app):
-    """Connect the functions above."""
+    """Connect the functions above to Sphinx."""
     app.add_directive("command-help", directives.CommandHelp)
     app.add_directive("layers", directives.Layers)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))

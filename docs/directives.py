@@ -18,11 +18,11 @@ from routing_agents import cli
 from routing_agents.arguments import parse
 
 ROOT = Path(__file__).parents[1]
-WIDTH, HEIGHT, GAP = 250, 26, 6  # of a box of the drawing, in pixels
+WIDTH, HEIGHT, GAP = 250, 26, 6  # boxes of the drawing and the gap between them, in pixels
 
 
 def help_of(script: str) -> str:
-    """Return what a script of agents/ or examples/ prints for `--help-all`, or `routing-gym` for `--help`."""
+    """Return the text that a script of agents/ or examples/ prints for `--help-all`, or `routing-gym` for `--help`."""
     printed = io.StringIO()
     with mock.patch.dict(os.environ, {"COLUMNS": "100"}), contextlib.redirect_stdout(printed):
         if script == "routing-gym":
@@ -36,7 +36,7 @@ def help_of(script: str) -> str:
 
 
 class CommandHelp(SphinxDirective):
-    """Show the help text of a script."""
+    """Directive that shows the help text of a script."""
 
     required_arguments = 1
 
@@ -76,7 +76,7 @@ def drawing(order: list[str]) -> str:
 
 
 class Layers(SphinxDirective):
-    """Draw the layers of the code."""
+    """Directive that draws the layers of the code."""
 
     def run(self) -> list[nodes.Node]:
         """Return the drawing as raw HTML."""

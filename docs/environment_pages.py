@@ -1,6 +1,6 @@
-"""Write the pages of the environments from what the problems declare: docs/environments/**/*.md, and animations.
+"""Write the pages of the environments from the declarations of the problems: docs/environments/**/*.md, and animations.
 
-The build of the site calls this; git ignores what it writes.
+The build of the site calls this; git ignores the written files.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ Trained models play one instance of each problem. Select a picture to open the p
 
 
 def paragraph(text: str | None) -> str:
-    """Return a docstring without its indent and its sections of arguments and errors."""
+    """Return a docstring without its indentation, up to the sections of errors, returned values and attributes."""
     return inspect.cleandoc(text or "").split("\nRaises:")[0].split("\nReturns:")[0].split("\nAttributes:")[0].strip()
 
 
@@ -190,7 +190,7 @@ def folder(name: str) -> str:
 
 
 def has_weights(name: str) -> bool:
-    """Return whether there are published weights, whose tours an animation can show."""
+    """Return whether a problem has published weights, whose tours an animation can show."""
     try:
         find_weights(name, 20)
     except ValueError:
@@ -199,7 +199,7 @@ def has_weights(name: str) -> bool:
 
 
 def source(name: str) -> str:
-    """Return the description of a problem; of one of a family, only the attributes that it has."""
+    """Return the description of a problem; for a problem of a family, only its own attributes."""
     problem = make_problem(name, 20)
     module = inspect.getmodule(type(problem))
     if not folder(name):

@@ -13,13 +13,13 @@ from routing_gym.multi_agent.heuristics import rival_aware
 from routing_gym.multi_agent.pictures import to_rgb_array
 
 OUT = Path(__file__).with_name("game.gif")
-COLOURS = 48  # of the palette that all frames share
+COLOURS = 48  # size of the palette that all frames share
 SIZE = (400, 440)  # pixels
-STEP, END = 350, 3000  # milliseconds that a frame stays, and the last one
+STEP, END = 350, 3000  # milliseconds for which a frame is shown, and the last one
 
 
 def main(out: Path = OUT, seed: int = 2) -> None:
-    """Play, draw every tick, and save the pictures as one that moves."""
+    """Play a game, draw every tick, and save the pictures as an animation."""
     game = CompetitiveOP(8)
     instance = game.generate(np.random.default_rng(seed), 1)
     states = [game.initial(instance)]
@@ -29,7 +29,7 @@ def main(out: Path = OUT, seed: int = 2) -> None:
 
 
 def animate(drawn: list[np.ndarray], out: Path, step: int = STEP) -> None:
-    """Save pictures (height, width, 3) as one that moves, each shown for `step` milliseconds."""
+    """Save pictures (height, width, 3) as an animation; each is shown for `step` milliseconds, the last for `END`."""
     pictures = [Image.fromarray(pixels).resize(SIZE, Image.Resampling.LANCZOS) for pixels in drawn]
     palette = pictures[-1].quantize(COLOURS)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]

@@ -1,4 +1,4 @@
-"""Draw docs/game_attention.gif: a game that policies of mappo.py play, and whom the value of one vehicle listens to.
+"""Draw docs/game_attention.gif: a game played by policies of mappo.py, with the attention of one vehicle's value.
 
 python agents/mappo.py --name listening
 python docs/game_attention.py runs/listening
@@ -16,11 +16,11 @@ from routing_agents.multi_agent.saved import load_policy, load_values
 from routing_gym.render.figure import pixels
 
 OUT = Path(__file__).with_name("game_attention.gif")
-STEP = 700  # milliseconds that a frame stays
+STEP = 700  # milliseconds for which a frame is shown
 
 
 def main(run: Path, out: Path = OUT, seed: int = 2, agent: int = 0) -> None:
-    """Play, draw every tick with the attention of the agent's value, and save the pictures as one that moves."""
+    """Play a game, draw every tick with the attention of the agent's value, and save the pictures as an animation."""
     (policy, game, _), (values, _, _) = load_policy(run), load_values(run)
     instance = game.generate(np.random.default_rng(seed), 1)
     states, seen = play_one(game, instance, greedy(policy))

@@ -1,6 +1,6 @@
-"""Draw docs/problems.png, an instance of each problem, vrp.png, two of the VRP family, and roads.png, one on streets.
+"""Draw solved instances: docs/problems.png (all problems but the VRP family), vrp.png (two of it), roads.png (streets).
 
-All are solved by reference solvers.
+Reference solvers solve the instances; PyVRP solves the one on streets.
 
 python docs/problems.py
 """
@@ -36,7 +36,7 @@ def draw(path: Path, names: list[str], shape: tuple[int, int], num_nodes: int, s
 
 
 def draw_roads(path: Path, num_nodes: int, seed: int, dpi: int) -> None:
-    """Draw an instance on its streets, solved: fast ones are thick, and arrows show one-way streets."""
+    """Draw a solved instance on its streets: fast streets are thick, and arrows show one-way streets."""
     problem = make_problem("CVRP", num_nodes, matrices=True)
     uniforms = np.random.default_rng(seed).random((1, problem.num_uniforms))
     instance = problem.from_uniforms(uniforms)

@@ -1,11 +1,11 @@
-"""Train the attention model with RLlib's PPO: env runners in processes of their own, on one machine or many.
+"""Train the attention model with RLlib's PPO: env runners in their own processes, on one machine or several.
 
     make .venv-integrations/.ready                                   # Ray pins an older Gymnasium
     .venv-integrations/bin/python examples/rllib_ppo.py                # TSP-10, two env runners
     .venv-integrations/bin/python examples/rllib_ppo.py --env-id routing/CVRP-20 --iterations 300
     ... examples/rllib_ppo.py --address auto --num-env-runners 32      # on a cluster that `ray start` has made
 
-Each env runner steps a native vector environment, and illegal actions have probability zero. A cluster's machines
+Each env runner steps a native vector environment, and illegal actions have probability zero. The machines of a cluster
 need this repository at the same path.
 """
 
@@ -80,7 +80,7 @@ class Args:
 
 
 class AttentionModule(TorchRLModule, ValueFunctionAPI):
-    """`ActorCritic` as RLlib's PPO calls it; `model_config` holds "problem", a name, and "sizes", of `ModelConfig`."""
+    """`ActorCritic` for RLlib's PPO; `model_config` has "problem", a name, and "sizes", arguments of `ModelConfig`."""
 
     def setup(self) -> None:
         self.actor_critic = ActorCritic(self.model_config["problem"], ModelConfig(**self.model_config["sizes"]))
@@ -125,7 +125,7 @@ def configure(args: Args, problem: str) -> PPOConfig:
             train_batch_size_per_learner=args.batch_size,
             minibatch_size=args.minibatch_size,
             num_epochs=args.epochs,
-            vf_clip_param=float("inf"),  # squared errors of the value beyond it teach nothing; the default is 10
+            vf_clip_param=float("inf"),  # larger squared errors of the value have no gradient; default: 10
             grad_clip=1.0,
             entropy_coeff=0.0,
             use_kl_loss=False,

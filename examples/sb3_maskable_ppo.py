@@ -1,4 +1,4 @@
-"""Train the attention model with sb3-contrib's MaskablePPO, and the library's own MLP beside it.
+"""Train the attention model with sb3-contrib's MaskablePPO, and the library's own MLP for comparison.
 
     python examples/sb3_maskable_ppo.py                              # TSP-20, both policies
     python examples/sb3_maskable_ppo.py --env-id routing/CVRP-20 --policy attention
@@ -86,13 +86,13 @@ class Args:
 
 
 class HeldOut(BaseCallback):
-    """Measures the greedy cost as training goes on, and saves the model.
+    """Callback that measures the greedy cost during training, and saves the model.
 
     Args:
-        problem: The rules.
-        instance: The held-out instances.
-        interval: Steps between measurements.
-        path: Where the model goes.
+        problem: Problem of the instances.
+        instance: Held-out instances.
+        interval: Number of steps between measurements.
+        path: File of the model.
     """
 
     def __init__(self, problem: AnyProblem, instance: Any, interval: float, path: Path) -> None:
@@ -112,7 +112,7 @@ class HeldOut(BaseCallback):
         self.logger.dump(self.num_timesteps)
 
     def measure(self) -> None:
-        """Add a point to the curve."""
+        """Add a point to the curve, and save the model."""
         cost = mean_cost(self.problem, self.instance, greedy(self.model, self.problem, self.instance))
         self.curve.append({"steps": self.num_timesteps, "greedy": cost})
         self.logger.record("eval/greedy_cost", cost)
@@ -121,12 +121,12 @@ class HeldOut(BaseCallback):
 
 
 def mean_cost(problem: AnyProblem, instance: Any, policy: Policy) -> float:
-    """Play every instance once."""
+    """Return the mean cost of a policy's tours, one for each instance."""
     return float(rollout(problem, instance, policy).cost.mean(dtype=np.float64))
 
 
 def greedy(model: MaskablePPO, problem: AnyProblem, instance: Any) -> Policy:
-    """Take the most probable action."""
+    """Return the policy that takes the most probable action."""
     static = problem.observe_static(instance)
 
     def policy(observation: dict[str, Any]) -> Any:
@@ -154,7 +154,7 @@ def train(args: Args, name: str, folder: Path, instance: Any) -> list[dict[str, 
         gamma=1.0,  # the return is minus the cost
         max_grad_norm=1.0,
         tensorboard_log=str(folder / "tensorboard"),
-        seed=args.seed,  # of the environment, too
+        seed=args.seed,  # also the seed of the environment
         device="cpu",
     )
     callback = HeldOut(env.vector_env.problem, instance, args.total_steps / args.evaluations, folder / f"{name}.zip")
@@ -163,7 +163,7 @@ def train(args: Args, name: str, folder: Path, instance: Any) -> list[dict[str, 
 
 
 def main(args: Args) -> Path:
-    """Train as `args` say; return the folder of the run."""
+    """Train according to `args`; return the folder of the run."""
     keep_freed_memory()
     if args.threads:
         torch.set_num_threads(args.threads)

@@ -4,7 +4,7 @@
     .venv-integrations/bin/python examples/tianshou_ppo.py                # TSP-10
     .venv-integrations/bin/python examples/tianshou_ppo.py --env-id routing/CVRP-20 --epochs 50
 
-Tianshou's PPO does not look at the mask, but hands it to the actor, which gives illegal actions probability zero.
+Tianshou's PPO does not use the mask. It passes the mask to the actor, which gives illegal actions probability zero.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Args:
 
 
 class Actor(nn.Module):
-    """`ActorCritic` as Tianshou calls an actor."""
+    """`ActorCritic` with the interface of an actor of Tianshou."""
 
     def __init__(self, actor_critic: ActorCritic) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Actor(nn.Module):
 
 
 class TianshouCritic(nn.Module):
-    """`ActorCritic` as Tianshou calls a critic."""
+    """`ActorCritic` with the interface of a critic of Tianshou."""
 
     def __init__(self, actor_critic: ActorCritic) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def tensors(obs: Batch) -> dict[str, Tensor]:
 
 
 def make_algorithm(args: Args, env: TianshouVectorEnv) -> PPO:
-    """Make the policy and what trains it."""
+    """Build the algorithm, with its policy and critic."""
     actor_critic = ActorCritic(env.vector_env.problem.name, args.model, torch.Generator().manual_seed(args.seed))
     policy = DiscreteActorPolicy(
         actor=Actor(actor_critic), action_space=env.vector_env.single_action_space, deterministic_eval=True

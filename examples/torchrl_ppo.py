@@ -3,8 +3,8 @@
     python examples/torchrl_ppo.py                                    # TSP-20
     python examples/torchrl_ppo.py --env-id routing/CVRP-20 --iterations 300
 
-TorchRL's losses see single steps, not tours, so the model encodes the instance anew at every step, where
-`am_reinforce.py` does so once per tour.
+TorchRL's losses use single steps, not tours, so the model encodes the instance again at every step. `am_reinforce.py`
+encodes it once per tour.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ with explain_missing("TorchRL", "torchrl", script=__name__ == "__main__"):
 
     from routing_gym.integrations.torchrl import RoutingTensorDictEnv
 
-MODEL = ModelConfig(  # small, and without batch norm, which would see another batch when it plays than when it learns
+MODEL = ModelConfig(  # small; no batch normalisation, whose batches would differ between playing and learning
     embed_dim=32, num_heads=4, num_layers=1, feed_forward_dim=64, normalization="layer"
 )
 
@@ -84,7 +84,7 @@ class Policy(nn.Module):
 
 
 class TorchRLCritic(nn.Module):
-    """Estimate what an episode still earns from where the nodes are and which of them are legal."""
+    """Network that estimates the remaining return from the coordinates, the mask and the current node."""
 
     def __init__(self, hidden: int = 64) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class TorchRLCritic(nn.Module):
 
 
 def make_env(args: Args, num_envs: int) -> TransformedEnv:
-    """Make the lanes; "episode_reward" adds up their rewards."""
+    """Make the lanes; "episode_reward" is the sum of the rewards of an episode so far."""
     backend = {} if args.device == "cpu" else {"backend": "torch", "device": args.device}
     try:
         env = RoutingTensorDictEnv(args.env_id, num_envs, on_illegal="raise", **backend)
@@ -109,7 +109,7 @@ def make_env(args: Args, num_envs: int) -> TransformedEnv:
 
 
 def make_actor(env: TransformedEnv, seed: int) -> ProbabilisticActor:
-    """Build the policy as TorchRL takes it: from observations to legal actions and their log-probabilities."""
+    """Build the policy for TorchRL: from observations to legal actions and their log-probabilities."""
     model = AttentionModel(FEATURES[env.vector_env.problem.name], MODEL, torch.Generator().manual_seed(seed))
     keys = list(env.vector_env.single_observation_space)
     return ProbabilisticActor(
@@ -158,7 +158,7 @@ def finished(played: TensorDictBase) -> float:
 
 
 def main(args: Args) -> dict[str, float]:
-    """Train as `args` say; return the mean return of random and of greedy actions on fresh instances."""
+    """Train according to `args`; return the mean return of random and of greedy actions on new instances."""
     torch.manual_seed(args.seed)  # TorchRL draws from torch's global generator
     env = make_env(args, args.num_envs)
     env.set_seed(args.seed)
@@ -168,7 +168,7 @@ def main(args: Args) -> dict[str, float]:
     fresh = make_env(args, args.evaluation)
     result = {}
     for name, policy in (("random", fresh.rand_action), ("trained", actor)):
-        fresh.set_seed(args.seed + args.num_envs)  # lanes count on from the seed: none plays what was trained on
+        fresh.set_seed(args.seed + args.num_envs)  # lane i has seed + i: none repeats training
         with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
             result[name] = finished(
                 fresh.rollout(env.vector_env.problem.horizon, policy, break_when_any_done=False)["next"]

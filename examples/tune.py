@@ -5,9 +5,9 @@
     .venv-integrations/bin/python examples/tune.py --resume runs/tune
     ... examples/tune.py --address auto --samples 64               # on a Ray cluster
 
-Each trial is a run of the script in a process and a folder of its own, so that a resumed search continues its runs
-where they were. Change `SPACE` to search for something else. A cluster's machines need this repository at the same
-path, and --runs on a file system that they share.
+Each trial is a run of the script in its own process and folder, so a resumed search continues its runs where they
+stopped. Change `SPACE` to search other settings. The machines of a cluster need this repository at the same path, and
+--runs on a shared file system.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Trial(tune.Trainable):  # type: ignore[misc]  # Ray's types are not checke
     """A run of am_reinforce.py; each of Tune's iterations is an epoch."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Start the run, or continue it if its folder is there."""
+        """Start the run, or continue it if its folder has a checkpoint."""
         runs = Path(config["runs"])
         self.folder, self.epoch = runs / self.trial_id, 0
         command = [sys.executable, str(script_path("am_reinforce.py"))]
@@ -98,11 +98,11 @@ class Trial(tune.Trainable):  # type: ignore[misc]  # Ray's types are not checke
         """Wait for the next epoch; return its metrics.
 
         Raises:
-            RuntimeError: The run has ended before.
+            RuntimeError: The run ended before that epoch.
         """
         metrics = self.folder / "metrics.jsonl"
         while True:
-            ended = self.process.poll() is not None  # asked first: what it wrote before its end is there then
+            ended = self.process.poll() is not None  # checked before reading, so that no line is missed
             lines = metrics.read_text().rpartition("\n")[0].splitlines() if metrics.exists() else []
             if len(lines) > self.epoch:
                 self.epoch += 1
@@ -134,7 +134,7 @@ def make_tuner(args: Args) -> Any:
     """Return the search: a new one, or that of `args.resume`.
 
     Raises:
-        ValueError: There is nothing to resume, or a search in the folder already.
+        ValueError: There is no search to resume, or the folder of a new search exists.
     """
     folder = (args.resume or args.runs / args.name).resolve()
     trainable = tune.with_resources(Trial, {"cpu": args.cores})
@@ -155,7 +155,7 @@ def make_tuner(args: Args) -> Any:
 
 
 def main(args: Args) -> dict[str, Any]:
-    """Search; print the best settings and return them.
+    """Run the search; print the best settings and return them.
 
     Raises:
         ValueError: See `make_tuner`.

@@ -2,8 +2,8 @@
 
     python playground/build.py
 
-A page that was opened as a file may load scripts but not read files, so each safetensors file becomes a script that
-hands it over in base64. Nothing here is committed: `make docs` and the tests run this.
+A page that was opened as a file can load scripts but cannot read files, so each safetensors file becomes a script that
+passes its bytes in base64. The scripts are not committed: `make docs` and the tests write them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def index(weights: list[Path], snapshots: list[Path]) -> str:
-    """Return a script that says which files there are, and what is known of the snapshots."""
+    """Return a script with the names of the models, and with names, steps and costs of the snapshots."""
     keys = ("step", "instances", "greedy", "reference")
     stops = [{"name": path.stem, **{key: header_of(path)[key] for key in keys}} for path in snapshots]
     return f"const MODELS = {json.dumps([path.stem for path in weights])};\nconst SNAPSHOTS = {json.dumps(stops)};\n"
 
 
 def main(out: Path = HERE / "data", weights: Path = WEIGHTS, snapshots: Path = SNAPSHOTS) -> list[Path]:
-    """Write a script for each file of weights, and the snapshots of a training."""
+    """Write a script for each file of weights and each snapshot, and their index; return the paths."""
     out.mkdir(parents=True, exist_ok=True)
     models, stops = sorted(weights.glob("*.safetensors")), sorted(snapshots.glob("*.safetensors"))
     contents = {"index": index(models, stops), **{path.stem: as_script(path) for path in [*models, *stops]}}
@@ -54,8 +54,8 @@ def publish(out: Path, address: str | None = None) -> None:
     """Copy the page to `out`, and write the weights beside it.
 
     Args:
-        out: Folder.
-        address: Where the page will be, such as https://example.org/playground/; previews of links need it.
+        out: Folder to write.
+        address: Address of the published page, such as https://example.org/playground/; link previews need it.
     """
     shutil.copytree(
         HERE, out, ignore=shutil.ignore_patterns("*.py", "data", "snapshots", "__pycache__"), dirs_exist_ok=True

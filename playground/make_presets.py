@@ -20,24 +20,24 @@ from routing_gym.problems import make_problem
 from routing_gym.solvers import REFERENCES, SOLVERS
 
 OUT = Path(__file__).parent / "js" / "presets.js"
-PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "VRPTW")  # those that the page knows
-DIGITS = 4  # of coordinates and values; costs are those of the rounded instance
+PROBLEMS = ("TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP", "VRPTW")  # problems that the page supports
+DIGITS = 4  # decimals of coordinates and values; costs are those of the rounded instance
 Points = np.ndarray  # float64 (A, 2), in the unit square
 
 
 def uniform(rng: np.random.Generator, size: int) -> Points:
-    """Points anywhere."""
+    """Draw points anywhere."""
     return rng.random((size, 2))
 
 
 def clusters(rng: np.random.Generator, size: int) -> Points:
-    """Points around five centres."""
+    """Draw points around five centres."""
     centres = rng.uniform(0.15, 0.85, (5, 2))
     return np.clip(centres[rng.integers(5, size=size)] + rng.normal(0, 0.06, (size, 2)), 0, 1)
 
 
 def ring(rng: np.random.Generator, size: int) -> Points:
-    """Points near a circle, the first one in its middle."""
+    """Draw points near a circle, the first one at its centre."""
     angle, radius = rng.uniform(0, 2 * np.pi, size), 0.4 + rng.normal(0, 0.03, size)
     points = 0.5 + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     points[0] = 0.5
@@ -54,7 +54,7 @@ LAYOUTS: tuple[tuple[str, int, Callable[[np.random.Generator, int], Points]], ..
 
 
 def draw(problem: AnyProblem, layout: Callable[[np.random.Generator, int], Points], seed: int) -> Any:
-    """Draw an instance of a problem with the nodes laid out as asked, rounded to a few digits."""
+    """Draw an instance of a problem whose nodes have the given layout, rounded to a few digits."""
     rng = np.random.default_rng(seed)
     uniforms = rng.random((1, problem.num_uniforms))
     uniforms[0, : 2 * problem.num_actions] = layout(rng, problem.num_actions).round(DIGITS).ravel()
@@ -68,12 +68,12 @@ def draw(problem: AnyProblem, layout: Callable[[np.random.Generator, int], Point
 
 
 def row(instance: Any, field: str) -> Any:
-    """Return one field of an instance of one row as JSON takes it."""
+    """Return one field of a single instance as numbers for JSON."""
     values = np.asarray(getattr(instance, field), dtype=np.float64)[0].round(DIGITS)
     return values.ravel().tolist() if values.ndim else values.item()
 
 
-FIELDS = {  # ours, and the page's
+FIELDS = {  # our names, and those of the page
     "coords": "coords",
     "demand": "demand",
     "capacity": "capacity",
@@ -89,7 +89,7 @@ FIELDS = {  # ours, and the page's
 
 
 def preset(name: str, title: str, problem: AnyProblem, instance: Any) -> dict[str, Any]:
-    """Solve an instance and describe it."""
+    """Solve an instance; return it with its cost, for JSON."""
     solver = SOLVERS[REFERENCES[name]]()
     cost = float(solver.solve(problem, instance).cost[0])
     fields = {FIELDS[key]: row(instance, key) for key, value in vars(instance).items() if value is not None}

@@ -1,10 +1,10 @@
-"""Train a small model on TSP-20 and keep what it knew on the way, for the playground's training slider.
+"""Train a small model on TSP-20 and keep snapshots of its weights, for the playground's training slider.
 
     python playground/train_snapshots.py        # one thread, about 20 minutes
 
-Half of the published models' embedding size, so that ten snapshots stay small. Matrices are stored in 8 bits, row by
-row: value = int8 * scale, the scale of a row being its largest magnitude / 127. The costs in the headers are those of
-the rounded weights.
+The model has half of the published models' embedding size, so that ten snapshots stay small. Matrices are stored in 8
+bits, row by row: value = int8 * scale. The scale of a row is its largest magnitude / 127. The costs in the headers are
+those of the rounded weights.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def quantise(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def restored(model: AttentionModel, stored: dict[str, Tensor]) -> AttentionModel:
-    """Return a copy of the model with the stored weights in it."""
+    """Return a copy of the model with the stored weights."""
     rounded = copy.deepcopy(model)
     for name, value in rounded.state_dict().items():
         if name + ".scale" in stored:
@@ -71,7 +71,7 @@ def restored(model: AttentionModel, stored: dict[str, Tensor]) -> AttentionModel
 
 
 def keep(trainer: am_reinforce.ReinforceTrainer, folder: Path, reference: float | None) -> None:
-    """Write the weights as they are now, with what their greedy tours of the held-out instances cost."""
+    """Write the current weights, with the mean cost of their greedy tours of the held-out instances."""
     stored = quantise(trainer.model.state_dict())
     model = restored(trainer.model, stored)
     greedy = float(distributed.greedy_cost(model, trainer.problem, trainer.held_out).double().mean())

@@ -1,14 +1,15 @@
-"""Executors compared: worker processes and Ray on this machine; and many instances decoded by a model.
+"""Compare executors, worker processes and Ray, on this machine; and decode many instances with a model.
 
     pip install -e ".[agents,cluster]" fast-tsp pyvrp                  # in an environment of its own
     python benchmarks/cluster/executors.py                             # writes results/executors.json
 
-Results: whether both give the same costs, bit for bit. Overhead: wall-clock seconds of rows by a solver that uses its
-whole time limit, against the sum of these limits over the workers; in turn, several times, and medians count. The
-processor time of the main process for each row bounds how many workers it keeps busy. Memory: the peak of each process
-while a model decodes many instances, chunk by chunk, into a folder. Parts that are left out stay as they are in --out.
+Results: whether both give the same costs, bit for bit. Overhead: wall-clock seconds of rows with a solver that uses its
+whole time limit, compared with the sum of these limits divided by the number of workers; in turn, several times, with
+medians reported. The processor time of the main process for each row limits the number of workers that it keeps busy.
+Memory: the peak of each process while a model decodes many instances, chunk by chunk, into a folder. The figures of
+parts that are left out are kept in --out.
 
-On a machine that does other work, too, set RAY_worker_niceness=0: Ray gives its workers a lower priority.
+On a machine that does other work, too, set RAY_worker_niceness=0, because Ray gives its workers a lower priority.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from routing_gym.solvers.runtime.executors import make_executor
 from routing_gym.solvers.runtime.work import Executor
 
 ROOT = Path(__file__).parents[2]
-ENDLESS = 600.0  # seconds, of a solver that stops after its iterations
+ENDLESS = 600.0  # time limit in seconds of a solver that stops after its iterations
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def draw(name: str, size: int, args: Args) -> tuple[Any, Any]:
 
 
 def equality(name: str, solver: Solver, size: int, args: Args) -> Figures:
-    """Solve the same instances by all executors; count equal costs and tours, and time each."""
+    """Solve the same instances with all executors; count equal costs and tours, and time each executor."""
     problem, instance = draw(name, size, args)
     found, seconds = {}, {}
     for label, executor in executors(args).items():
@@ -143,7 +144,7 @@ class MeasuredChunk(Chunk):
 
 
 class MeasuredWork(DecodeWork):
-    """Decodes, and reports the memory."""
+    """Decoding whose chunks report the peak memory."""
 
     def do(self, instance: Any, number: int, progress: Any = None) -> MeasuredChunk:
         chunk = super().do(instance, number, progress)
@@ -151,7 +152,7 @@ class MeasuredWork(DecodeWork):
 
 
 class MeasuredTours(Tours):
-    """Keeps chunks, and the greatest memory of a worker."""
+    """Tours, and the greatest peak memory of a worker."""
 
     peak = 0
 
@@ -162,7 +163,7 @@ class MeasuredTours(Tours):
 
 
 def peak_memory() -> int:
-    """Return the peak of this process's memory in bytes (Linux)."""
+    """Return the peak memory of this process in bytes (Linux)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -198,7 +199,7 @@ def decoding(args: Args) -> Figures:
 
 
 def table(figures: Figures) -> Table:
-    """Return the figures for the console."""
+    """Return a table of the figures for the console."""
     result = Table("measured", "value")
     for name, found in figures.items():
         for key, value in found.items():
@@ -207,7 +208,7 @@ def table(figures: Figures) -> Table:
 
 
 def main(args: Args) -> Figures:
-    """Measure what is asked for; print and write the figures."""
+    """Measure the parts that are not left out; print and write the figures."""
     figures = read_figures(args.out)
     if args.short_rows:
         figures["overhead"] = overhead(args)

@@ -4,8 +4,8 @@
     python benchmarks/dynamic/dispatch_policies.py --learned ... --static ../shared/ortec   # days of files, too
 
 Every policy plays the same days with the same router: PyVRP, with the same number of iterations in every epoch. Writes
-benchmarks/results/dispatch.json and docs/research/dispatch.png, with all that `--folder` holds: one file for each
-setting and policy, written when it is complete, and not measured again.
+benchmarks/results/dispatch.json and docs/research/dispatch.png. Each setting and policy has its own file in `--folder`,
+which is written when its days are complete; it is not measured again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from routing_gym.dynamic.solver import Limits, PyVRPRouter
 from routing_gym.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
-HELD_OUT_SEED = 10**6  # no training draws from it
+HELD_OUT_SEED = 10**6  # no training uses this seed
 DEFAULT = "default"
 SETTINGS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
@@ -84,7 +84,7 @@ class Args:
 
 
 def sources(args: Args) -> dict[str, tuple[list[DaySource], int]]:
-    """Return for each setting what its days are drawn from, and how many days."""
+    """Return the sources of days of each setting, and the number of its days."""
     found: dict[str, tuple[list[DaySource], int]] = {}
     for name in args.settings:
         days = args.days if name == DEFAULT else args.fewer_days
@@ -122,7 +122,7 @@ def measure(args: Args, setting: str, days_from: list[DaySource], count: int) ->
 
 
 def speed(args: Args) -> Figures:
-    """Measure steps per second of the vector environment and of a loop over single ones, which dispatch everything."""
+    """Measure the steps per second of the vector environment and of a single one; all requests are dispatched."""
     lanes = gym.make_vec("routing/DVRPTW", num_envs=args.lanes)
     observation, _ = lanes.reset(seed=0)
     steps, seconds = 21, 0.0  # three days and their resets
@@ -164,7 +164,7 @@ def draw(figures: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 def main(args: Args) -> Figures:
-    """Measure what is missing, and write everything."""
+    """Measure the missing days; draw and write the figures of all settings in `args`."""
     torch.set_num_threads(args.threads)
     args.folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, dict[str, Any]] = {}

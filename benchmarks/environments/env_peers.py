@@ -1,29 +1,29 @@
-"""Environment steps per second, ours, rl4co's and Jumanji's: the whole loop of a random policy, on one core each.
+"""Environment steps per second of routing-gym, rl4co and Jumanji: the whole loop of a random policy, on one core each.
 
     python3 -m venv .venv-rl4co && .venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt
     python3 -m venv .venv-jumanji && .venv-jumanji/bin/pip install -r benchmarks/peers/requirements-jumanji.txt
     python benchmarks/environments/env_peers.py                              # writes benchmarks/results/env_peers.json
     python benchmarks/environments/env_peers.py --peers rl4co --problems PDP-50 --out FILE    # what Jumanji has not
 
-Each library runs in a process and a virtual environment of its own (`benchmarks/peers/`), all pinned to the same
-core with one thread; they take turns several times, and medians count. All play the same problem: uniform
-coordinates, and for 50 customers demands of 1 to 9 and a capacity of 40. Drawing instances and actions, stepping
-and resetting count as time; a step counts if it moves a lane whose episode is not over.
+Each library runs in its own process and virtual environment (`benchmarks/peers/`), all pinned to the same core with
+one thread. They take turns several times, and medians are reported. All play the same problem: uniform coordinates, and
+for 50 customers demands of 1 to 9 and a capacity of 40. The time includes drawing instances and actions, steps and
+resets. A step counts if it moves a lane whose episode is not over.
 
-Each library plays in several ways: as it ships, and as fast as we could make it go without touching its
-environment. The ratios say how ours compares to the fastest way of a peer, and to the way it ships:
+Each library plays in several ways: as shipped, and as fast as possible without changes to its environment. The ratios
+compare ours to the fastest way of a peer, and to the way as shipped:
 
 - rl4co resets whole batches, so its counterpart here is `routing_gym.rollout`. It ships a policy that calls
   `torch.multinomial`; drawing the rank of a legal node with one random number per lane is faster.
-- Jumanji's lanes reset by themselves, so its counterpart is the vector environment with `copy=False`. As
+- Jumanji's lanes are reset automatically, so its counterpart is the vector environment with `copy=False`. As
   shipped: the jitted step called from Python, with a policy that draws a number per node. Faster: the cheap
   policy, and many steps compiled into one `jax.lax.scan`, which only a policy written in JAX can use.
 
-Our own compiled loop, on JAX, plays what Jumanji's does, with the same policy, and resets only the lanes that ended;
+Our own compiled loop, on JAX, plays the same as Jumanji's, with the same policy, and resets only the lanes that ended;
 `compiled_times_fastest` compares it to the fastest way of a peer. It needs the extra [jax] in this environment.
 
-"Transitions alone" leaves out actions and resets; Jumanji's step draws an instance per lane at every step, needed
-or not, so that it is also measured with its resets, as users call it.
+"Transitions alone" leaves out actions and resets. Jumanji's step draws an instance per lane at every step, needed
+or not, so it is also measured with its resets, which is how users call it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from routing_agents.terminal import command_line
 ROOT = Path(__file__).parents[2]
 OURS_COMPILED = f"{OURS}-jax"
 PEERS = ("rl4co", "jumanji")
-LOOPS = {"rl4co": "rollout", "jumanji": "vector env, copy=False"}  # our counterpart of each
+LOOPS = {"rl4co": "rollout", "jumanji": "vector env, copy=False"}  # our counterpart of each peer
 SHIPPED = {"rl4co": "loop, its own policy", "jumanji": "call per step, its own policy"}
 ALONE = "transitions alone"
 
@@ -91,10 +91,10 @@ class Args:
 
 @contextmanager
 def start_workers(args: Args) -> Iterator[dict[str, WorkerProcess]]:
-    """Start all sides, pinned to one core.
+    """Start the processes of all libraries, pinned to one core.
 
     Raises:
-        WorkerError: A virtual environment or `taskset` is missing, or a side does not start.
+        WorkerError: A virtual environment or `taskset` is missing, or a process does not start.
     """
     if shutil.which("taskset") is None:
         raise WorkerError("taskset not found; it is part of util-linux, and this benchmark runs on Linux only")
@@ -115,7 +115,7 @@ def start_workers(args: Args) -> Iterator[dict[str, WorkerProcess]]:
 
 
 def prepare(worker: WorkerProcess, problem: str, lanes: int, args: Args) -> dict[str, float]:
-    """Set up a problem; return the ways to play it, and how many seconds each took to compile."""
+    """Set up a problem; return the ways to play it, with the seconds that each took to compile."""
     name, num_nodes = problem.split("-")
     settings = {"num_nodes": int(num_nodes), "lanes": lanes, "seed": args.seed, "seconds": args.seconds}
     ways: dict[str, float] = worker.do({"prepare": {"problem": name, **settings}}, "ways")["ways"]
@@ -123,7 +123,7 @@ def prepare(worker: WorkerProcess, problem: str, lanes: int, args: Args) -> dict
 
 
 def rate(worker: WorkerProcess, way: str) -> float:
-    """Play; return the steps per second."""
+    """Play in one way; return the steps per second."""
     played = worker.do({"time": way}, "steps", "seconds")
     return float(played["steps"]) / float(played["seconds"])
 

@@ -2,11 +2,11 @@
 
     python benchmarks/environments/env_throughput.py    # writes results/env_throughput.json
 
-Both play the same problem through the same rules with the same seeds, in one process on one thread, in
-turn, several times; medians count. Lanes reset by themselves (NEXT_STEP), so that drawing instances
-counts; a step in which a lane resets counts as a step, on both sides. Actions come from a policy that
-draws uniformly among the legal ones; its time does not count. Also measured: the bare transition,
-`Problem.step` and `Problem.action_mask` alone, on one batch of instances.
+Both play the same problem with the same rules and seeds, in one process on one thread, in turn, several times; medians
+are reported. Lanes are reset automatically (NEXT_STEP), so the time to draw instances is included. A step in which a
+lane is reset counts as a step, in both environments. Actions come from a policy that draws uniformly among the legal
+ones; its time is not included. The transition alone, `Problem.step` and `Problem.action_mask`, is also measured, on one
+batch of instances.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Configuration:
 
 
 def configurations(args: Args, problem: str, lanes: int) -> list[Configuration]:
-    """What is measured in turn for one problem and number of lanes."""
+    """Return the configurations that are measured in turn for one problem and number of lanes."""
     sync = [Configuration(problem, lanes, "sync")] if lanes <= args.most_sync_lanes else []
     native = [
         Configuration(problem, lanes, "native", backend, copy)
@@ -89,7 +89,7 @@ def random_legal(rng: np.random.Generator, mask: Array) -> np.ndarray[Any, np.dt
 
 
 def make_run(args: Args, configuration: Configuration) -> Callable[[int], float]:
-    """Prepare a configuration; return what takes a number of steps and returns the seconds that they took."""
+    """Prepare a configuration; return a function that runs a number of steps and returns their seconds."""
     rng = np.random.default_rng(args.seed)
     if configuration.kind == "transition":
         return transition_run(rng, configuration)
@@ -116,7 +116,7 @@ def make_run(args: Args, configuration: Configuration) -> Callable[[int], float]
 
 
 def transition_run(rng: np.random.Generator, configuration: Configuration) -> Callable[[int], float]:
-    """As `make_run`, for `Problem.step` and `Problem.action_mask` alone; the same instances over and over."""
+    """Prepare `Problem.step` and `Problem.action_mask` alone, like `make_run`; the instances are always the same."""
     problem = gym.make(f"routing_gym:routing/{configuration.problem}").unwrapped.problem  # type: ignore[attr-defined]
     instance = to_backend(problem.generate(rng, configuration.lanes), configuration.backend)
     move = converter(configuration.backend)
@@ -160,7 +160,7 @@ def measure(args: Args, problem: str, lanes: int) -> list[Figures]:
 
 
 def generation_time(args: Args, problem: str, lanes: int) -> float:
-    """Microseconds to draw one instance for every lane."""
+    """Return the microseconds to draw one instance for every lane."""
     rules = gym.make(f"routing_gym:routing/{problem}").unwrapped.problem  # type: ignore[attr-defined]
     generators = [np.random.default_rng(args.seed + lane) for lane in range(lanes)]
     times = []
@@ -185,7 +185,7 @@ def breakdown(args: Args, rows: list[Figures], problem: str, lanes: int) -> Figu
 
 
 def parts(shares: list[Figures]) -> Table:
-    """Return a table of where the time goes."""
+    """Return a table of the parts of a step's time."""
     table = Table(*shares[0], title="Where the time goes: microseconds per call, NumPy, copies on")
     for row in shares:
         table.add_row(*(f"{value:.0f}" if isinstance(value, float) else str(value) for value in row.values()))

@@ -2,10 +2,10 @@
 
     python benchmarks/environments/integrations.py    # writes results/integrations.json
 
-Stable-Baselines3: `RoutingVecEnv` against `DummyVecEnv` over single environments made by `gym.make`, with the
-same seeds and actions, in one process on one thread, in turn, several times; medians count. Lanes reset by
-themselves, so drawing instances counts. "step" is `VecEnv.step` alone; "step and
-masks" adds what sb3-contrib's MaskablePPO asks for before each step. Drawing the actions does not count. "learn" is
+Stable-Baselines3: `RoutingVecEnv` against `DummyVecEnv` over single environments made by `gym.make`, with the same
+seeds and actions, in one process on one thread, in turn, several times; medians are reported. Lanes are reset
+automatically, so the time to draw instances is included. "step" is `VecEnv.step` alone; "step and masks" adds the
+masks that sb3-contrib's MaskablePPO needs before each step. The time to draw the actions is not included. "learn" is
 `MaskablePPO("MultiInputPolicy").learn` end to end, updates included.
 """
 
@@ -64,7 +64,7 @@ class Args:
 
 
 class Player:
-    """Plays a `VecEnv` with random legal actions and takes the time."""
+    """Timed run of a `VecEnv` with random legal actions."""
 
     def __init__(self, env: VecEnv, seed: int) -> None:
         self.env = env
@@ -87,7 +87,7 @@ class Player:
 
 
 def make_envs(args: Args) -> dict[str, VecEnv]:
-    """Make both sides."""
+    """Make both environments."""
     env_id = f"routing/{args.problem}"
     return {
         "DummyVecEnv": DummyVecEnv([lambda: gym.make(env_id) for _ in range(args.lanes)]),
@@ -96,7 +96,7 @@ def make_envs(args: Args) -> dict[str, VecEnv]:
 
 
 def measure(args: Args) -> list[Figures]:
-    """Measure both sides in turn."""
+    """Measure both environments in turn."""
     num_nodes = int(args.problem.split("-")[1])
     num_steps = num_nodes * args.episodes
     players = {name: Player(env, args.seed) for name, env in make_envs(args).items()}
@@ -121,7 +121,7 @@ def measure(args: Args) -> list[Figures]:
 
 
 def measure_learn(args: Args) -> dict[str, float]:
-    """Measure `MaskablePPO.learn` on both sides in turn: steps per second, median."""
+    """Measure `MaskablePPO.learn` on both environments in turn; return the median steps per second."""
     num_nodes = int(args.problem.split("-")[1])
     settings: dict[str, Any] = {"n_epochs": args.epochs, "batch_size": args.batch_size, "gamma": 1.0, "device": "cpu"}
     models = {

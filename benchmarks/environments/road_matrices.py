@@ -2,8 +2,8 @@
 
     python benchmarks/environments/road_matrices.py    # writes results/road_matrices.json
 
-Batches are drawn in one process on one thread, several times in turn. Processor seconds count, and the fastest
-run, since other programs use the memory of the machine too.
+Batches are drawn in one process on one thread, several times in turn. The processor seconds of the fastest run are
+reported, because other programs use the memory of the machine, too.
 """
 
 from __future__ import annotations

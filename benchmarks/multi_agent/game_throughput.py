@@ -5,14 +5,14 @@
     python3 -m venv .venv-vmas && .venv-vmas/bin/pip install -r benchmarks/peers/requirements-vmas.txt
     python3 -m venv .venv-jaxmarl && .venv-jaxmarl/bin/pip install -r benchmarks/peers/requirements-jaxmarl.txt
 
-Both play the same game through the same rules with the same seeds, in one process on one thread, in turn,
-several times; medians count. Lanes start anew by themselves, or are reset as soon as they end, so that
-drawing instances counts. Every step returns observations, masks and rewards of all agents. Actions are
-drawn beforehand, among all, so that their time does not count. One step of one lane is m agent-steps.
+Both play the same game with the same rules and seeds, in one process on one thread, in turn, several times; medians
+are reported. Lanes are reset automatically, or as soon as they end, so the time to draw instances is included. Every
+step returns observations, masks and rewards of all agents. Actions are drawn beforehand from all actions, so their
+time is not included. One step of one lane is m agent-steps.
 
-VMAS and JaxMARL have no such game. Beside ours runs their `simple_spread`, as many vehicles that drive to as many
-places, under the same conditions in processes of their own. It is physics, with collisions; and all steps of a game in
-JaxMARL are one compiled call, which only a policy written in JAX can use.
+VMAS and JaxMARL lack this game. Their `simple_spread` is measured instead: as many vehicles, which drive to as many
+landmarks, under the same conditions, each library in its own process. It simulates physics, with collisions. In
+JaxMARL, all steps of a game are one compiled call, which only a policy written in JAX can use.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Args:
 
 
 def batched_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], float]:
-    """Prepare the batched environment; return what takes so many steps and returns their seconds."""
+    """Prepare the batched environment; return a function that runs a number of steps and returns their seconds."""
     env = GameVectorEnv(game, lanes, autoreset_mode="SameStep", copy=False)
     env.reset(seed=seed)
     actions = np.random.default_rng(seed).integers(0, game.num_actions or 0, (16, lanes, game.num_agents))
@@ -86,7 +86,7 @@ def batched_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], f
 
 
 def loop_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], float]:
-    """As `batched_run`, for a loop over PettingZoo environments."""
+    """Prepare a loop over PettingZoo environments, like `batched_run`."""
     envs = [GameParallelEnv(game) for _ in range(lanes)]
     for lane, env in enumerate(envs):
         env.reset(seed=seed + lane)
@@ -106,7 +106,7 @@ def loop_run(game: CompetitiveOP, lanes: int, seed: int) -> Callable[[int], floa
 
 
 def peer_run(worker: WorkerProcess, num_agents: int, lanes: int, seed: int) -> Callable[[int], float]:
-    """As `batched_run`, for another library in its own process."""
+    """Prepare another library in its own process, like `batched_run`; seconds are scaled to the number of steps."""
     settings = {"problem": "simple_spread", "num_nodes": num_agents, "lanes": lanes, "seed": seed, "seconds": 0.5}
 
     def run(num_steps: int) -> float:

@@ -1,4 +1,4 @@
-"""Does attention help those who learn? MAPPO and MADDPG with each kind of network, against heuristics and each other.
+"""Compare kinds of networks in MAPPO and MADDPG, against heuristics and against each other.
 
     python benchmarks/multi_agent/multi_agent_learning.py    # all, hours on one core
     python benchmarks/multi_agent/multi_agent_learning.py --groups policies --agents 8     # a part of it
@@ -10,13 +10,13 @@ Three groups of runs, which differ in one network only:
 - steering: MADDPG with decentralised policies that see three rivals; the kind of the action values.
 
 Policies are those of the last epoch. Each plays the held-out games in all seats, in one seat among rival-aware
-heuristics, and in one seat among the policies of each other kind (cross-play); and the first two once more with another
-number of vehicles, if its network runs with any number. With `--response-epochs`, MAPPO's policies are also left to
-be exploited: one vehicle learns on from their weights, among such as do not learn. How the lead of attention changes
-with m has a bootstrap interval where there are several seeds.
+heuristics, and in one seat among the policies of each other kind (cross-play). The first two are repeated with another
+number of vehicles if the network supports any number. With `--response-epochs`, a best response to MAPPO's policies is
+trained, too: one vehicle continues to learn from their weights, among vehicles that do not learn. The change of the
+lead of attention with m has a bootstrap interval if there are several seeds.
 
-Writes benchmarks/results/multi_agent_learning.json and docs/multi_agent_learning.png, with all complete runs that
-`--folder` holds, and what was measured of other groups and m before; a run that was cut off goes on where it stopped.
+Writes benchmarks/results/multi_agent_learning.json and docs/multi_agent_learning.png, with all complete runs in
+`--folder`, and with earlier figures of other groups and m. An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ TITLES: dict[Group, str] = {
 }
 EPOCHS: dict[Group, int] = {"values": 20, "policies": 20, "steering": 40}  # of 10 steps each
 HELD_OUT_SEED = 10**6
-GENTLE = {"learning_rate": 5e-4, "ent_coef": 0.01}  # for a response, which begins with weights that can play
-SAME_GAMES = 1024  # agent-games in a step of MAPPO, whatever m is
+GENTLE = {"learning_rate": 5e-4, "ent_coef": 0.01}  # for a best response, which starts from trained weights
+SAME_GAMES = 1024  # agent-games in a step of MAPPO, for every m
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def settings(group: Group, num_agents: int, mixing: Mixing, seed: int, args: Arg
 
 
 def complete(folder: Path) -> bool:
-    """Return whether a run has come to its end."""
+    """Return whether a run is complete."""
     if not (folder / LAST).exists():
         return False
     header = checkpoint.load(folder / LAST)[1]
@@ -119,7 +119,7 @@ def complete(folder: Path) -> bool:
 
 
 def train(script: Any, given: Any) -> Path:
-    """Train a run to its end, if it has not come to it; return its folder.
+    """Train a run to its end unless it is complete; return its folder.
 
     Raises:
         ValueError: The folder holds a run with other arguments.
@@ -137,7 +137,7 @@ def train(script: Any, given: Any) -> Path:
 
 
 def restore(folder: Path) -> GameTrainer:
-    """Return a run as it was at its end."""
+    """Return the trainer of a run with its last weights."""
     tensors, header = checkpoint.load(folder / LAST)
     known = {"mappo.py": (mappo.MappoTrainer, mappo.Args), "maddpg.py": (maddpg.MaddpgTrainer, maddpg.Args)}
     trainer_type, args_type = known[header["script"]]
@@ -147,16 +147,16 @@ def restore(folder: Path) -> GameTrainer:
 
 
 def ratio(gained: Tensor, reference: Tensor) -> Figures:
-    """Return the ratio of two means over the same games, and its standard error (delta method): each (B,)."""
+    """Return the ratio of the means of two arrays (B,) over the same games, and its standard error (delta method)."""
     share = gained.mean() / reference.mean()
     error = (gained - share * reference).std() / reference.mean() / len(gained) ** 0.5
     return {"mean": float(share), "standard_error": float(error)}
 
 
 def attention_shares(trainer: GameTrainer, games: int) -> dict[str, Figures]:
-    """Return what `listened` says of each network with attention, by its name in the run, in self-play.
+    """Return the result of `listened` in self-play for each network with attention, by its name in the run.
 
-    Nothing for two vehicles, where nobody can be chosen among.
+    Networks that read actions are left out. The result is empty for two vehicles, which have one rival each.
     """
     if trainer.game.num_agents < 3:
         return {}
@@ -178,7 +178,7 @@ def attention_shares(trainer: GameTrainer, games: int) -> dict[str, Figures]:
 
 
 def against_heuristics(game: CompetitiveOP, player: Player, held_out: int) -> Figures:
-    """Return what a policy collects in all seats, and in one among rival-aware heuristics, over what these do."""
+    """Return the prizes of a policy in all seats, and in one among rival-aware heuristics, relative to theirs."""
     instance = to_backend(game.generate(np.random.default_rng(HELD_OUT_SEED), held_out), "torch")
     one, aware = seats(held_out, game.num_agents), heuristic(rival_aware)
     reference, together = collected(game, instance, aware), collected(game, instance, player)
@@ -192,7 +192,7 @@ def against_heuristics(game: CompetitiveOP, player: Player, held_out: int) -> Fi
 
 
 def intruders(game: CompetitiveOP, players: dict[str, Player], name: str, held_out: int) -> Figures:
-    """Return what each other policy collects in one seat among those of a name, over what these do in it."""
+    """Return the prizes of each other policy in one seat among the policies `name`, relative to the latter's there."""
     instance = to_backend(game.generate(np.random.default_rng(HELD_OUT_SEED), held_out), "torch")
     one, hosts = seats(held_out, game.num_agents), players[name]
     own = collected(game, instance, hosts)[one]
@@ -201,9 +201,9 @@ def intruders(game: CompetitiveOP, players: dict[str, Player], name: str, held_o
 
 
 def best_response(host: GameTrainer, folder: Path, args: Args) -> Figures | None:
-    """Return what a best response to a run's policies collects in one seat among them, over what these do in it.
+    """Return the prizes of a best response in one seat among the policies of a run, relative to the latter's there.
 
-    None where none is asked for and none has been learnt, and for MADDPG.
+    None for MADDPG, and if no response is requested and none has been trained.
     """
     response = args.folder / "responses" / folder.name
     if args.response_epochs and host.script == "mappo.py":
@@ -244,7 +244,7 @@ def measure(folders: list[Path], args: Args) -> list[Figures]:
 
 
 def interactions(rows: list[Figures]) -> list[Figures]:
-    """Return how the lead of attention over each other kind, with the same seed, grows when m doubles."""
+    """Return the growth of the lead of attention over each other kind with the same seed when m doubles."""
     found: dict[tuple[Group, Mixing, str], dict[tuple[int], list[float]]] = {}
     of = {(row["group"], row["agents"], row["seed"], row["mixing"]): row for row in rows}
     for (group, agents, seed, mixing), row in of.items():
@@ -263,10 +263,10 @@ def interactions(rows: list[Figures]) -> list[Figures]:
 
 
 def describe(name: str) -> Figures:
-    """Turn the name of a run's folder into its parts.
+    """Split the name of a run's folder into its parts.
 
     Raises:
-        ValueError: It is none of ours.
+        ValueError: The name is not that of a run of this benchmark.
     """
     match = re.fullmatch(r"(values|policies|steering)-m(\d+)-([a-z-]+)-seed(\d+)", name)
     if match is None or match[3] not in ARMS:
@@ -275,14 +275,14 @@ def describe(name: str) -> Figures:
 
 
 def draw(rows: list[Figures], path: Path) -> None:
-    """Plot what one learner collects among heuristics, and dotted what all do in self-play, over the games seen."""
+    """Plot the prizes of one learner among heuristics and, dotted, of all in self-play, against the games played."""
     panels = sorted({(row["group"], row["agents"]) for row in rows})
     columns = min(4, len(panels))
     height = -(-len(panels) // columns)
     figure = Figure(figsize=(3.7 * columns, 3.7 * height), layout="constrained")
     for place, (group, agents) in enumerate(panels):
         axes = figure.add_subplot(height, columns, place + 1)
-        labels = dict(ARMS)  # one for all seeds
+        labels = dict(ARMS)  # one label for all seeds
         for row in rows:
             if (row["group"], row["agents"]) == (group, agents):
                 seen = [point["instances"] for point in row["curve"]]
@@ -302,7 +302,7 @@ def draw(rows: list[Figures], path: Path) -> None:
 
 
 def main(args: Args) -> Figures:
-    """Run what is missing, then measure, write and draw all that is complete."""
+    """Train the missing runs, then measure, write and draw all complete runs."""
     keep_freed_memory()
     torch.set_num_threads(args.threads)
     for seed, group, agents, mixing in product(args.seeds, args.groups, args.agents, args.mixings):

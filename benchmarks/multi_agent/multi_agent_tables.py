@@ -1,4 +1,4 @@
-"""The tables of the pages on the multi-agent game, from the figures of the game's benchmarks."""
+"""Tables of the pages on the multi-agent game, from the figures of the game's benchmarks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from benchmarks.multi_agent.multi_agent_values import ARMS
 from benchmarks.quality.quality_tables import markdown
 
-Figures = Any  # what a file in benchmarks/results holds
+Figures = Any  # contents of a file in benchmarks/results
 
 
 def game_throughput(figures: Figures) -> str:
-    """Million agent-steps per second, batched and in a loop; and in the other libraries, whose games are others."""
+    """Return million agent steps per second, batched and in a loop, and in other libraries, which have other games."""
     rows = {(row["agents"], row["kind"], row["lanes"]): row for row in figures["rows"]}
     kinds = list(dict.fromkeys(key[1:] for key in rows))
     lines = []
@@ -33,13 +33,13 @@ def game_throughput(figures: Figures) -> str:
 
 
 def growth(row: Figures) -> tuple[str, str]:
-    """Show by how much something grows, and the interval."""
+    """Return the growth per doubling of m and its interval, as text."""
     interval = "one seed" if row["interval"] is None else "{:+.3f} to {:+.3f}".format(*row["interval"])
     return f"{row['per_doubling']:+.3f}", interval
 
 
 def interaction(figures: Figures) -> str:
-    """How leads grow when m doubles."""
+    """Return the growth of leads when m doubles."""
     lines = []
     for pair, row in figures["interaction"].items():
         arm, other = (ARMS[name] for name in pair.split(" over "))
@@ -48,7 +48,7 @@ def interaction(figures: Figures) -> str:
 
 
 def learning_interaction(figures: Figures) -> str:
-    """How leads of attention among learners grow when m doubles."""
+    """Return the growth of the leads of attention among learners when m doubles."""
     titles = {"self_play": "self-play", "among": "one among heuristics"}
     lines = []
     for row in figures["interaction"]:
@@ -58,7 +58,7 @@ def learning_interaction(figures: Figures) -> str:
 
 
 def listening(figures: Figures) -> str:
-    """The share of attention to rivals that the two nearest get, the mean over seeds."""
+    """Return the share of attention to rivals that the two nearest get, as the mean over seeds."""
     lines = []
     for customers, agents in sorted({(cell["customers"], cell["agents"]) for cell in figures["cells"]}):
         same = [cell for cell in figures["cells"] if (cell["customers"], cell["agents"]) == (customers, agents)]
@@ -70,7 +70,7 @@ def listening(figures: Figures) -> str:
 
 
 def by_seed(rows: list[Figures | None]) -> str:
-    """Show the ratios of several seeds side by side; "-" where there is none."""
+    """Return the ratios of several seeds side by side, as text; "-" if there are none."""
     return " / ".join(f"{row['mean']:.3f}" for row in rows if row) or "-"
 
 
@@ -78,7 +78,7 @@ NAMES = {"values": "values", "policies": "central policies", "steering": "action
 
 
 def learning(figures: Figures) -> str:
-    """What runs came to, by seed: against heuristics, with as many vehicles as in training and with others."""
+    """Return the results of runs by seed: against heuristics, with the number of vehicles of training and another."""
     kinds: dict[tuple[str, int, str], list[Figures]] = {}
     for row in figures["rows"]:
         kinds.setdefault((row["group"], row["agents"], row["mixing"]), []).append(row)
@@ -104,7 +104,7 @@ def learning(figures: Figures) -> str:
 
 
 def cross_play(figures: Figures) -> str:
-    """What the policy of a row collects in one seat among those of a column, over what these do in it."""
+    """Return the prizes of each policy in one seat among policies of other kinds, relative to the latter's there."""
     found: dict[tuple[str, int, str], dict[str, list[Figures]]] = {}
     names = {row["name"]: row for row in figures["rows"]}
     for host in figures["rows"]:

@@ -1,15 +1,15 @@
-"""Which network values a game best? Values of fixed policies, fitted to what they went on to collect.
+"""Compare networks for the values of a game: values of fixed policies, fitted to their returns.
 
     python benchmarks/multi_agent/multi_agent_values.py    # all, hours on a busy core
     python benchmarks/multi_agent/multi_agent_values.py --agents 8 --seeds 1       # a part of it
 
-All vehicles play `prize_per_tick`, so many head for the same customers. m values v^i are fitted to what each vehicle
-still collects, by each kind of network in turn, on the same fresh games in the same order; then measured on games that
-none has seen, by the share of variance that they explain. Vehicles do not see their rivals: what a network knows of
-them, it has from its mixing layer.
+All vehicles play `prize_per_tick`, so many head for the same customers. The m values v^i of each kind of network are
+fitted in turn to the prizes that each vehicle still collects, on the same new games in the same order. They are then
+measured on held-out games, by the share of variance that they explain. The observation of a vehicle does not contain
+its rivals: a network has information on them from its mixing layer only.
 
-Writes benchmarks/results/multi_agent_values.json and docs/multi_agent_values.png, with all cells that `--folder` holds:
-one file each, written when it is complete, and not measured again.
+Writes benchmarks/results/multi_agent_values.json and docs/multi_agent_values.png, with all cells in `--folder`. Each
+cell has its own file there, which is written when the cell is complete; it is not measured again.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Args:
 
     @property
     def settings(self) -> Figures:
-        """What all cells of a folder have in common."""
+        """Settings that all cells of a folder have in common."""
         return {key: getattr(self, key) for key in ("steps", "games", "ticks", "held_out", "learning_rate")}
 
 
@@ -95,7 +95,7 @@ def play(game: CompetitiveOP, rng: np.random.Generator, games: int) -> tuple[Ten
     """Play games with the fixed policy.
 
     Returns:
-        What vehicles see at every tick, (games * T, m, F), and what they collect from then on, (games * T, m).
+        Observations of the vehicles at every tick, (games * T, m, F), and their returns from then on, (games * T, m).
     """
     env = GameVectorEnv(game, games, autoreset_mode="Disabled", copy=False)
     observation, _ = env.reset(options={"instance": game.generate(rng, games)})
@@ -116,7 +116,7 @@ def explained(network: AgentNetwork, seen: Tensor, returns: Tensor) -> float:
 
 
 def listened(network: AgentNetwork, seen: Tensor) -> Figures:
-    """Return which share of the attention to rivals goes to the two nearest ones, and what it would be by chance."""
+    """Return the share of attention to rivals for the two nearest, this share by chance, and attention to oneself."""
     weights = torch.cat([network.attention(part).mean(dim=1) for part in seen.split(1024)])  # (B, m, m)
     num_agents = weights.shape[-1]
     oneself = torch.eye(num_agents, dtype=torch.bool)
@@ -128,7 +128,7 @@ def listened(network: AgentNetwork, seen: Tensor) -> Figures:
 
 
 def measure(num_agents: int, customers: int, seed: int, args: Args) -> Figures:
-    """Fit all kinds of networks in one cell."""
+    """Fit and measure all kinds of networks in one cell."""
     game = CompetitiveOP(num_agents, num_customers=customers * num_agents)
     networks = {
         arm: AgentNetwork(
@@ -160,19 +160,19 @@ def measure(num_agents: int, customers: int, seed: int, args: Args) -> Figures:
         }
         for arm, network in networks.items()
     }
-    for arm in ("attention", "attention-own") if num_agents > 3 else ():  # of three, two are all the rivals
+    for arm in ("attention", "attention-own") if num_agents > 3 else ():  # with three, the two nearest are all rivals
         rows[arm]["attention"] = listened(networks[arm], held_out[0])
     return {"agents": num_agents, "customers": customers, "seed": seed, "arms": rows}
 
 
 def mean_explained(cells: list[Figures], num_agents: int, customers: int, arm: str) -> list[float]:
-    """List what an arm explains at one m and n / m, a number for each seed."""
+    """List the variance that an arm explains at one m and n / m, one number for each seed."""
     found = [cell for cell in cells if (cell["agents"], cell["customers"]) == (num_agents, customers)]
     return [cell["arms"][arm]["explained"] for cell in found]
 
 
 def leads(cells: list[Figures], arm: str, other: str) -> dict[tuple[int, int], list[float]]:
-    """List by how much one arm explains more than another, by m and n / m, a number for each seed."""
+    """Return the leads of one arm over another in explained variance, by m and n / m, one number for each seed."""
     found: dict[tuple[int, int], list[float]] = {}
     for cell in cells:
         lead = cell["arms"][arm]["explained"] - cell["arms"][other]["explained"]
@@ -181,14 +181,14 @@ def leads(cells: list[Figures], arm: str, other: str) -> dict[tuple[int, int], l
 
 
 def interaction(leads: Mapping[tuple[int, ...], list[float]], rng: np.random.Generator) -> Figures:
-    """How much a lead grows when m doubles, with a 95 % bootstrap interval.
+    """Return the growth of a lead when m doubles, with a 95 % bootstrap interval.
 
-    The slope of the mean lead over log2 m. Leads are drawn with replacement within each group, whose number of seeds
-    they keep. No interval where a group has a single seed.
+    The growth is the slope of the mean lead over log2 m. Leads are drawn with replacement within each group, which
+    keeps its number of seeds. There is no interval if a group has a single seed.
 
     Args:
-        leads: By m, and what else may set groups apart: the leads of all seeds.
-        rng: Draws them.
+        leads: Leads of all seeds by group; the key of a group is m, and perhaps more.
+        rng: Random number generator of the bootstrap.
     """
     doublings = np.log2([agents for agents, *_ in leads])
 
@@ -224,7 +224,7 @@ def draw(cells: list[Figures], path: Path) -> None:
 
 
 def table(figures: Figures) -> str:
-    """Explained variance by n / m and m, the mean over seeds; the best is bold."""
+    """Return the explained variance by n / m and m, as the mean over seeds; the best is bold."""
     cells = figures["cells"]
     lines = []
     for customers, agents in sorted({(cell["customers"], cell["agents"]) for cell in cells}):
@@ -236,7 +236,7 @@ def table(figures: Figures) -> str:
 
 
 def main(args: Args) -> Figures:
-    """Measure what is missing, then write and draw all there is."""
+    """Measure the missing cells, then write and draw all cells."""
     keep_freed_memory()
     torch.set_num_threads(args.threads)
     args.folder.mkdir(parents=True, exist_ok=True)

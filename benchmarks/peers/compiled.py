@@ -1,4 +1,4 @@
-"""What the workers of JAX libraries share: calling compiled functions over and over."""
+"""Helpers of the workers of JAX libraries: repeated calls of compiled functions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from playing import Way, clock
 
 
 def player(advance: Callable[[Any], tuple[Any, Any]], start: Any, calls: int, transitions: int) -> Way:
-    """Return a way to play that goes on from where it stopped.
+    """Return a way to play that continues where it stopped.
 
     Args:
-        advance: Compiled; from what it goes on from, return the same later, and what must be waited for.
-        start: What it goes on from at first.
-        calls: Of `advance` in a round.
-        transitions: That they make.
+        advance: Compiled function from the current carry to the next carry, and the results to wait for.
+        start: First carry.
+        calls: Number of calls of `advance` in a round.
+        transitions: Number of transitions in a round.
     """
     now = start
 
@@ -39,14 +39,14 @@ def replayers(
     resetting_step: Callable[[Any, Any], tuple[Any, Any]],
     state: Any,
 ) -> dict[str, Way]:
-    """Return two ways to play actions drawn beforehand: scanned without resets, and called with what resets cost.
+    """Return two ways to play actions drawn beforehand: a scan without resets, and one call per step with resets.
 
     Args:
-        policy: From what a step goes on from and a key, choose the actions of all lanes.
-        step: From what it goes on from and actions, return the same later, and what must be computed.
-        start: What the first `step` goes on from.
-        keys: One for each step.
-        resetting_step: Compiled; from a state and actions, return the next state, and the rest.
+        policy: Function from the carry of a step and a key to the actions of all lanes.
+        step: Function from a carry and actions to the next carry, and the results that must be computed.
+        start: Carry of the first `step`.
+        keys: One key for each step.
+        resetting_step: Compiled function from a state and actions to the next state, and the other results.
         state: The first state.
     """
 

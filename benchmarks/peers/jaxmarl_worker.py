@@ -1,8 +1,8 @@
-"""The loop of random actions in JaxMARL; started by `game_throughput.py`, see `playing.py`.
+"""Loop of random actions in JaxMARL; started by `game_throughput.py`, see `playing.py`.
 
-A batch of games of one of its MPE environments, of 16 ticks as ours; lanes are vmapped and reset by themselves. All
-steps of a game are compiled into one `jax.lax.scan`, which only a policy written in JAX can use; its actions are drawn
-beforehand.
+It plays a batch of games of one of JaxMARL's MPE environments, with 16 ticks like our game. Lanes are vmapped and reset
+automatically. All steps of a game are compiled into one `jax.lax.scan`, which only a policy written in JAX can use.
+Actions are drawn beforehand.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ NUM_TICKS = 16
 
 
 def prepare(scenario: str, num_agents: int, lanes: int, seed: int) -> dict[str, Way]:
-    """Make the loop; its transitions are those of agents."""
-    from jaxmarl import make  # prints what it imports, which only `serve` keeps from the answers
+    """Build the loop; its transitions are those of single agents."""
+    from jaxmarl import make  # prints text, which `serve` separates from the answers
 
     env = make(f"MPE_{scenario}_v3", num_agents=num_agents, num_landmarks=num_agents, max_steps=NUM_TICKS)
     key, reset_key, action_key = jax.random.split(jax.random.PRNGKey(seed), 3)

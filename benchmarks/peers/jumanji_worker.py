@@ -1,7 +1,7 @@
-"""The loop of a random policy in Jumanji; started by `env_peers.py`, see `playing.py`.
+"""Loop of a random policy in Jumanji; started by `env_peers.py`, see `playing.py`.
 
-Lanes are vmapped and reset by themselves. Policy and step are compiled together, and called either once
-per step or, with `jax.lax.scan`, once for many steps, as Jumanji's own agents do.
+Lanes are vmapped and reset automatically. Policy and step are compiled together, and called either once per step or,
+with `jax.lax.scan`, once for many steps, like in Jumanji's own agents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jumanji.wrappers import AutoResetWrapper, VmapWrapper
 from playing import Way, playing
 from worker import serve
 
-CAPACITIES = {20: 30, 50: 40, 100: 50}  # of the paper, by number of customers
+CAPACITIES = {20: 30, 50: 40, 100: 50}  # capacities of the paper, by number of customers
 MAX_DEMAND = 9
 Policy = Callable[[Any, Any], Any]
 
@@ -33,23 +33,23 @@ def make_env(name: str, num_nodes: int) -> Any:
 
 
 def own_policy(mask: Any, key: Any) -> Any:
-    """As `jumanji.training.networks.masked_categorical_random`, whose module needs haiku."""
+    """Sample like `jumanji.training.networks.masked_categorical_random`, whose module needs haiku."""
     logits = jnp.where(mask, jnp.zeros_like(mask), -jnp.finfo("float32").max)
     return jax.random.categorical(key, logits)
 
 
 def ranked_policy(mask: Any, key: Any) -> Any:
-    """The same, faster: draw the rank of a legal node, one random number per row."""
+    """Sample from the same distribution, faster: draw the rank of a legal node, with one random number per row."""
     rank_of = jnp.cumsum(mask, axis=-1, dtype=jnp.int32)
     rank = (jax.random.uniform(key, (len(mask), 1)) * rank_of[:, -1:]).astype(jnp.int32)
     return jnp.argmax(rank_of > rank, axis=-1)
 
 
 def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
-    """Make the ways to play a problem."""
+    """Build the ways to play a problem."""
     single = make_env(name, num_nodes)
     env = VmapWrapper(AutoResetWrapper(single))
-    num_steps = num_nodes * max(1, min(20, 1024 // lanes))  # of a scan; many where a call costs more than its steps
+    num_steps = num_nodes * max(1, min(20, 1024 // lanes))  # length of a scan; more if a call costs more than a step
     key, reset_key = jax.random.split(jax.random.PRNGKey(seed))
     start = (*jax.jit(env.reset)(jax.random.split(reset_key, lanes)), key)
     made = num_steps * lanes  # transitions in a round
@@ -90,7 +90,7 @@ def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
 
 
 def transitions(env: Any, resetting_env: Any, start: Any, num_steps: int) -> dict[str, Way]:
-    """Step through actions drawn beforehand: scanned without resets, and called with what they cost in each step."""
+    """Build the ways to play actions drawn beforehand: a scan without resets, and one call per step with resets."""
     state, timestep, key = start
 
     def policy(now: Any, key: Any) -> Any:

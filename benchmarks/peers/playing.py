@@ -1,9 +1,11 @@
-"""The jobs of `env_peers.py`: play a problem with many lanes, in one of several ways. Needs no package.
+"""Jobs of `env_peers.py` and `game_throughput.py`: play a problem with many lanes, in one of several ways.
 
 -> {"prepare": {"problem": "TSP", "num_nodes": 50, "lanes": 64, "seed": 0, "seconds": 0.3}}
-<- {"ways": {"loop": 1.2, ...}}           and what the first round of each took beyond the second, to compile
+<- {"ways": {"loop": 1.2, ...}}           with the seconds of the first round beyond those of the second: compilation
 -> {"time": "loop"}
 <- {"steps": 128000, "seconds": 0.31}
+
+Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ Way = Callable[[int], tuple[int, float]]  # number of rounds to play -> transiti
 
 
 def playing(prepare: Callable[[str, int, int, int], dict[str, Way]]) -> Callable[[Job], Answer]:
-    """Return what answers the jobs.
+    """Return the function that answers the jobs.
 
     Args:
-        prepare: From problem ("TSP", say), number of nodes, lanes and seed, make the ways to play it.
+        prepare: Function from problem (such as "TSP"), number of nodes, lanes and seed to the ways to play.
     """
     ways: dict[str, tuple[Way, int]] = {}
 

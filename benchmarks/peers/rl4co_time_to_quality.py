@@ -1,13 +1,13 @@
-"""Train rl4co's attention model on the TSP as rl4co does by default, and keep its greedy tours over time.
+"""Train rl4co's attention model on the TSP with rl4co's defaults, and record its greedy tours over time.
 
     VENV/bin/python benchmarks/peers/rl4co_time_to_quality.py HELD_OUT.npz CURVE.npz --seconds 600 --threads 2
 
-Runs in a virtual environment of its own (pip install torch==2.13.0, then rl4co==0.7.0), which lacks routing-gym:
+Runs in its own virtual environment (pip install torch==2.13.0, then rl4co==0.7.0), which lacks routing-gym. It is
 started by benchmarks/training/time_to_quality.py, which exports the held-out instances and rescores the tours. Model,
 optimiser, baseline, batch and epoch size, precision and gradient clipping are the defaults of `AttentionModel` and
-`RL4COTrainer`. Two differences, both in its favour: its own validation is left out, and the policy is put into
-training mode at the start of each epoch. The baseline's rollouts leave it in evaluation mode, and Lightning
-has not changed that back since 2.2, so that batch normalisation would never learn its statistics.
+`RL4COTrainer`. There are two differences, both in favour of rl4co: its own validation is left out, and the policy is
+put into training mode at the start of each epoch. The baseline's rollouts leave it in evaluation mode, and Lightning
+does not change that back since version 2.2, so batch normalisation would never update its statistics.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tensordict import TensorDict
 
 
 class TimeIsUp(Exception):
-    """Ends the run at once; an orderly stop would first prepare the next epoch, for minutes."""
+    """Signal to end the run at once; an orderly stop would first prepare the next epoch, for minutes."""
 
 
 class Clock(lightning.Callback):
-    """Solves the held-out instances greedily every so often, and stops when the time is up.
+    """Callback that solves the held-out instances greedily at intervals, and ends the run when its time is over.
 
-    The clock runs from the first training step and does not stop for this.
+    Time is measured from the first training step. It includes these evaluations.
 
     Args:
-        coords: float32 (B, A, 2), the held-out instances.
+        coords: Held-out instances, float32 (B, A, 2).
         seconds: Length of the run.
         every: Seconds between evaluations.
     """
@@ -69,7 +69,7 @@ class Clock(lightning.Callback):
                 raise TimeIsUp
 
     def evaluate(self, model: Any) -> None:
-        """Note the greedy tours and the time, in evaluation mode."""
+        """Record the greedy tours, decoded in evaluation mode, and the time."""
         model.policy.eval()
         with torch.inference_mode():
             played = model.policy(model.env.reset(self.instances.clone()), model.env, phase="test", return_actions=True)
@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> None:
     clock = Clock(coords, args.seconds, args.every)
     model = AttentionModel(TSPEnv(generator_params={"num_loc": coords.shape[1]}))
     trainer = RL4COTrainer(
-        max_epochs=1_000_000,  # the clock decides
+        max_epochs=1_000_000,  # `Clock` ends the run
         accelerator="cpu",
         callbacks=[clock],
         logger=False,

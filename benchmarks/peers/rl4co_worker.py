@@ -1,8 +1,8 @@
-"""The loop of a random policy in rl4co; started by `env_peers.py`, see `playing.py`.
+"""Loop of a random policy in rl4co; started by `env_peers.py`, see `playing.py`.
 
-The library's own loop (`rl4co.utils.decoding.rollout`): a batch of instances is drawn, stepped until all of
-them are done, and rewarded at the end; without the optional check of the solution, which would slow it down.
-Steps count until their instance is done.
+It is the library's own loop (`rl4co.utils.decoding.rollout`): a batch of instances is drawn, stepped until all of them
+are done, and rewarded at the end. The optional check of the solution is left out, which would slow the loop down. The
+steps of an instance count until it is done.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from worker import serve
 
 
 def ranked_policy(td: Any) -> Any:
-    """As rl4co's `random_policy`, faster: draw the rank of a legal node, one random number per row."""
+    """Sample like rl4co's `random_policy`, faster: draw the rank of a legal node, with one random number per row."""
     rank_of = td["action_mask"].cumsum(-1)
     rank = (torch.rand(len(rank_of), 1) * rank_of[:, -1:]).long()
     td.set("action", (rank_of > rank).byte().argmax(-1))
@@ -26,9 +26,9 @@ def ranked_policy(td: Any) -> Any:
 
 
 def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
-    """Make the ways to play a problem. Customers demand 1 to 9 and 50 of them get a capacity of 40, as in the paper."""
+    """Build the ways to play a problem. Demands are 1 to 9; the capacity for 50 customers is 40, as in the paper."""
     classes = {"TSP": TSPEnv, "CVRP": CVRPEnv, "PDP": PDPEnv, "MTSP": MTSPEnv, "ATSP": ATSPEnv}
-    settings = {"num_loc": num_nodes + (name == "MTSP")}  # whose depot is among the locations
+    settings = {"num_loc": num_nodes + (name == "MTSP")}  # the MTSP's depot is one of the locations
     if name not in classes:  # of the VRP family
         settings |= {"variant_preset": name.lower()}
     env = classes.get(name, MTVRPEnv)(generator_params=settings, check_solution=False, seed=seed)

@@ -1,6 +1,7 @@
-"""The loop of a random policy in routing-gym on JAX; started by `env_peers.py`, see `playing.py`.
+"""Loop of a random policy in routing-gym on JAX; started by `env_peers.py`, see `playing.py`.
 
-The same ways to play as `jumanji_worker.py` has, with the same policy: lanes are vmapped and reset by themselves.
+The ways to play resemble those of `jumanji_worker.py`, with its ranked policy. Lanes are vmapped and reset
+automatically.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from routing_gym.integrations.jax import AutoReset, JaxEnv, sample_actions
 
 
 def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
-    """Make the ways to play a problem."""
+    """Build the ways to play a problem."""
     problem = make_problem(name, num_nodes)
     env = AutoReset(JaxEnv(problem))
-    num_steps = num_nodes * max(1, min(20, 1024 // lanes))  # of a scan, as Jumanji's
+    num_steps = num_nodes * max(1, min(20, 1024 // lanes))  # length of a scan, the same as Jumanji's
     key, reset_key = jax.random.split(jax.random.key(seed))
     state, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(reset_key, lanes))
 
@@ -39,7 +40,7 @@ def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
 
 
 def transitions(env: JaxEnv, resetting_env: AutoReset, state: Any, key: Any, num_steps: int) -> dict[str, Way]:
-    """Step through actions drawn beforehand: scanned without resets, and called with what they cost in each step."""
+    """Build the ways to play actions drawn beforehand: a scan without resets, and one call per step with resets."""
     one_step, resetting_step = jax.vmap(env.step), jax.jit(jax.vmap(resetting_env.step))
 
     def policy(state: Any, key: Any) -> Any:

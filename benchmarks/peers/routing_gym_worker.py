@@ -1,4 +1,4 @@
-"""The loop of a random policy in routing-gym, on NumPy; started by `env_peers.py`, see `playing.py`."""
+"""Loop of a random policy in routing-gym, on NumPy; started by `env_peers.py`, see `playing.py`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from routing_gym.rollout import rollout
 
 
 def random_legal(mask: Any, rng: np.random.Generator) -> Any:
-    """Draw uniformly among the legal nodes of each row: the rank of one of them, one random number per row."""
+    """Draw uniformly among the legal nodes of each row: draw the rank of a node, with one random number per row."""
     num_rows, num_nodes = mask.shape
     ends = np.arange(0, num_rows * num_nodes + 1, num_nodes)
-    legal = mask.ravel().view(np.bool_).nonzero()[0]  # of all rows, one after the other
-    first = legal.searchsorted(ends)  # where each row's begin
+    legal = mask.ravel().view(np.bool_).nonzero()[0]  # legal nodes of all rows, row by row
+    first = legal.searchsorted(ends)  # index of the first legal node of each row
     rank = rng.random(num_rows) * (first[1:] - first[:-1])
     return legal[first[:-1] + rank.astype(np.int64)] - ends[:-1]
 
 
 def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
-    """Make the ways to play a problem."""
+    """Build the ways to play a problem."""
     problem = make_problem(name, num_nodes)
     rng = np.random.default_rng(seed)
 
@@ -41,7 +41,7 @@ def prepare(name: str, num_nodes: int, lanes: int, seed: int) -> dict[str, Way]:
                 observation, _, terminated, _, _ = env.step(actions)
                 ended.append(terminated)
             seconds = clock() - started
-            resets = int(np.sum(ended))  # NEXT_STEP spends a call on each; it is no transition
+            resets = int(np.sum(ended))  # with NEXT_STEP, a reset takes a call, which is no transition
             return rounds * (num_nodes + 1) * lanes - resets, seconds
 
         return play

@@ -1,6 +1,7 @@
-"""The jobs of `train_throughput.py`: run a task several times; the answer is the seconds of each, and the peak memory.
+"""Jobs of `train_throughput.py`: run a task several times; the answer is the seconds of each run, and the peak memory.
 
-What is built for a job is kept for the next of its kind; the first runs of a job are for the asker to discard.
+The function that is built for a job is kept for later jobs of the same kind. The caller should discard the first runs
+of a job.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import torch
 from worker import Answer, Job
 
 clock = time.process_time if os.environ.get("CLOCK") == "processor" else time.perf_counter
-Prepare = Callable[[Job], tuple[Callable[[], object], dict[str, Any]]]  # what to time, and facts for the answer
+Prepare = Callable[[Job], tuple[Callable[[], object], dict[str, Any]]]  # function to time, and facts for the answer
 
 
 def matrix_product(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Prepare the product that stands for the peak of the machine."""
+    """Prepare the matrix product whose rate stands for the peak of the machine."""
     size = 2048 if job["device"] == "cpu" else 8192
     a = torch.rand(size, size, device=job["device"]).to(getattr(torch, job["precision"]))
     return lambda: a @ a, {"operations": 2 * size**3}
 
 
 def timed(run: Callable[[], object], cuda: bool) -> float:
-    """Return the seconds of one run, to its end on the device."""
+    """Return the seconds of one run, until the device has finished it."""
     if cuda:
         torch.cuda.synchronize()
     started = clock()
@@ -38,7 +39,7 @@ def timed(run: Callable[[], object], cuda: bool) -> float:
 
 
 def timing(prepare: Prepare) -> Callable[[Job], Answer]:
-    """Return what answers the jobs."""
+    """Return the function that answers the jobs."""
     prepared: dict[str, Any] = {}
 
     def answer(job: Job) -> Answer:

@@ -2,10 +2,10 @@
 
 Run by the interpreter of rl4co's own virtual environment; see requirements-rl4co.txt.
 
-Where there is a choice it is the one faster for rl4co: a plain loop around its `training_step` instead of
-Lightning's trainer, loaders and loggers; the baseline's greedy costs from the batch at hand, as its
-`RolloutBaseline.rollout` computes them, instead of through a data set; no check of the tours.
-In bfloat16 both run under autocast, which is what its trainer's default precision comes to on a CPU.
+Where there is a choice, the option that is faster for rl4co is used: a plain loop around its `training_step` instead of
+Lightning's trainer, loaders and loggers; the baseline's greedy costs computed from the current batch, like in its
+`RolloutBaseline.rollout`, instead of through a data set; no check of the tours. With bfloat16, training and decoding
+run under autocast, which is the effect of its trainer's default precision on a CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from worker import Job, serve
 
 
 def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Build what a job times: a training step with the rollout baseline, or greedy decoding."""
+    """Build the function that a job times: a training step with the rollout baseline, or greedy decoding."""
     problem, size = job["problem"].split("-")
     device, batch_size = job["device"], job["batch_size"]
     env = get_env(problem.lower(), generator_params={"num_loc": int(size)}, check_solution=False, device=device)
@@ -59,6 +59,6 @@ def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    warnings.filterwarnings("ignore", module="lightning")  # that there is no trainer
+    warnings.filterwarnings("ignore", module="lightning")  # warnings that there is no trainer
     logging.disable(logging.WARNING)
     serve(("rl4co", "torch", "tensordict", "torchrl"), timing(prepare))

@@ -15,7 +15,7 @@ from routing_agents.training.tuning import keep_freed_memory
 
 
 def prepare(job: Job) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Build what a job times; "rollout" and "shared" train with the baseline of that name."""
+    """Build the function that a job times; "rollout" and "shared" train with the baseline of that name."""
     if job["keep_memory"]:
         keep_freed_memory()
     batch_size, greedy = job["batch_size"], job["task"] == "greedy"

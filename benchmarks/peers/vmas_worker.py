@@ -1,7 +1,7 @@
-"""The loop of random actions in VMAS; started by `game_throughput.py`, see `playing.py`.
+"""Loop of random actions in VMAS; started by `game_throughput.py`, see `playing.py`.
 
-A batch of games of one of its scenarios, whose actions are drawn beforehand; all of them start anew every 16 steps, as
-our game does.
+It plays a batch of games of one of VMAS's scenarios. Actions are drawn beforehand. All games are reset every 16 steps,
+like our game.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NUM_TICKS = 16
 
 
 def prepare(scenario: str, num_agents: int, lanes: int, seed: int) -> dict[str, Way]:
-    """Make the loop; its transitions are those of agents."""
+    """Build the loop; its transitions are those of single agents."""
     env = vmas.make_env(scenario, lanes, "cpu", continuous_actions=False, seed=seed, n_agents=num_agents)
     generator = torch.Generator().manual_seed(seed)
     actions = [

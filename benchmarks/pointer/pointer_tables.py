@@ -1,11 +1,11 @@
-"""How well pointer networks answer, beside the paper's figures: docs/research shows them.
+"""Measure pointer networks, and compare them with the paper's figures; docs/research shows the tables.
 
     python benchmarks/pointer/pointer_tables.py                      # the published weights, labels and speed
     python benchmarks/pointer/pointer_tables.py runs/A runs/B        # other networks; all other figures are kept
     python benchmarks/doc_tables.py                          # writes the page's tables
 
-Each network answers the same held-out instances, drawn with a seed of their own. Vinyals et al. (2015) had a million
-examples; how many each of ours saw, and for how long it trained, is in its row.
+All networks are measured on the same held-out instances, which have their own seed. Vinyals et al. (2015) trained with
+a million examples. The row of each of our networks has its number of examples and its training time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from routing_agents.terminal import command_line
 from routing_agents.training.tuning import fast_precision, keep_freed_memory
 
 ROOT = Path(__file__).parents[2]
-# By what was trained: by points, tables 1 to 3 and section 4.3; area nan where the paper prints FAIL. By reinforcement:
-# Bello et al. (2016), greedy, as Kool et al. (2019) quote it in table 1.
+# By training (see `trained_on`) and number of points: tables 1 to 3 and section 4.3; the area is nan where the paper
+# prints FAIL. Reinforcement: Bello et al. (2016), greedy, as quoted by Kool et al. (2019) in table 1.
 PAPER: dict[str, dict[int, dict[str, float]]] = {
     "tsp 5-20": {
         n: {"length": length}
@@ -66,7 +66,7 @@ PAPER_LABELS = {  # mean lengths of the paper's optimal tours and of its algorit
     20: {"optimal": 3.83, "a1": 4.24, "a2": 3.86, "a3": 3.85},
     50: {"a1": 6.46, "a2": 5.84, "a3": 5.79},
 }
-HELD_OUT_SEED = 20150609  # not that of a training, whose best weights were chosen by its own held-out instances
+HELD_OUT_SEED = 20150609  # not the seed of a training run: its best weights were chosen on its own held-out instances
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class Args:
 
 
 def measure(path: Path, args: Args) -> Iterator[Figures]:
-    """Measure one network on all sizes that the paper has for it, or else on the largest it was trained on."""
+    """Measure one network on all sizes that the paper has for it, or else on the largest size of its training."""
     model, task, header = load_network(path)
     trained, high = trained_on(task, header)
-    trainings = [*header.get("history", []), header]  # of a run that began with another's weights, the others' too
+    trainings = [*header.get("history", []), header]  # also earlier runs, which led to the initial weights
     about = {
         "model": path.name if path.is_dir() else path.stem,
         "trained": trained,
@@ -118,9 +118,9 @@ def measure(path: Path, args: Args) -> Iterator[Figures]:
 
 
 def trained_on(task: Task, header: Figures) -> tuple[str, int]:
-    """Name what a network was trained on, as in `PAPER`; and the most points that it saw."""
+    """Return the name of a network's training, as in `PAPER`, and the largest number of points in it."""
     args = header["args"]
-    if "settings" in header:  # by am_reinforce.py
+    if "settings" in header:  # trained by am_reinforce.py
         before = " after examples" if header.get("history") else ""
         return f"{task.name} {header['settings']['num_nodes']}, reinforcement{before}", header["settings"]["num_nodes"]
     low, high = args["sizes"]
@@ -130,7 +130,7 @@ def trained_on(task: Task, header: Figures) -> tuple[str, int]:
 
 
 def measure_labels(args: Args) -> list[Figures]:
-    """Mean lengths of optimal tours and of our choice of A1, A2 and A3, on the same instances."""
+    """Return the mean lengths of optimal tours and of our choice of A1, A2 and A3, on the same instances."""
     rows = []
     for n in PAPER_LABELS:
         points, right = labelled(TASKS["tsp"], "optimal", {n: args.size}, HELD_OUT_SEED, args.examples, 1, True)[n]
@@ -143,9 +143,10 @@ def measure_labels(args: Args) -> list[Figures]:
 
 
 def operations(config: PointerConfig, n: int, steps: int) -> int:
-    """Multiplications and additions of one training step per example; a backward pass counts as two forward ones.
+    """Return the multiplications and additions of a training step per example; a backward pass counts as two forward.
 
-    Matrix products only: an LSTM multiplies 8 d^2 weights a step; a transformer's layer 12 d^2 a point, and n d twice.
+    Only matrix products count: 8 d^2 weights per step of an LSTM; 12 d^2 weights and twice n d per point in a layer of
+    a transformer.
     """
     d = config.units
     encoder = n * 8 * d * d
@@ -156,7 +157,7 @@ def operations(config: PointerConfig, n: int, steps: int) -> int:
 
 
 def products_per_second(dtype: torch.dtype) -> float:
-    """Return how many multiplications and additions a second the machine makes in a product of 1024 x 1024 matrices."""
+    """Return the machine's multiplications and additions per second in a product of 1024 x 1024 matrices."""
     matrix = torch.randn(1024, 1024).to(dtype)
     for _ in range(3):
         matrix @ matrix
@@ -167,7 +168,7 @@ def products_per_second(dtype: torch.dtype) -> float:
 
 
 def throughput(task: Task, config: PointerConfig, n: int, dtype: torch.dtype, batch_size: int) -> Figures:
-    """Examples per second of processor time in forward and backward pass, and the share of the machine's products."""
+    """Measure examples per second of processor time, forward and backward, and the share of matrix products' rate."""
     rng = np.random.default_rng(0)
     points = torch.as_tensor(rng.random((batch_size, n, 2), dtype=np.float32))
     answers = torch.as_tensor(np.argsort(rng.random((batch_size, n)), axis=1))
@@ -185,7 +186,7 @@ def throughput(task: Task, config: PointerConfig, n: int, dtype: torch.dtype, ba
 
 
 def draw_tasks(args: Args) -> None:
-    """Draw one held-out instance of each published network: the input, the right answer, the network's."""
+    """Draw one held-out instance of each published network: the input, the right answer, the network's answer."""
     paths = sorted(PUBLISHED.glob("*.safetensors"))
     figure = Figure(figsize=(7.5, 2.7 * len(paths)), layout="constrained")
     for axes, path in zip(figure.subplots(len(paths), 3, squeeze=False), paths, strict=True):
@@ -200,7 +201,7 @@ def draw_tasks(args: Args) -> None:
 
 
 def measure_speeds(args: Args) -> list[Figures]:
-    """Speed of training by encoder, units and points."""
+    """Measure the speed of training by encoder, units and number of points."""
     dtype = fast_precision("cpu")
     return [
         throughput(TASKS["tsp"], PointerConfig(encoder=encoder, units=units), n, dtype, args.batch_size)

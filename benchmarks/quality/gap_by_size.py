@@ -1,10 +1,10 @@
-"""How good tours are on random instances of other sizes than the weights learned from.
+"""Gaps of tours on random instances of other sizes than those the weights were trained on.
 
     python benchmarks/quality/gap_by_size.py     # writes benchmarks/results/gap_by_size.json and a plot into docs
     python benchmarks/doc_tables.py      # writes the table of the docs
 
-One greedy tour, and the best of the eight under the symmetries of the square. Gaps are of mean costs, to fast-tsp (TSP)
-and hygese (CVRP); one thread. The larger the instances, the fewer.
+Tours are one greedy tour, and the best of the eight under the symmetries of the square. Gaps are those of mean costs,
+to fast-tsp (TSP) and hygese (CVRP). All run on one thread. The larger the instances, the fewer are solved.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python benchmarks/quality/large_instances.py     # writes results/large_instances.json and a plot into docs
 
-Each case runs in a fresh process, whose peak resident set counts: Python, torch and all. The weights are
-untrained, which changes the tours but neither the shapes nor, for the TSP, the number of steps. Needs Linux.
+Each case runs in a fresh process. Memory is the peak resident set of that process, Python and torch included. The
+weights are untrained, which changes the tours but neither the shapes nor, for the TSP, the number of steps. Only on
+Linux.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ class Case:
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """Decode in this process; call it in a fresh one."""
+    """Decode in this process, which must be a fresh one."""
     torch.set_num_threads(case.threads)
-    keep_freed_memory()  # as solve.py and evaluate.py do
+    keep_freed_memory()  # like solve.py and evaluate.py
     problem = make_problem(case.problem, case.num_nodes)
     instance = to_backend(problem.generate(np.random.default_rng(1), case.num_instances), "torch")
     generator = torch.Generator().manual_seed(1)
@@ -100,7 +101,7 @@ def measure(case: Case) -> dict[str, Any]:
 
 
 def kilobytes(key: str) -> int:
-    """Read one of the sizes in /proc/self/status; unlike ru_maxrss they do not begin at the parent's peak."""
+    """Read one of the sizes in /proc/self/status; unlike ru_maxrss, they do not start at the parent's peak."""
     return int(re.search(rf"^{key}\s+(\d+)", STATUS.read_text(), re.MULTILINE)[1])
 
 
@@ -140,7 +141,7 @@ def main(args: Args) -> Figures:
     """Measure, print a table, write the figures and draw them.
 
     Raises:
-        OSError: Not on Linux.
+        OSError: The system is not Linux.
     """
     if not STATUS.exists():
         raise OSError(f"no {STATUS}: the peak memory of a process is read there; run this on Linux")

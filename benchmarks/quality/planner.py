@@ -3,9 +3,9 @@
     python benchmarks/quality/planner.py --seconds 10
 
 The steps: latitudes and longitudes with time windows; a matrix of durations instead; three vans instead of five; one
-stop is a pickup. Each is one call of `routing_agents.solve`, and the function `pyvrp_plan` here, which is what a PyVRP
-user writes. Both have the same wall-clock seconds, one thread. With three vans, stops are left out at the same price by
-both. Writes benchmarks/results/planner.json.
+stop is a pickup. Each is solved by one call of `routing_agents.solve`, and by `pyvrp_plan` in this file, which is the
+code that a user of PyVRP would write. Both have the same wall-clock seconds and one thread. With three vans, both may
+leave out stops at the same price. Writes benchmarks/results/planner.json.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from routing_gym.planning.table import read_table
 
 ROOT = Path(__file__).parents[2]
 LISBON = ROOT / "examples" / "lisbon"
-PICKUP, AMOUNT = 8, 12  # row of the stop that becomes a pickup, and what is picked up there
-PRICE = 100.0  # minutes, of a stop that three vans leave out
+PICKUP, AMOUNT = 8, 12  # row of the stop that becomes a pickup, and the amount picked up there
+PRICE = 100.0  # minutes for each stop that is left out with three vans
 SCALE = 1000  # PyVRP takes integers
 TOLERANCE = 1e-6
 
@@ -67,7 +67,7 @@ def steps() -> dict[str, Task]:
 
 
 def pyvrp_plan(task: Task, seconds: float, seed: int) -> list[list[int]]:
-    """Return the stops of each route, as a user of PyVRP plans them."""
+    """Plan with PyVRP, and return the stops of each route."""
     import pyvrp
     from pyvrp.stop import MaxRuntime
 
@@ -99,7 +99,7 @@ def cost_of(task: Task, routes: list[list[int]]) -> float:
 
 
 def main(args: Args) -> Figures:
-    """Run the four steps by both."""
+    """Run the four steps with both methods."""
     torch.set_num_threads(1)
     rows = []
     table = Table("step", "unit", "seed", "routing_agents.solve", "PyVRP", "by", title=f"{args.seconds:g} s each")

@@ -5,7 +5,7 @@
 For every instance, `routing_agents.solve` runs with the solver "trained" (the published policy, then the search of
 `routing_gym.planning`), then the classical solver; each has the same wall-clock seconds, one thread, after loading.
 Both costs are added up by the planner, not reported by the solvers. Every finished instance is written to
-benchmarks/results/planning_variants.json, and a later run with the same arguments goes on from there.
+benchmarks/results/planning_variants.json; a later run with the same customers, seconds and seed continues from there.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Args:
 
 
 def task_of(name: str, customers: int, seed: int, number: int) -> Task:
-    """Return a generated instance as a planner's table."""
+    """Generate an instance and return it as a planning task."""
     instance = make_problem(name, customers).generate(np.random.default_rng([seed, number]), 1)
     values: dict[str, Any] = {}
     for column in columns_of(name):
@@ -94,7 +94,7 @@ def compare(name: str, number: int, args: Args) -> Figures:
 
 
 def measured(args: Args) -> list[Figures]:
-    """Return what an earlier run with the same arguments has measured."""
+    """Return the figures of an earlier run with the same customers, seconds and seed; empty if there are none."""
     document = read_figures(args.out)
     if not document:
         return []
@@ -111,7 +111,7 @@ def gaps(rows: list[Figures], name: str) -> np.ndarray:
 
 
 def table_of(rows: list[Figures], args: Args) -> Table:
-    """Return the mean and the greatest gap of each variant."""
+    """Return a table with the mean and the greatest gap of each variant."""
     table = Table(
         "variant",
         "instances",
@@ -129,7 +129,7 @@ def table_of(rows: list[Figures], args: Args) -> Table:
 
 
 def main(args: Args) -> Figures:
-    """Run the comparison, and go on from what has been measured."""
+    """Run the comparison; instances that have been measured are skipped."""
     torch.set_num_threads(1)
     rows = measured(args)
     done = {(row["variant"], row["number"]) for row in rows}

@@ -1,10 +1,10 @@
-"""Publish the best weights of a run: in half precision, with a card that says what they are.
+"""Publish the best weights of a run: in half precision, with a card that describes them.
 
     python benchmarks/quality/publish_weights.py runs/NAME      # tsp-20.safetensors and .json, say
 
-They go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem and
-size. The log of the run goes to benchmarks/results/training. Weights that decode worse after
-rounding to half precision, or worse than the weights that are there, are refused.
+The weights go to agents/routing_agents/weights, where `agents/solve.py` and `agents/evaluate.py` find them by problem
+and size. The log of the run goes to benchmarks/results/training. Weights are refused if rounding to half precision
+changes their mean greedy cost by more than 0.1 %, or if the published weights are better.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from routing_gym.problem import AnyProblem
 
 ROOT = Path(__file__).parents[2]
 
-TOLERANCE = 1e-3  # of the mean greedy cost, relative
+TOLERANCE = 1e-3  # relative change of the mean greedy cost
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Args:
 
 
 def commands(runs: list[dict[str, Any]], script: str, args_type: type[Any]) -> list[str]:
-    """Write the commands that make the weights, each of which starts from the weights of the one before.
+    """Return the commands that reproduce the weights; each starts from the weights of the previous one.
 
     Args:
-        runs: Headers of the runs.
-        script: The script in `agents` that trained them.
-        args_type: Its arguments.
+        runs: Headers of the runs, in order.
+        script: Script in `agents` that trained them.
+        args_type: Class of the script's arguments.
     """
     lines, usual = [], args_type()
     for step, run in enumerate(runs, 1):
@@ -72,13 +72,13 @@ def commands(runs: list[dict[str, Any]], script: str, args_type: type[Any]) -> l
 
 
 def hours(runs: list[dict[str, Any]], on_gpu: bool) -> float:
-    """Return how long the runs that named a GPU took, or the others."""
+    """Return the hours of the runs whose device argument is a GPU, or those of the other runs."""
     seconds = (run["seconds"] for run in runs if run["args"].get("device", "auto").startswith("cuda") == on_gpu)
     return round(sum(seconds) / 3600, 2)
 
 
 def portable(value: Any) -> Any:
-    """Shorten the paths of this machine in a document: to where they start in the repository, or to their names."""
+    """Replace absolute paths in a document: by paths relative to the repository, or by file names outside of it."""
     if isinstance(value, dict):
         return {key: portable(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -95,7 +95,7 @@ def in_paper(problem: AnyProblem) -> bool:
 
 
 def test_set(problem: AnyProblem, size: int) -> Any:
-    """Return the first instances of the paper's test set; for a problem that the paper has not, random ones."""
+    """Return the first instances of the paper's test set; for a problem that the paper lacks, random ones."""
     if in_paper(problem):
         return select(paper_test_set(problem.name, problem.num_nodes), slice(0, size))
     return problem.generate(np.random.default_rng(TEST_SEED), size)
@@ -108,14 +108,14 @@ def greedy_cost(path: Path, size: int) -> float:
 
 
 def check_ended(run: Path) -> None:
-    """Raise FileNotFoundError if a run has not ended, which draws its learning curve."""
+    """Raise FileNotFoundError if a run has not ended; its learning curve is drawn at the end."""
     for file in ("metrics.jsonl", "curve.png"):
         if not (run / file).exists():
             raise FileNotFoundError(f"{run} has no {file}: the run has not ended")
 
 
 def save_candidate(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> Path:
-    """Save weights in half precision beside the file that they may become; return where."""
+    """Save weights in half precision beside the file that they may replace; return the path."""
     halves = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     candidate = path.with_suffix(".candidate")
@@ -124,10 +124,10 @@ def save_candidate(path: Path, tensors: dict[str, Tensor], header: dict[str, Any
 
 
 def check_rounding(candidate: Path, best: Path, name: str, before: float, after: float, tolerance: float) -> None:
-    """Delete weights in half precision that are not as good as the best of a run.
+    """Delete the weights in half precision if their metric differs too much from that of a run's best weights.
 
     Raises:
-        ValueError: Half precision moves what is measured by more than a tolerance.
+        ValueError: Half precision changes the metric by more than the tolerance.
     """
     if abs(after - before) > tolerance:
         candidate.unlink()
@@ -135,7 +135,7 @@ def check_rounding(candidate: Path, best: Path, name: str, before: float, after:
 
 
 def install(candidate: Path, path: Path, card: dict[str, Any], run: Path, log: Path) -> None:
-    """Put the weights in place, with their card, and the run's log."""
+    """Move the weights to their path, write their card, and copy the run's log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     candidate.replace(path)
     write_atomically(path.with_suffix(".json"), (json.dumps(card, indent=2) + "\n").encode())
@@ -146,9 +146,9 @@ def main(args: Args) -> Path:
     """Write weights, card and log; return the path of the weights.
 
     Raises:
-        ValueError: Half precision moves the costs, the weights that are there are better, nothing is known of how
-            these were made, or the paper has no test set of their size.
-        OSError: The run has not ended, or nothing can be written.
+        ValueError: Half precision changes the cost too much, the published weights are better, the file does not
+            record how its weights were trained, or the paper has no test set of their size.
+        OSError: The run has not ended, or a file cannot be written.
     """
     if args.size < 1:
         raise ValueError(f"--size must be at least 1, got {args.size}")

@@ -1,4 +1,4 @@
-"""The tables of the figures that solution_quality.py measures, with those of the papers."""
+"""Tables of the benchmarks of quality, with the figures of the papers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PAPER = {  # Kool et al. (2019), table 1: greedy, best of 1,280 samples, best kn
     "SPCTSP-100": (6.32, None, None),
 }
 OTHERS = tuple(f"{name}-{size}" for name in ("PDP", "MTSP", "ATSP", "TSPFE", *ORIGINAL) for size in (20, 50))
-DEPOTS = ("VRPMB-50", "MDVRP-50", "MDVRPTW-50", "MDOVRPMBLTW-50")  # of the 32 that RouteFinder adds
-FLEETS = ("HFVRP-50", "PCVRP-50", "PCHFMDOVRPMBLTW-50", "PDVRP-50", "PDVRPTW-50")  # of 152 with HF, PC or PD
+DEPOTS = ("VRPMB-50", "MDVRP-50", "MDVRPTW-50", "MDOVRPMBLTW-50")  # some of the 32 that RouteFinder adds
+FLEETS = ("HFVRP-50", "PCVRP-50", "PCHFMDOVRPMBLTW-50", "PDVRP-50", "PDVRPTW-50")  # some of the 152 with HF, PC or PD
 ROADS = tuple(f"{name}-matrices-50" for name in ("CVRP", *ORIGINAL))  # on streets, see routing_gym.problems.matrices
 PUBLISHED = {  # gaps in per cent of the best of many tours, where generator and rules are the same
     "PDP-20": "Heter-POMO 0.46",  # NCS (2024), table 3: 4.584 and LKH's 4.563
@@ -138,7 +138,7 @@ def paper_tables(results: dict[str, Any]) -> dict[str, str]:
 
 
 def reference_checks(results: dict[str, Any]) -> str:
-    """Return the table of how far references are from something stronger."""
+    """Return the table of the gaps of references to stronger solutions."""
     rows = []
     for name, row in results.items():
         gap, low, high = row["gap"]
@@ -177,7 +177,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
 
 
 def gap_by_size(figures: dict[str, Any]) -> str:
-    """Gaps by problem and number of nodes, one column for each of the weights: greedy, and best of 8."""
+    """Return the gaps by problem and number of nodes, with two columns for each of the weights: greedy, best of 8."""
     lines, heads = [], ["weights for 50", "weights for 100"]
     for row in figures["rows"]:
         gaps = (f"{100 * gap:.1f}" for gap in row["gaps"].values())
@@ -187,7 +187,7 @@ def gap_by_size(figures: dict[str, Any]) -> str:
 
 
 def planning_variants(figures: Any) -> str:
-    """Mean and greatest gaps to the classical solver, of the policy and of its search, by variant."""
+    """Return, by variant, the mean gaps of policy and search to the classical solver, and the search's greatest gap."""
     lines = []
     for name in figures["arguments"]["variants"]:
         rows = [row for row in figures["instances"] if row["variant"] == name]
@@ -198,7 +198,7 @@ def planning_variants(figures: Any) -> str:
 
 
 def planner(figures: Any) -> str:
-    """Mean costs of the planner's steps, ours and PyVRP's."""
+    """Return the mean costs of the planner's steps, ours and PyVRP's, and how often ours is at most PyVRP's."""
     steps = list(dict.fromkeys(row["step"] for row in figures["steps"]))
     lines = []
     for step in steps:

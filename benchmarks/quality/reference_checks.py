@@ -1,11 +1,12 @@
-"""How far the solvers that gaps are relative to are from something stronger, on the same instances.
+"""Compare the reference solvers with stronger solutions of the same instances.
 
     python benchmarks/quality/reference_checks.py --peers ../shared/reference/vrp_family_50.npz
     python benchmarks/doc_tables.py                               # then writes the table of docs/reference/solvers.md
 
-Each reference has the time that it has in solution_quality.py. Stronger is a proven optimum, another solver, or five
-times the time; and with `--peers` the best known costs of MVMoE's test instances (HGS, LKH or OR-Tools, 200 s).
-Each row is written as soon as it is there, and is not measured again with the same settings.
+Each reference has the same time limit as in solution_quality.py. The stronger solutions are proven optima, those of
+another solver, or those of the same solver with five times the time; with `--peers` also the best known solutions of
+MVMoE's test instances (HGS, LKH or OR-Tools, 200 s). Each row is written as soon as it is measured, and is not measured
+again with the same settings.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from routing_gym.problems import make_problem
 from routing_gym.solvers import Solver, make_solver
 
 ROOT = Path(__file__).parents[2]
-LONGER = 5  # times the time
+LONGER = 5  # factor of the time limit
 STRONGER: dict[str, tuple[str, dict[str, float]] | None] = {  # None: the same solver, with more time
     "TSP-20": ("milp", {}),
     "TSP-50": ("milp", {}),
@@ -72,7 +73,7 @@ class Args:
 
 @dataclass(frozen=True)
 class Check:
-    """A reference and something stronger on the same instances."""
+    """Comparison of a reference with a stronger solution of the same instances."""
 
     problem: AnyProblem
     instance: Any
@@ -81,19 +82,19 @@ class Check:
 
     @property
     def solver(self) -> Solver:
-        """The reference."""
+        """The reference solver."""
         return reference_solver(self.problem)
 
     def settings(self) -> dict[str, Any]:
-        """Return what the figures depend on, apart from the machine."""
+        """Return the settings that the figures depend on, apart from the machine."""
         size = len(self.instance.coords)
         return {"size": size, "reference": self.solver.label, "stronger": self.stronger_name}
 
     def costs(self, solver: Solver, workers: int) -> FloatArray:
-        """Solve the instances.
+        """Solve the instances and return the costs.
 
         Raises:
-            RuntimeError: The solver failed on some.
+            RuntimeError: The solver failed on some instances.
         """
         found = solver.solve(self.problem, self.instance, seed=1234, num_workers=workers, progress=True)
         if found.failed.any():
@@ -110,7 +111,7 @@ class Check:
 
 
 def checks(args: Args) -> Iterator[tuple[str, Check]]:
-    """Yield the checks by name: random instances, then those of other projects."""
+    """Yield the checks by name: random instances, then MVMoE's test instances."""
     for name in args.sets:
         kind, _, size = name.partition("-")
         problem = make_problem(kind, int(size))
@@ -128,7 +129,7 @@ def checks(args: Args) -> Iterator[tuple[str, Check]]:
 
 
 def main(args: Args) -> Figures:
-    """Measure what is not there yet; print the table."""
+    """Measure the missing rows and print the table."""
     if unknown := [name for name in args.sets if name not in STRONGER]:
         raise ValueError(f"--sets: no {', '.join(unknown)}; choose among {', '.join(STRONGER)}")
     results = read_figures(args.out)

@@ -1,11 +1,12 @@
-"""How good tours of instance files are: one greedy tour, the best of many, these improved by search; and solvers'.
+"""Gaps of tours of instance files: one greedy tour, the best of many, this one improved by search; and solvers'.
 
     python benchmarks/quality/search_on_files.py ../shared/data/cvrplib/X-*.vrp --seconds 30
     python benchmarks/doc_tables.py                                                    # writes the table of the docs
 
-Gaps are to the best known cost that lies beside each file, in the file's own integers; files without one, and of
-problems whose tours no search improves, are left out. One thread. The classical solvers have as long as the search.
-Each file is written as soon as it is solved; what is there with the same settings and weights is not measured again.
+Gaps are relative to the best known cost stored beside each file, in the file's own integers. Files without one, and
+files of problems without a search, are left out. All use one thread. The classical solvers have the same time as the
+search. The figures of each file are written as soon as it is solved, and are not measured again with the same settings
+and weights.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 from routing_gym.solvers.runtime.work import Inline, Lost, Work
 
 ROOT = Path(__file__).parents[2]
-SOLVERS = {"TSP": ("2-opt+or-opt", "fast-tsp"), "CVRP": ("pyvrp", "hygese")}  # beside our search
-WAYS = ("greedy", "best of many", "improved")  # ours
-UNTIMED = ("2-opt+or-opt",)  # it ends by itself
+SOLVERS = {"TSP": ("2-opt+or-opt", "fast-tsp"), "CVRP": ("pyvrp", "hygese")}  # classical solvers by problem
+WAYS = ("greedy", "best of many", "improved")  # names of our methods
+UNTIMED = ("2-opt+or-opt",)  # solvers without a time limit
 
 
 @dataclass(frozen=True)
@@ -66,16 +67,16 @@ class Args:
 
 
 def gap(file: data.FileInstance, actions: Any) -> float:
-    """Return by how much a tour costs more than the best known one."""
+    """Return the gap of a tour to the best known cost, as a fraction."""
     assert file.best_known is not None
     return file.cost(np.asarray(actions)) / file.best_known - 1
 
 
 def solve(file: data.FileInstance, name: str, seconds: float, seed: int) -> tuple[float, float]:
-    """Run a classical solver; return the seconds it took, and the gap.
+    """Run a classical solver; return its seconds, and the gap of its tour.
 
     Raises:
-        RuntimeError: It found no tour.
+        RuntimeError: The solver found no tour.
     """
     settings = {} if name in UNTIMED else {"time_limit": seconds}
     alone = multiprocessing.parent_process() is None  # a worker process may not start others
@@ -87,7 +88,7 @@ def solve(file: data.FileInstance, name: str, seconds: float, seed: int) -> tupl
 
 
 def ours(file: data.FileInstance, args: Args) -> dict[str, Any]:
-    """Solve one file in our three ways: their gaps, and wall-clock seconds."""
+    """Solve one file with our three methods; return their gaps and wall-clock seconds."""
     model = load(find_weights(file.problem.name, file.problem.num_nodes))
     figures: dict[str, Any] = {"weights": model.path.stem}
     actions = None
@@ -105,7 +106,7 @@ def ours(file: data.FileInstance, args: Args) -> dict[str, Any]:
 
 
 def solvers(file: data.FileInstance, args: Args) -> dict[str, Any]:
-    """Solve one file with the classical solvers: their gaps, and wall-clock seconds."""
+    """Solve one file with the classical solvers; return their gaps and wall-clock seconds."""
     figures = {}
     for name in SOLVERS[file.problem.name]:
         seconds, found = solve(file, name, args.seconds, args.seed)
@@ -117,7 +118,7 @@ PARTS = {"ours": ours, "solvers": solvers}
 
 
 class FileWork(Work):
-    """Measures one part of one file."""
+    """Measurement of one part of one file."""
 
     name = "search on files"
 
@@ -132,7 +133,7 @@ class FileWork(Work):
 
 
 def settings_of(file: data.FileInstance, args: Args) -> dict[str, dict[str, Any]]:
-    """Return what each part of a file's figures depends on."""
+    """Return the settings that each part of a file's figures depends on."""
     limits = {"seconds": args.seconds, "seed": args.seed}
     used = {"weights": weights_digest(find_weights(file.problem.name, file.problem.num_nodes))}
     used["repair"] = weights_digest(load_repair(file.problem).path)

@@ -1,11 +1,12 @@
-"""How good tours of instance files get within seconds: our search, and classical solvers given as long.
+"""Gaps of tours of instance files over time: our search, and classical solvers with the same time.
 
     python benchmarks/quality/search_over_time.py rd100.tsp X-n200-k36.vrp dsj1000.tsp    # their solutions beside them
 
-Our search goes on from the best of many tours, and for the TSP also from greedy edges, as `solve.py --improve` does;
-its first point is that tour. The policy's own searches (beam search, simulation-guided, active) run anew with each
-effort, and a solver with each of its time limits. One thread, wall-clock seconds from the end of loading; gaps are to
-the best known cost, in the file's own integers. Writes benchmarks/results/search_over_time.json and a plot into docs.
+Our search improves the best of many tours, and for the TSP also a tour of greedy edges, like `solve.py --improve`. Its
+first point is that tour. The policy's own searches (beam search, simulation-guided, active) start again for each
+effort, and a solver for each of its time limits. All use one thread. Times are wall-clock seconds from the end of
+loading. Gaps are relative to the best known cost, in the file's own integers. Writes
+benchmarks/results/search_over_time.json and a plot into docs.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from routing_gym.rollout import Rollout
 from routing_gym.solvers import make_solver
 
 ROOT = Path(__file__).parents[2]
-FIRST = {"TSP": ("policy", "greedy-edge"), "CVRP": ("policy",)}  # who finds the tour that our search improves
-SEARCHES: dict[str, Callable[..., Rollout]] = {  # of the network, the problem, the instance, a generator; by effort
+FIRST = {"TSP": ("policy", "greedy-edge"), "CVRP": ("policy",)}  # methods that find the tours that our search improves
+SEARCHES: dict[str, Callable[..., Rollout]] = {  # functions of network, problem, instance, generator and effort
     "beam search": lambda *given, generator, effort: beam_search(*given, effort),
     "simulation-guided": lambda *given, generator, effort: simulation_guided_search(*given, effort, EXPANSION),
     "active search": lambda *given, generator, effort: active_search(*given, effort, generator),
 }
-EXPANSION = 4  # of simulation-guided search, whose width is the effort
+EXPANSION = 4  # expansion of simulation-guided search; its width is the effort
 EFFORTS = (1, 3, 10, 30, 100, 300, 1_000)
-MOST_COMPLETED = 300  # nodes; a simulation-guided search completes tours from each: 19 s with 200 and width 1
-EXACT = 0.01  # percent; what is better is drawn here
+MOST_COMPLETED = 300  # nodes; simulation-guided search completes tours at every node: 19 s with 200 nodes and width 1
+EXACT = 0.01  # per cent; smaller gaps are drawn at this value
 Points = list[tuple[float, float]]  # seconds, and the gap
 
 
@@ -78,7 +79,7 @@ class Args:
 
 
 def search(file: data.FileInstance, first: str, args: Args) -> Points:
-    """Run our search from the policy's best of many tours, or from a solver's."""
+    """Run our search from the policy's best of many tours, or from a solver's tour."""
     problem, instance = file.problem, file.instance
     model, repair = load(find_weights(problem.name, problem.num_nodes)), load_repair(problem)
     started = time.perf_counter()
@@ -102,7 +103,7 @@ def search(file: data.FileInstance, first: str, args: Args) -> Points:
 
 
 def decode(file: data.FileInstance, name: str, args: Args) -> Points:
-    """Decode tours by one of `SEARCHES`, with rising effort, until one took half the seconds."""
+    """Decode tours with one of `SEARCHES` and rising effort, until a run takes more than half of the seconds."""
     problem = file.problem
     model, points = load(find_weights(problem.name, problem.num_nodes)), list[tuple[float, float]]()
     instance = to_backend(problem.rescale(file.instance), "torch")
@@ -122,7 +123,7 @@ def classical(file: data.FileInstance, name: str, args: Args) -> Points:
 
 
 def methods(file: data.FileInstance, args: Args) -> dict[str, Callable[[], Points]]:
-    """Return what measures each curve of a file."""
+    """Return the function that measures each curve of a file."""
     name, completed = file.problem.name, file.problem.num_nodes <= MOST_COMPLETED
     return {
         **{f"search, from {first}": partial(search, file, first, args) for first in FIRST[name]},

@@ -1,18 +1,19 @@
-"""How good the tours are: trained weights, classical solvers, the paper; on its test instances where it has some.
+"""Costs of tours of trained weights and classical solvers, on the paper's test instances or on random ones.
 
     python benchmarks/quality/solution_quality.py                                   # the published weights
     python benchmarks/quality/solution_quality.py --weights ../shared/data/kool     # also the original code's, n = 20
     python benchmarks/doc_tables.py                                         # then writes the tables of README and docs
 
 For each problem and size of the paper: our weights (greedy; multi-start, the best of the greedy tours from every start,
-or where the first node matters of 16 samples; the same under each of the eight symmetries of the square; the best of
-many samples), the original weights of Kool et al. (2019), and a classical solver on the first instances only. Of other
-problems 1,000 random instances: greedy, the best of 128 samples, 16 under each symmetry, and a solver. The means
-over all instances of what ran on a few are estimated with the model's costs of all as a control variate, which
-shrinks their error.
+or of 16 samples if the first node matters; the same under each of the eight symmetries of the square; the best of many
+samples), the original weights of Kool et al. (2019), and a classical solver on the first instances only. For other
+problems, 1,000 random instances: greedy, the best of 128 tours (greedy tours from several starts if the problem has no
+depot and any first node is allowed, else samples; equally many under each symmetry), and a solver. If a method runs on
+some of the instances only, its mean over all is estimated with the model's costs of all as a control variate, which
+reduces the error.
 
-Each figure is written as soon as it is there, and is not computed again with the same settings and weights: an
-interrupted run continues where it was. A solver's figure stays where only the control variate's weights are new, and
+Each figure is written as soon as it is measured, and is not measured again with the same settings and weights, so an
+interrupted run can be continued. A solver's figure is kept if only the weights of the control variate are new. The
 `--files` are always solved again.
 """
 
@@ -63,14 +64,14 @@ FOLDERS = {
     "PCTSP": "pctsp_det_20",
     "SPCTSP": "pctsp_stoch_20",
 }
-TIME_LIMITS = {  # seconds, where not the solver's own for every size
+TIME_LIMITS = {  # seconds by size; other solvers have their own default for every size
     "hygese": {20: 0.1, 50: 0.3, 100: 1.0},
     "pyvrp": {20: 0.3, 50: 2.0, 100: 5.0},
     "ortools": {20: 1.0, 50: 5.0},
 }
 SETS = (*PAPER, *OTHERS, *DEPOTS, *FLEETS, *ROADS)
-MOST_PROVEN = 20  # nodes up to which milp is the reference where pyvrp solves the problem, too: OP
-OTHER_SIZE, OTHER_SEED, OTHER_TOURS = 1_000, 4_321, 128  # for problems that the paper has not
+MOST_PROVEN = 20  # most nodes with milp as the reference of a problem that pyvrp solves, too: OP
+OTHER_SIZE, OTHER_SEED, OTHER_TOURS = 1_000, 4_321, 128  # for problems that the paper lacks
 
 
 @dataclass(frozen=True)
@@ -112,14 +113,14 @@ class Args:
 
 @dataclass(frozen=True)
 class TestSet:
-    """One problem and size, and the weights there are for it."""
+    """One problem and size, with the weights for it."""
 
     args: Args
     title: str
 
     @cached_property
     def problem(self) -> AnyProblem:
-        """The rules."""
+        """The problem, with its size."""
         name, *matrices, num_nodes = self.title.split("-")
         return make_problem(name, int(num_nodes), matrices=bool(matrices))
 
@@ -130,29 +131,29 @@ class TestSet:
 
     @property
     def num_nodes(self) -> int:
-        """Size of the instances."""
+        """Number of nodes of the instances."""
         return self.problem.num_nodes
 
     @property
     def in_paper(self) -> bool:
-        """Whether the paper has it."""
+        """Whether the paper has figures of this problem and size."""
         return self.title in PAPER
 
     @property
     def size(self) -> int:
-        """Instances to decode."""
+        """Number of instances to decode."""
         return self.args.size if self.in_paper else min(self.args.size, OTHER_SIZE)
 
     @property
     def original(self) -> Path | None:
-        """The original weights, of n = 20."""
+        """File of the original weights; only for n = 20, and with `--weights`."""
         if self.num_nodes != 20 or self.name not in FOLDERS:
             return None
         return self.args.weights and self.args.weights / FOLDERS[self.name] / "epoch-99.pt"
 
     @property
     def own(self) -> Path | None:
-        """Our weights: the problem's own, or those of its family; of the paper's problems only those for this size."""
+        """File of our weights: the problem's own or its family's; for the paper's problems only those of this size."""
         try:
             path = find_weights(self.name, self.num_nodes, self.args.own, matrices=self.problem.matrices)
         except ValueError:
@@ -180,7 +181,7 @@ class TestSet:
         return self.problem.objective(instance, found.actions).numpy(), seconds / size
 
     def instances(self) -> Any:
-        """Return the first of the paper's instances; random ones of a problem that it has not."""
+        """Return the first instances of the paper's test set; for a problem that the paper lacks, random ones."""
         if not self.in_paper:
             return self.problem.generate(np.random.default_rng(OTHER_SEED), self.size)
         return select(paper_test_set(self.name, self.num_nodes), slice(0, self.size))
@@ -190,7 +191,7 @@ class TestSet:
         return self.best_of_many(weights, Decoding(self.args.samples, sample=True), self.args.sampling_size)
 
     def searched(self, weights: Path, symmetries: int) -> dict[str, Any]:
-        """Measure the best of several tours under so many symmetries."""
+        """Measure the best of several tours under `symmetries` symmetries."""
         return self.best_of_many(weights, self.search(symmetries), self.of_size(self.args.search_size))
 
     def best_of_many(self, weights: Path, decoding: Decoding, size: int) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class TestSet:
         return self.figures(cost, seconds, None if size == self.size else self.greedy(weights)[0])
 
     def figures(self, cost: FloatArray, seconds: float, control: FloatArray | None = None) -> dict[str, Any]:
-        """Return mean and time; the mean of a part with other costs of all instances as control variate."""
+        """Return mean and time; `control`, costs of all instances, is the control variate for the mean of a part."""
         if control is None:
             mean = mean_interval(cost)
         else:
@@ -212,31 +213,31 @@ class TestSet:
         return self.decode(weights, Decoding(), self.size)
 
     def search(self, symmetries: int = 8) -> Decoding:
-        """Return what to search: greedy tours from every start where the problem allows, else 16 samples."""
+        """Return the multi-start decoding: greedy tours from every start if the problem allows it, else 16 samples."""
         symmetries = min(symmetries, num_symmetries(self.problem))
         if self.problem.any_first_node:
             return Decoding(self.num_nodes, force_starts=True, symmetries=symmetries)
         return Decoding(16, sample=True, symmetries=symmetries)
 
     def many(self) -> Decoding:
-        """Return 128 tours, as many under each symmetry: greedy ones from several starts if allowed, else samples."""
+        """Return the decoding of 128 tours, equally many per symmetry: greedy from several starts, or samples."""
         symmetries = num_symmetries(self.problem)
         starts = self.problem.any_first_node and not self.problem.has_depot
         return Decoding(OTHER_TOURS // symmetries, sample=not starts, force_starts=starts, symmetries=symmetries)
 
     def solver(self) -> Solver:
-        """Return the reference solver with its time for this size."""
+        """Return the reference solver with its time limit for this size."""
         return reference_solver(self.problem)
 
     def of_size(self, sizes: tuple[int, int, int]) -> int:
-        """Return the one of three numbers that is for this size."""
+        """Return the number for this size, from those for 20, 50 and 100 nodes."""
         return dict(zip((20, 50, 100), sizes, strict=True))[self.num_nodes]
 
     def reference(self) -> dict[str, Any]:
         """Solve the first instances with the reference solver.
 
         Raises:
-            RuntimeError: It failed on some.
+            RuntimeError: The solver failed on some instances.
         """
         solver, size = self.solver(), self.of_size(self.args.reference_size)
         solution = solver.solve(
@@ -266,7 +267,7 @@ class TestSet:
         samples = {**size, "samples": self.args.samples, "sampling_size": self.args.sampling_size}
         search = {**size, "search_size": self.of_size(self.args.search_size), "tours": self.search().num_tours}
         reference_size = self.of_size(self.args.reference_size)
-        choice = not self.problem.stochastic  # else no policy could choose among tours
+        choice = not self.problem.stochastic  # for stochastic problems, a policy cannot choose among tours
         for prefix, weights in (("original ", self.original), ("", self.own)):
             if weights is None:
                 continue
@@ -286,7 +287,7 @@ class TestSet:
 
 
 def reference_solver(problem: AnyProblem, longer: int = 1) -> Solver:
-    """Return the solver that gaps are relative to, with so many times its time for this size."""
+    """Return the reference solver of a problem, with `longer` times its time limit for this size."""
     name = REFERENCES[problem.name]
     unproven = name == ExactMIP.name and problem.num_nodes > MOST_PROVEN
     if (unproven or (problem.matrices and SOLVERS[name].needs_symmetry)) and problem.name in PyVRP.problems:
@@ -320,7 +321,7 @@ def measure_files(files: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def main(args: Args) -> Figures:
-    """Measure what is not there yet; print the tables."""
+    """Measure the missing figures and print the tables."""
     keep_freed_memory()
     if not 1 <= args.size <= 10_000:
         raise ValueError(f"--size must be 1 to 10,000, as many as a test set has, got {args.size}")

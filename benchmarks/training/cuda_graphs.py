@@ -1,14 +1,14 @@
-"""am_reinforce.py on a GPU, with tours that are sampled by replaying a CUDA graph of one step.
+"""Train with am_reinforce.py on a GPU; tours are sampled by replaying a CUDA graph of one step.
 
     python benchmarks/training/cuda_graphs.py --env-id routing/TSP-100 --batch-size 512 --loss preference
 
 A step of a rollout starts some 80 small kernels (TSP; 135 with the attributes of OVRPBLTW), and the CPU takes longer to
 start them than the GPU to run them. Here a graph is captured once for each problem and size, and replayed with one call
-per step. The first tours of each graph are played again by the rules. docs/research/2026-11-training-on-a-gpu.md has
-the figures.
+per step. The first tours of each graph are replayed without it as a check. docs/research/2026-11-training-on-a-gpu.md
+has the figures.
 
 The arguments are those of am_reinforce.py; the baseline must be `shared`, without `--force-starts` and `--symmetries`.
-`--sizes` are rounded to twenties, so that there are few graphs. Without a GPU the same steps run one by one.
+`--sizes` are rounded to multiples of 20, so that there are few graphs. Without a GPU, the same steps run one by one.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ from routing_gym.arrays import map_arrays, select
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout, rollout
 
-CHECKED_STEPS = 8  # replayed before the CPU waits for the GPU and asks whether all rows are done
-SIZES = 20  # `--sizes` are multiples of it
+CHECKED_STEPS = 8  # steps between checks whether all rows are done; each check makes the CPU wait for the GPU
+SIZES = 20  # `--sizes` are rounded to multiples of this
 
 
 class GraphedPlay:
-    """Plays `num_tours` sampled tours of each of B instances; on a GPU as a graph, elsewhere step by step.
+    """Sampler of `num_tours` tours of each of B instances; on a GPU with a CUDA graph, elsewhere step by step.
 
     Args:
-        model: The network, whose weights are read where they are.
-        problem: The rules.
-        instance: B * num_tours rows, whose shapes all later ones have.
-        encoding: Of the B instances.
-        num_tours: Tours per instance.
-        choose: Picks actions from logits. On a GPU it draws from the default generator, which graphs know.
+        model: Network; its weights are read in place, not copied.
+        problem: Problem of the instances.
+        instance: The instances, repeated to B * num_tours rows; all later ones must have the same shapes.
+        encoding: Encoding of the B instances.
+        num_tours: Number of tours per instance.
+        choose: Function that picks actions from logits. On a GPU it must draw from the default generator, which CUDA
+            graphs support.
     """
 
-    pool: Any = None  # of memory, which all graphs share
+    pool: Any = None  # memory pool that all graphs share
 
     def __init__(
         self,
@@ -72,15 +73,15 @@ class GraphedPlay:
         self.begin, self.step = self.capture() if torch.device(device).type == "cuda" else (self._begin, self._step)
 
     def observe(self) -> dict[str, Tensor]:
-        """Return what the policy sees."""
+        """Return the observation of the policy."""
         mask = self.problem.action_mask(self.instance, self.state)
         return {**self.problem.observe_dynamic(self.instance, self.state), "action_mask": mask}
 
     def capture(self) -> tuple[Callable[[], None], Callable[[], None]]:
-        """Capture `_begin` and `_step`; return what replays them."""
+        """Capture `_begin` and `_step`; return the functions that replay them."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries set themselves up when they are first called
+        with torch.cuda.stream(side):  # libraries are initialised by the first call, not in a capture
             self._begin()
             self._step()
         torch.cuda.current_stream().wait_stream(side)
@@ -115,7 +116,7 @@ class GraphedPlay:
 
     @torch.no_grad()
     def play(self, instance: Any, encoding: Encoding) -> Rollout:
-        """Play rows of other instances. What is returned lasts until the next call."""
+        """Sample tours of other instances. The next call overwrites the returned tensors."""
         copy_into(self.instance, instance)
         for mine, other in zip(tensors(self.encoding), tensors(encoding), strict=True):
             mine.copy_(other)
@@ -131,7 +132,7 @@ class GraphedPlay:
 
     @torch.no_grad()
     def check(self, played: Rollout) -> None:
-        """Play the actions again by the rules.
+        """Replay the actions of the latest instances without the graph, and compare masks and costs.
 
         Raises:
             RuntimeError: Masks or costs differ.
@@ -153,7 +154,7 @@ class GraphedPlay:
 
 
 def copied(batch: Any) -> Any:
-    """Return a dataclass of tensors with memory of its own."""
+    """Return a copy of a dataclass of tensors, with its own memory."""
     return map_arrays(lambda x: x.contiguous().clone(), batch)
 
 
@@ -170,7 +171,7 @@ def tensors(encoding: Encoding) -> list[Tensor]:
 
 
 class GraphReinforce(am_reinforce.Reinforce):
-    """Like `Reinforce`, for the shared baseline: what is played comes from a graph."""
+    """`Reinforce` for the shared baseline, with tours sampled by `GraphedPlay`."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -191,7 +192,7 @@ class GraphReinforce(am_reinforce.Reinforce):
 
 
 class GraphTrainer(am_reinforce.ReinforceTrainer):
-    """Like `ReinforceTrainer`, with graphs."""
+    """`ReinforceTrainer` with the loss of `GraphReinforce`."""
 
     def __init__(self, args: am_reinforce.Args) -> None:
         if args.model != "attention" or args.baseline != "shared" or args.force_starts or args.symmetries:

@@ -1,17 +1,17 @@
-"""What learns most in equal processor time: losses, averages of weights, networks, tours and batches.
+"""Compare losses, averages of weights, networks, numbers of tours and batch sizes after equal processor time.
 
     python benchmarks/training/learning.py      # one core, four hours
 
-"transfer" begins CVRP-50 with the published weights for CVRP-20, "transfer to 100" TSP-100 with those for TSP-50; "from
-scratch" begins TSP-20 with random weights, "longer" does so for four times as long, and "larger from scratch" begins
-TSP-50; "fine-tuning" goes on with the published weights for CVRP-50, and "labels for trained weights" with those for
-TSP-50. In each stage, every arm differs from the first in one argument of agents/am_reinforce.py or in one way of
-learning_ways.py, and gets as many steps as fit into the same processor seconds, which are measured beforehand, in turn.
-Runs of one seed see the same instances. A run is judged by the greedy tours of fixed held-out instances, and on some of
-them by the best of 128 tours: 16 samples under each of the eight symmetries. Moving averages of the weights are judged
-in the same runs; the time that they take does not count. Each run is kept in --runs when it is finished, and not
-measured again; delete that folder to measure them again. The figures are those of all runs that are kept. The intervals
-are Student's, over seeds, for the differences of runs with the same seed.
+"transfer" trains CVRP-50 from the published weights for CVRP-20, and "transfer to 100" TSP-100 from those for TSP-50.
+"from scratch" trains TSP-20 from random weights, "longer" does so for four times as long, and "larger from scratch"
+trains TSP-50. "fine-tuning" starts from the published weights for CVRP-50, and "labels for trained weights" from those
+for TSP-50. In each stage, every arm differs from the first in one argument of agents/am_reinforce.py or in one class of
+learning_ways.py. It gets as many steps as fit into the same processor seconds; the seconds of a step are measured
+beforehand, in turn. Runs of one seed train on the same instances. A run is evaluated by the greedy tours of fixed
+held-out instances, and on some of them by the best of 128 tours: 16 samples under each of the eight symmetries. Moving
+averages of the weights are evaluated in the same runs; the time that they take does not count. Each run is kept in
+--runs when it is finished, and not measured again; delete that folder to measure them again. The figures are those of
+all runs that are kept. The intervals are Student's, over seeds, for the differences of runs with the same seed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from routing_gym.arrays import select, to_backend
 from routing_gym.solvers import FastTSP
 
 ROOT = Path(__file__).parents[2]
-DECAYS = (0.97,)  # of the averages of weights; in runs of 300 steps or fewer, all that are larger are the same
+DECAYS = (0.97,)  # decays of averages of weights; in runs of 300 steps or fewer, larger ones have the same effect
 SAMPLES, SYMMETRIES = 16, 8
-ENTROPY_STEPS = 20  # over which the entropy at the end of a run is averaged
+ENTROPY_STEPS = 20  # number of the last steps of a run over which the entropy is averaged
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ def training_args(args: Args, stage: str, arm: Arm, seed: int, steps: int) -> Tr
 def seconds_per_step(args: Args, stage: str, rounds: int = 3, steps: int = 8) -> dict[str, float]:
     """Return the processor seconds of a step of each arm: the least over some rounds, in which the arms take turns.
 
-    The steps of a round are spread over a run, whose steps may differ. They are measured once, and kept.
+    The steps of a round are spread over a run, because the steps of a run may differ. They are measured once, and the
+    result is kept.
     """
     path = args.runs / f"{stage} seconds.json"
     kept: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
@@ -135,7 +136,7 @@ def train(trainer: ReinforceTrainer) -> tuple[dict[float, WeightAverage[PolicyNe
 
 
 def costs(args: Args, trainer: ReinforceTrainer, model: PolicyNetwork) -> dict[str, float]:
-    """Return mean costs of greedy tours, and of the best of many."""
+    """Return the mean costs of greedy tours, and of the best of many tours."""
     first = select(trainer.held_out, slice(0, args.sampled))
     many = Decoding(num_tours=SAMPLES, sample=True, symmetries=SYMMETRIES)
     best = solve(model, trainer.problem, first, many, torch.Generator().manual_seed(1), batch_size=1024)
@@ -149,7 +150,7 @@ def mean(cost: Tensor) -> float:
 
 
 def reference(args: Args, stage: str) -> dict[str, float]:
-    """Return what costs are compared with: those of the weights that a stage starts from, or of optimal tours."""
+    """Return the reference costs: those of the weights that a stage starts from, or those of fast-tsp."""
     path = args.runs / f"{stage} reference.json"
     if not path.exists():
         trainer = ReinforceTrainer(training_args(args, stage, Arm(""), 0, 1))

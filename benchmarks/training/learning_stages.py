@@ -23,10 +23,10 @@ class Arm:
     """One way to train.
 
     Attributes:
-        label: For the tables.
+        label: Label in the tables.
         changes: Arguments of am_reinforce.py that differ from those of the stage.
-        trainer: What trains.
-        same_steps: Its steps take as long as those of the first arm of its stage, and are not measured.
+        trainer: Class of the trainer.
+        same_steps: Whether its steps take as long as those of the first arm of its stage, so they are not measured.
     """
 
     label: str

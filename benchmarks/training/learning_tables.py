@@ -16,7 +16,7 @@ def spread(value: tuple[float, float | None], sign: str = "") -> str:
 
 
 def arms(stage: str, figures: Figures) -> str:
-    """Gaps after each stage with the latest weights, and differences from its first arm, in per cent."""
+    """Return the gaps of a stage's arms with the latest weights, and differences from the first arm, in per cent."""
     rows = [row for row in figures["table"] if row["stage"] == stage and row["weights"] == "latest"]
     lines = []
     for row in rows:
@@ -29,7 +29,7 @@ def arms(stage: str, figures: Figures) -> str:
 
 
 def averages(figures: Figures) -> str:
-    """Differences of the average weights from the latest weights of the same runs, in per cent, by stage and arm."""
+    """Return, by stage and arm, the differences of averaged from latest weights of the same runs, in per cent."""
     lines = [
         (
             row["stage"],

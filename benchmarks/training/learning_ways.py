@@ -1,6 +1,6 @@
-"""Ways to train that `learning.py` compares, and that am_reinforce.py has no option for.
+"""Ways to train that `learning.py` compares, and for which am_reinforce.py has no option.
 
-Labels are tours of fast-tsp, 1 ms each; their making counts as training.
+Labels are tours of fast-tsp with 1 ms each; the time to compute them counts as training time.
 
 B = instances, K = tours of each, A = nodes, H = heads.
 """
@@ -29,7 +29,7 @@ from routing_gym.rollout import Rollout, rollout
 from routing_gym.solvers import FastTSP
 
 LABELLER = FastTSP(time_limit=0.001)
-NEIGHBOURS = 10  # of each node that `Neighbours` attends to
+NEIGHBOURS = 10  # number of nearest nodes that each node attends to in `Neighbours`
 
 
 def label(
@@ -41,12 +41,12 @@ def label(
         problem: The TSP.
         instance: B instances.
         model: The policy.
-        encoding: Of the instances.
-        starts: int64 (B, K), first cities.
+        encoding: Encoding of the instances.
+        starts: First cities, int64 (B, K).
 
     Returns:
-        Costs (B,); and logarithms of the probability that the policy goes on along this tour from each first city, in
-        one direction or the other: (B, K), differentiable.
+        Costs (B,), and log-probabilities (B, K) that the policy continues along this tour from each first city, in
+        one direction or the other; the latter are differentiable.
     """
     on_numpy = to_backend(instance, "numpy")
     tour = LABELLER.solve(problem, on_numpy, num_workers=0).actions
@@ -63,10 +63,10 @@ def label(
 
 
 class Labelled(Reinforce):
-    """Teacher forcing: the loss is the mean of -log p of labels, from first cities that the policy draws."""
+    """Teacher forcing: the loss is the mean of -log p of labels, from first cities that are sampled from the policy."""
 
     def forward(self, problem: AnyProblem, instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
-        """Like `Reinforce.forward`; the costs are those of the labels. First cities learn nothing."""
+        """Return the loss, like `Reinforce.forward`; the costs are the labels'. First cities have no loss."""
         encoding = self.model.encode(problem.observe_static(instance))
         state = problem.initial(instance)
         observation = problem.observe_dynamic(instance, state) | {"action_mask": problem.action_mask(instance, state)}
@@ -78,10 +78,10 @@ class Labelled(Reinforce):
 
 
 class Anchored(Reinforce):
-    """The best-anchored loss of K sampled tours and a label that starts where the best of them starts."""
+    """Best-anchored loss of K sampled tours and a label, which starts at the first city of the best of them."""
 
     def forward(self, problem: AnyProblem, instance: Any, choose: Choice) -> tuple[Tensor, Tensor]:
-        """Like `Reinforce.forward`; the means are those of the sampled tours. First cities learn nothing."""
+        """Return the loss, like `Reinforce.forward`; the means are the samples'. First cities have no loss."""
         model, num_tours = self.model, self.baseline.num_tours
         encoding = model.encode(problem.observe_static(instance))
         sampled = decode(model, problem, instance, encoding.detach(), choose, num_tours, record=True)
@@ -98,8 +98,8 @@ class LabelTrainer(ReinforceTrainer):
     """Teacher forcing for the first part of the steps, then REINFORCE.
 
     Attributes:
-        share: How much of the steps the first part is.
-        loss_of_labels: What learns from labels.
+        share: Share of the steps in the first part.
+        loss_of_labels: Class of the loss for labels.
     """
 
     share: ClassVar[float] = 0.5
@@ -121,13 +121,13 @@ class OnlyLabels(LabelTrainer):
 
 
 class AnchoredTrainer(OnlyLabels):
-    """Sampled tours against a label, to the end."""
+    """The loss of `Anchored` to the end."""
 
     loss_of_labels = Anchored
 
 
 class CosineTrainer(ReinforceTrainer):
-    """A learning rate that falls like half a cosine wave."""
+    """Trainer with a learning rate that falls like half a cosine wave."""
 
     @property
     def learning_rate(self) -> float:
@@ -135,7 +135,7 @@ class CosineTrainer(ReinforceTrainer):
 
 
 class Biased(AttentionModel):
-    """Attention that distances shift: for each layer and head a learned number times the distance."""
+    """Attention model with shifts by distance: for each layer and head, a learned number times the distance."""
 
     def __init__(self, features: Any, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(features, config, generator)
@@ -148,10 +148,10 @@ class Biased(AttentionModel):
 
 
 class Neighbours(AttentionModel):
-    """Attention to the nearest nodes only, each node itself among them."""
+    """Attention model in which each node attends to its nearest nodes only, itself included."""
 
     def edge_shifts(self, observation: dict[str, Tensor]) -> Sequence[Tensor]:
-        """Return the same shift for every layer: 0 to the nearest nodes, -inf to others."""
+        """Return the same shift for every layer: 0 for the nearest nodes, -inf for others; (B, H, A, A)."""
         distances = torch.cdist(observation["coords"], observation["coords"])
         nearest = distances.topk(min(NEIGHBOURS, distances.shape[-1]), largest=False).indices
         shift = torch.full_like(distances, -math.inf).scatter_(2, nearest, 0.0)
@@ -159,10 +159,10 @@ class Neighbours(AttentionModel):
 
 
 class BiasTrainer(ReinforceTrainer):
-    """Trains a network of another kind.
+    """Trainer of a network of another class.
 
     Attributes:
-        kind: Its class.
+        kind: Class of the network.
     """
 
     kind: ClassVar[type[AttentionModel]] = Biased
@@ -178,6 +178,6 @@ class BiasTrainer(ReinforceTrainer):
 
 
 class NeighboursTrainer(BiasTrainer):
-    """Trains `Neighbours`."""
+    """Trainer of `Neighbours`."""
 
     kind = Neighbours

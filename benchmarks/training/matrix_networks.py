@@ -1,17 +1,16 @@
-"""Ways for the attention model to read matrices, alone and together, after equal times of training.
+"""Compare ways for the attention model to read matrices, alone and combined, after equal times of training.
 
     python benchmarks/training/matrix_networks.py    # writes results/training/matrix_networks.json
 
 Each run trains from random weights with REINFORCE, like am_reinforce.py, for the same number of processor seconds, with
-a learning rate that falls to zero. All have nearness. What is added to codes and shifts of attention, which the model
-has anyway:
+a learning rate that falls to zero. All have nearness, and the codes and attention shifts of the model. The additions:
 
-- `log`: the network of shifts also reads logarithms of the chances of succession.
-- `logits`: the decoder adds a number to the score of each node, which such a network makes of the edge to it (the
-  model's option `edge_logits`). ICAM and RRNCO add lengths there, too.
-- `svd`: nodes are embedded from the factors of the chances' singular value decomposition, too (RADAR).
-- `gate`: the network of shifts reads each matrix apart, and the directions of the edges where there are coordinates; a
-  gate mixes what it reads, edge by edge (RRNCO's neural adaptive bias).
+- `log`: the network of shifts also reads logarithms of the probabilities of `successions`.
+- `logits`: the decoder adds a number to the score of each node, which a similar network computes from the edge to that
+  node (the model's option `edge_logits`). ICAM and RRNCO add lengths there, too.
+- `svd`: nodes are also embedded from the factors of the singular value decomposition of these probabilities (RADAR).
+- `gate`: the network of shifts reads each matrix separately, and the directions of the edges if there are coordinates;
+  a gate mixes the results, edge by edge (RRNCO's neural adaptive bias).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from routing_gym.problem import AnyProblem, instance_fields
 
 ROOT = Path(__file__).parents[2]
 RANK = 8  # factors of each matrix
-SCALE = 10.0  # of logarithms of chances, which are about 0 to -20
+SCALE = 10.0  # divisor of logarithms of probabilities, which are about 0 to -20
 TRAINING, TEST = 7, 8  # streams of instances
 
 
@@ -83,8 +82,8 @@ class Reader(AttentionModel):
     """The attention model with other ways to read matrices.
 
     Args:
-        features: Which observations to read.
-        ways: Names, as above.
+        features: Observations to read.
+        ways: Names of the additions; see the module docstring.
         generator: Source of the initial weights.
     """
 
@@ -106,7 +105,7 @@ class Reader(AttentionModel):
         self.nearness_weight.data.copy_(weight)
 
     def edges(self, observation: dict[str, Tensor]) -> Tensor:
-        """Return what is seen of each edge, there and back, matrix by matrix: (B, A, A, inputs)."""
+        """Return the inputs of each edge in both directions, matrix by matrix: (B, A, A, inputs)."""
         seen = []
         for key in self.features.per_edge:
             chances = successions(observation[key])
@@ -117,7 +116,7 @@ class Reader(AttentionModel):
         return torch.stack(seen, dim=-1)
 
     def edge_shifts(self, observation: dict[str, Tensor]) -> Any:
-        """Like the model's, of `edges`."""
+        """Return the shifts of each layer, like `AttentionModel.edge_shifts`, but from the inputs of `edges`."""
         seen = self.edges(observation)
         if "gate" in self.ways and self.features.coords:
             coords = observation["coords"]
@@ -125,7 +124,7 @@ class Reader(AttentionModel):
         return self.embed_edge(seen).permute(0, 3, 1, 2).chunk(len(self.layers), dim=1)
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
-        """Like the model's, with factors."""
+        """Embed the nodes like `AttentionModel.embed`; with "svd", also from their factors."""
         embedded = super().embed(observation)
         if "svd" not in self.ways:
             return embedded
@@ -134,11 +133,11 @@ class Reader(AttentionModel):
 
 
 class Gate(nn.Module):
-    """Shifts of attention from several sources: each is read by a network of its own, and a gate mixes them.
+    """Shifts of attention from several sources: each is read by its own network, and a gate mixes the results.
 
     Args:
-        sizes: Inputs of each source.
-        heads: Outputs.
+        sizes: Number of inputs of each source.
+        heads: Number of outputs.
     """
 
     def __init__(self, sizes: list[int], heads: int) -> None:
@@ -149,7 +148,7 @@ class Gate(nn.Module):
         self.write = nn.Linear(EDGE_DIM, heads)
 
     def forward(self, seen: Tensor) -> Tensor:
-        """Return the shifts (B, A, A, heads) of what is seen of each edge (B, A, A, inputs)."""
+        """Return the shifts (B, A, A, heads) for the inputs of each edge (B, A, A, inputs)."""
         read = [network(part) for network, part in zip(self.read, seen.split(self.sizes, dim=-1), strict=True)]
         shares = self.weigh(torch.cat(read, dim=-1)).softmax(dim=-1)
         return self.write((torch.stack(read, dim=-1) * shares[..., None, :]).sum(dim=-1))
@@ -167,7 +166,7 @@ def factors(chances: Tensor) -> Tensor:
 
 
 def train(problem: AnyProblem, model: AttentionModel, args: Args, seed: int) -> int:
-    """Train for a time; return the number of steps."""
+    """Train for `args.seconds` processor seconds; return the number of steps."""
     model.multiply_in(getattr(torch, choose_precision("auto", "cpu")))
     loss = Reinforce(model, SharedBaseline(problem, args.num_tours, False, False))
     optimizers = make_optimizers(model, "muon", LEARNING_RATES["muon"])
@@ -204,7 +203,7 @@ def measure(name: str, network: str, seed: int, args: Args) -> Figures:
 
 
 def main(args: Args) -> Figures:
-    """Measure what is missing; print and write everything."""
+    """Measure the missing runs; print and write the figures of all runs."""
     torch.set_num_threads(1)
     keep_freed_memory()
     args.folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Multiplications and additions that the attention model's tasks amount to, counted from its sizes."""
+"""Numbers of multiplications and additions in the attention model's tasks, computed from its sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 
 
 def encoder_operations(model: AttentionModel, num_nodes: int) -> int:
-    """Multiplications and additions of encoding one instance, projections for the decoder included."""
+    """Return the operations of encoding one instance, projections for the decoder included."""
     d, hidden = model.config.embed_dim, model.config.feed_forward_dim
     layer = 2 * num_nodes * (4 * d * d + 2 * d * hidden) + 4 * num_nodes**2 * d
     projections = 2 * num_nodes * (3 + len(model.features.context_nodes)) * d * d
@@ -15,7 +15,7 @@ def encoder_operations(model: AttentionModel, num_nodes: int) -> int:
 
 
 def step_operations(model: AttentionModel, num_nodes: int, num_tours: int, num_steps: int, rollout: bool) -> int:
-    """Operations of one training step per instance: a backward pass counts as two forward ones."""
+    """Return the operations of one training step per instance; a backward pass counts as two forward passes."""
     query = 6 * num_nodes * model.config.embed_dim  # glimpse scores, glimpse, logits
     decode = query * num_steps * num_tours
     sampled = 3 * encoder_operations(model, num_nodes) + (1 + 3) * decode
@@ -23,12 +23,12 @@ def step_operations(model: AttentionModel, num_nodes: int, num_tours: int, num_s
 
 
 def greedy_operations(model: AttentionModel, num_nodes: int, num_steps: int) -> int:
-    """Operations of greedy decoding per instance."""
+    """Return the operations of greedy decoding per instance."""
     return encoder_operations(model, num_nodes) + 6 * num_nodes * model.config.embed_dim * num_steps
 
 
 def task_operations(task: str, problem: str, num_tours: int, num_steps: int) -> int:
-    """Operations of a task per instance."""
+    """Return the operations of a task per instance."""
     name, size = problem.split("-")
     model = AttentionModel(FEATURES[name], ModelConfig())
     num_nodes = int(size) + int(model.features.depot)

@@ -1,10 +1,10 @@
-"""Learning curves of Stable-Baselines3's PPO, which knows no masks, beside sb3-contrib's MaskablePPO.
+"""Learning curves of Stable-Baselines3's PPO, which does not use masks, beside those of sb3-contrib's MaskablePPO.
 
     python benchmarks/training/plain_ppo.py                                 # all four problems, hours
     python benchmarks/training/plain_ppo.py --curves PPO/TSP-20 MaskablePPO/TSP-20
 
-Writes benchmarks/results/plain_ppo.json and docs/plain_ppo.png, with all curves that `--folder` holds: one file
-each, written when it is complete, and not measured again.
+Writes benchmarks/results/plain_ppo.json and docs/plain_ppo.png, with all curves in `--folder`. Each curve has its own
+file there, which is written when the curve is complete; it is not measured again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Args:
 
 
 class Curve(BaseCallback):
-    """Sum up the training episodes, whose actions are sampled, at regular steps, and play held-out ones greedily."""
+    """Callback that, at regular steps, summarises the training episodes (sampled) and held-out ones (greedy)."""
 
     def __init__(self, total_steps: int, args: Args, held_out: RoutingVecEnv) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Curve(BaseCallback):
 
 
 def play_greedily(model: Any, env: RoutingVecEnv) -> list[dict[str, Any]]:
-    """Play the same episode in each lane with the likeliest actions; return the infos of their ends."""
+    """Play one held-out episode in each lane with the most probable actions; return the infos of their ends."""
     env.seed(HELD_OUT_SEED)
     observation = env.reset()
     ends: dict[int, dict[str, Any]] = {}
@@ -94,7 +94,7 @@ def play_greedily(model: Any, env: RoutingVecEnv) -> list[dict[str, Any]]:
 
 
 def summary(episodes: list[dict[str, Any]]) -> Figures:
-    """Return the share of legal episodes, and the mean cost of these; None where there is none."""
+    """Return the share of legal episodes, and the mean cost of these; None if no episode is legal."""
     costs = [end["cost"] for end in episodes if not end["illegal_action"]]
     return {
         "episodes": len(episodes),
@@ -121,7 +121,7 @@ def measure(name: str, args: Args) -> Figures:
 
 
 def draw(curves: dict[str, Figures], path: Path) -> None:
-    """Plot legality above and cost below, a column for each problem; greedy held-out episodes, sampled ones dotted."""
+    """Plot legality above and cost below, a column for each problem; lines are greedy, dotted lines are sampled."""
     sizes = [size for size in STEPS if any(name.endswith(f"/{size}") for name in curves)]
     figure = Figure(figsize=(3.6 * len(sizes), 5), layout="constrained")
     columns = figure.subplots(2, len(sizes), squeeze=False, sharex="col").T
@@ -148,7 +148,7 @@ def draw(curves: dict[str, Figures], path: Path) -> None:
 
 
 def main(args: Args) -> Figures:
-    """Measure what is missing, then write and draw all there is."""
+    """Measure the missing curves, then write and draw all curves."""
     known = [f"{algorithm}/{size}" for size in STEPS for algorithm in ALGORITHMS]
     unknown = set(args.curves) - set(known)
     if unknown:

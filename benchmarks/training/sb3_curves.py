@@ -4,7 +4,7 @@
     python examples/sb3_maskable_ppo.py --threads 1 --name sb3-cvrp --env-id routing/CVRP-20
     python benchmarks/training/sb3_curves.py runs/sb3-tsp runs/sb3-cvrp
 
-The last line writes benchmarks/results/sb3_curves.json and docs/sb3_curves.png.
+The last command writes benchmarks/results/sb3_curves.json and docs/sb3_curves.png.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from routing_agents.terminal import command_line
 
 ROOT = Path(__file__).parents[2]
 LABELS = {"attention": "AttentionPolicy", "mlp": "MultiInputPolicy"}
-LEVELS = {"random": ":", "nearest neighbour": "--"}  # costs without a curve, and their lines
+LEVELS = {"random": ":", "nearest neighbour": "--"}  # costs without a curve, and their line styles
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
-"""How soon each way of training the attention model reaches a given quality, on the same machine and instances.
+"""Time in which each way of training the attention model reaches a given gap, on the same machine and instances.
 
     python benchmarks/training/time_to_quality.py --rl4co-python VENV/bin/python    # writes a plot, a table, a file
 
 Runs agents/am_reinforce.py with its defaults, with the paper's optimiser and with the paper's baseline, and
-agents/ppo.py, one after the other on all cores (`taskset` gives fewer), and reads off their logs the greedy gap to the
-optimum on the same held-out instances. rl4co (0.7.0) joins from a virtual environment of its own; see
-benchmarks/peers/rl4co_time_to_quality.py. Clocks run from the first training step, and on all sides evaluation on the
-held-out instances counts. Imports and set-up do not. Each curve is kept in --runs when it is finished, and not measured
-again; delete that folder to measure them again.
+agents/ppo.py, one after the other on all cores (`taskset` gives fewer), and reads from their logs the greedy gap to the
+optimum on the same held-out instances. rl4co (0.7.0) runs in its own virtual environment; see
+benchmarks/peers/rl4co_time_to_quality.py. Time is measured from the first training step. It includes the evaluation on
+the held-out instances, for all of them, but not imports and set-up. Each curve is kept in --runs when it is finished,
+and not measured again; delete that folder to measure them again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from routing_gym.arrays import to_backend
 
 ROOT = Path(__file__).parents[2]
 
-NETWORK = "--no-nearness"  # the paper's, which is rl4co's, too
+NETWORK = "--no-nearness"  # the paper's network, which is also rl4co's
 ADAM = f"{NETWORK} --optimizer adam --decay 0.3333333333333333"
 TARGETS = (0.05, 0.03, 0.02, 0.01)
 Curve = dict[str, Any]  # label, command, seed, and per evaluation: seconds, instances, gap
@@ -79,7 +79,7 @@ class Args:
 
 
 def read_metrics(path: Path) -> Curve:
-    """Read off a run's log when it had reached which gap: seconds of each epoch are instances over their rate."""
+    """Read the gap over time from a run's log; the seconds of an epoch are its instances divided by their rate."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     instances = [row["instances"] for row in rows]
     rates = [row["instances_per_second"] for row in rows]
@@ -156,7 +156,7 @@ def seconds_to(curve: Curve, target: float) -> float:
 
 
 def summary(curves: list[Curve]) -> list[dict[str, Any]]:
-    """Return the seconds to each target, medians over the seeds, and where each run ended."""
+    """Return the seconds to each target, the final gap and the total seconds, as medians over the seeds."""
     rows = []
     for label in dict.fromkeys(curve["label"] for curve in curves):
         mine = [curve for curve in curves if curve["label"] == label]

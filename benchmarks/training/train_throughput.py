@@ -5,19 +5,20 @@
     python benchmarks/training/train_throughput.py --device cuda --problems TSP-20 TSP-50 TSP-100 CVRP-100 --threads 1
         --batch-sizes 512 4096 --rl4co-python .venv-rl4co/bin/python      # on a GPU
 
-rl4co lives in a virtual environment of its own; without it, ours alone is measured:
+rl4co is installed in its own virtual environment; without it, only our library is measured:
 
     python3 -m venv .venv-rl4co && .venv-rl4co/bin/pip install -r benchmarks/peers/requirements-rl4co.txt
 
-Each library runs in a process of its own (benchmarks/peers/), all take turns, round after round, and medians
-count. One training step is all that `am_reinforce.py` does per batch: generate, encode, sample, baseline, score,
-backward, optimiser; for rl4co see peers/train_rl4co.py. "2 x 1" threads are two single-threaded processes with
-half the batch each, which exchange nothing: what data-parallel training could reach at best.
+Each library runs in its own process (benchmarks/peers/). The processes take turns, round after round, and medians are
+reported. One training step is everything that `am_reinforce.py` does per batch: generate, encode, sample, baseline,
+score, backward, optimiser; for rl4co see peers/train_rl4co.py. "2 x 1" threads are two single-threaded processes with
+half the batch each, which exchange nothing: an upper bound of data-parallel training.
 
-The model's own operations over the measured rate of one large matrix product, of the same precision, on as
-many threads, give the time that arithmetic alone would take; its share of the time taken is reported. In
-float32 everything is; in bfloat16 the encoder's products are (rl4co: all under autocast). Comparisons
-set our fastest precision over rl4co's fastest. Precisions that the processor emulates are skipped.
+The time that arithmetic alone would take is the number of the model's own operations, divided by the measured rate of
+one large matrix product of the same precision on the same number of threads. Its share of the time taken is reported.
+With float32, all operations are in float32; with bfloat16, the encoder's products are in bfloat16 (rl4co: all under
+autocast). Comparisons divide the speed of our fastest precision by that of rl4co's fastest. Precisions that the
+processor emulates are skipped.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Args:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What takes its turn in a round."""
+    """Participant of a round: a library with its precision, threads and processes."""
 
     library: str
     precision: str
@@ -103,14 +104,14 @@ class Configuration:
 
 @contextmanager
 def start_workers(args: Args, library: str, processes: int = 1) -> Iterator[list[WorkerProcess]]:
-    """Start processes of a library."""
+    """Start processes of a library, which end with the context."""
     python, script = (args.rl4co_python, "train_rl4co.py") if library == RL4CO else (None, "train_routing_gym.py")
     with ExitStack() as resources:
         yield [resources.enter_context(start(library, script, python, CLOCK=args.clock)) for _ in range(processes)]
 
 
 def configurations(args: Args, task: str, threads: int) -> list[Configuration]:
-    """List what takes turns at one task."""
+    """List the configurations that take turns at one task."""
     single = [Configuration(OURS, precision, threads) for precision in args.precisions]
     several = [Configuration(OURS, precision, 1, threads) for precision in args.precisions if threads > 1]
     peer = [Configuration(RL4CO, precision, threads) for precision in args.precisions]
@@ -125,7 +126,7 @@ def run(
     problem: str,
     batch_size: int,
 ) -> Figures:
-    """Let a configuration take its turn; return its answers, and the seconds of its slowest process."""
+    """Run a configuration once; return the answer of its first process, with the seconds of the slowest process."""
     job = {
         "task": task,
         "problem": problem,
@@ -155,7 +156,7 @@ def measure(
         for turn in turns:
             answers[turn].append(run(args, workers, *turn, problem, batch_size))
     seconds = {turn: [answer["seconds"] for answer in answers[turn][1:]] for turn in turns}
-    facts = answers[turns[0]][0]  # of ours
+    facts = answers[turns[0]][0]  # the first turn is ours
     operations = task_operations(task, problem, facts["num_tours"], facts["num_steps"])
     rates = {
         c.precision: answers[c, "matrix product"][0]["operations"] / statistics.median(seconds[c, "matrix product"])
@@ -182,7 +183,7 @@ def measure(
 
 
 def compare(rows: list[Figures]) -> list[Figures]:
-    """Set our fastest on as many cores over rl4co's fastest precision, task by task, with one process and with any.
+    """Divide our highest speed by rl4co's on as many cores, task by task: with one process, and with any number.
 
     Returns:
         One entry per task, problem, batch size and number of cores for which there is a row of rl4co.
@@ -213,7 +214,7 @@ def compare(rows: list[Figures]) -> list[Figures]:
 
 
 def measure_memory(args: Args, problem: str) -> list[Figures]:
-    """Measure the peak memory of training, in a fresh process each."""
+    """Measure the peak memory of training by library and precision, each in a fresh process."""
     rows = []
     for library in (OURS, RL4CO) if args.rl4co_python else (OURS,):
         for precision in args.precisions:
@@ -229,7 +230,7 @@ def measure_memory(args: Args, problem: str) -> list[Figures]:
 
 
 def tables(rows: list[Figures], comparisons: list[Figures], memory: list[Figures]) -> list[Table]:
-    """Return tables of the speeds, and where they were measured of the comparisons and the memory."""
+    """Return tables of the speeds and, if they were measured, of the comparisons and the memory."""
     columns = ("task", "problem", "batch", "library", "precision", "threads", "instances/s", "share of peak")
     speed = Table(*columns, title="Speed")
     for row in rows:
@@ -249,10 +250,10 @@ def tables(rows: list[Figures], comparisons: list[Figures], memory: list[Figures
 
 
 def without_emulated(args: Args) -> Args:
-    """Return the arguments without bfloat16 if the device emulates it, where a run would take many times as long.
+    """Return the arguments without bfloat16 if the device emulates it, which would take many times as long.
 
     Raises:
-        ValueError: No other precision is asked for.
+        ValueError: The device emulates bfloat16, and the arguments contain no other precision.
     """
     if "bfloat16" not in args.precisions or fast_precision(args.device) is torch.bfloat16:
         return args

@@ -1,10 +1,10 @@
-"""Invent forty stops in Lisbon, five vans, and how long they drive: stops.csv, vans.csv, durations.csv.
+"""Generate forty stops in Lisbon, five vans, and driving times: stops.csv, vans.csv, durations.csv.
 
     python examples/lisbon/make.py
 
-The shops do not exist. Minutes between them are invented too, but resemble a city's: a street is 1.2 to 1.5 times as
-long as the geodesic, vans drive 18 km/h in the centre and 35 km/h outside it, each start and end costs a minute, and
-uphill and one-way streets make the way back a different one, so that the matrix is asymmetric.
+The shops do not exist. The minutes between them are generated, too, but resemble those of a city: a street is 1.2 to
+1.5 times as long as the geodesic, vans drive 18 km/h in the centre and 35 km/h outside it, and each start and end takes
+a minute. Uphill and one-way streets make the way back different, so the matrix is asymmetric.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 SEED = 38
 CENTRE = np.array([38.7167, -9.1394])  # Rossio: latitude, longitude
 DEPOT = np.array([38.7790, -9.1180])  # a warehouse beside the airport
-DISTRICTS = {  # latitude and longitude of their middles
+DISTRICTS = {  # latitude and longitude of their centres
     "Alfama": (38.7120, -9.1300),
     "Alvalade": (38.7530, -9.1440),
     "Arroios": (38.7330, -9.1340),
@@ -52,7 +52,7 @@ def stops(rng: np.random.Generator) -> list[dict[str, object]]:
 
 
 def goods_minutes(rng: np.random.Generator) -> int:
-    """Return the minutes that unloading takes beyond five."""
+    """Return the minutes of unloading beyond five."""
     return int(rng.integers(0, 8))
 
 
@@ -74,12 +74,12 @@ def stop(
 
 
 def durations(points: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the minutes of driving between all places, (A, A)."""
+    """Return the driving minutes between all stops and the depot, (A, A)."""
     km = geodesic_km(points)
     detour = rng.uniform(1.2, 1.5, km.shape)
     from_centre = geodesic_km(np.concatenate([CENTRE[None], points]))[0, 1:]
     speed = np.where((from_centre[:, None] + from_centre) / 2 < 3, 18.0, 35.0)  # km/h
-    uphill = 1 + 0.1 * np.sign(points[None, :, 0] - points[:, None, 0])  # the river is the lowest, in the south
+    uphill = 1 + 0.1 * np.sign(points[None, :, 0] - points[:, None, 0])  # the river, in the south, is lowest
     minutes = km * detour / speed * 60 * uphill + 2
     np.fill_diagonal(minutes, 0)
     return np.round(minutes, 1)
