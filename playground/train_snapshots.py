@@ -96,7 +96,7 @@ def main(args: Args) -> None:
             steps_per_epoch=args.stops[-1],
             batch_size=args.batch_size,
             seed=args.seed,
-            model=args.model,
+            attention=args.model,
             processes=1,
             threads=1,
         )
