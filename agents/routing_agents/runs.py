@@ -32,7 +32,6 @@ MOST_COUNT = 10**6  # largest number of items that are held in memory at the sam
 MOST_INTEGER = 2**63 - 1  # largest seed that torch accepts
 MOST_NUMBER = 1e30  # float32 holds it, and torch can multiply by it
 MOST_THREADS = 1024  # more threads would only wait for each other
-STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 QUICK_SOLVERS = (FastTSP(),)  # accurate to the last digit within seconds for 1,000 instances
 LAST, BEST, LOCK = "last.safetensors", "best.safetensors", "lock"  # in the folder of a run
 
@@ -289,8 +288,9 @@ class StopRequest:
         self.second_is_final = second_is_final
 
     def __enter__(self) -> StopRequest:
-        # Signals that are ignored stay ignored: nohup ignores SIGHUP.
-        handled = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        handled = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+            handled.append(signal.SIGHUP)
         self.previous = {number: signal.signal(number, self.request) for number in handled}
         return self
 
