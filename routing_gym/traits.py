@@ -21,7 +21,9 @@ class Column:
             the number of a "node" are not scaled.
         per: "node": one value for each node, (A,); "instance": one number.
         required: Whether the column is required. An optional column has a default value, or its attribute is absent.
-        integer: Whether only integers are accepted.
+            If a problem has columns, a required one must fill each field of the instance that has no default.
+        integer: Whether only integers are accepted. The field is then int64; it is also int64 for a "node", bool for
+            a "flag" and float32 for other kinds.
         at_depot: Whether row 0, the depot, may have another value than 0.
         limit: Whether the value limits a sum of lengths. Sums may reach it exactly, so it is raised by one in a
             million against rounding errors.
@@ -83,16 +85,20 @@ class Route:
 class Observations:
     """Keys of the observation that a network embeds, grouped by how it embeds them.
 
+    Static keys come from `observe_static`, dynamic ones from `observe_dynamic`. Numbers and flags are float32, nodes
+    int64. B is the batch size, A the number of nodes. `check_problem` checks sources, dtypes and shapes.
+
     Attributes:
         per_node: Static numbers (B, A), in addition to the coordinates.
-        per_edge: Matrices (B, A, A): lengths, and durations where they differ from lengths. See `Problem.observed`.
-        context_nodes: Nodes (B,) whose embeddings enter the decoder's context.
-        context_scalars: Numbers (B, 1) that enter the decoder's context.
-        depots: Flag (B, A) of the depots, which come first; None if there is at most one.
+        per_edge: Static matrices (B, A, A): "distances", and "durations" where they differ from lengths; no others,
+            because both are scaled like coordinates. See `Problem.observed`.
+        context_nodes: Dynamic nodes (B,) whose embeddings enter the decoder's context.
+        context_scalars: Dynamic numbers (B, 1) that enter the decoder's context; also those that never change.
+        depots: Static flag (B, A) of the depots, which come first; None if there is at most one.
         per_depot: Static numbers (B, A) of depots only.
-        pairs: Pickup node of each node's goods (B, A); 0 for none.
-        partner: Other end of each node's fixed edge (B, A); the node itself for none.
-        per_step: Numbers (B, A) that change with every step.
+        pairs: Static pickup node of each node's goods (B, A); 0 for none.
+        partner: Static other end of each node's fixed edge (B, A); the node itself for none.
+        per_step: Dynamic numbers (B, A).
         optional: Keys among the above that other problems of the family lack; a network that is trained on several
             problems gets 0 for them.
     """

@@ -15,9 +15,11 @@ from array_api_compat import device as device_of_array
 
 from routing_gym.arrays import converter, device_of, to_backend, to_numpy, use_jax
 from routing_gym.problem import AnyProblem
-from routing_gym.testing.compare import call, difference, expect
+from routing_gym.testing.compare import attempt, call, difference, expect, expect_same_forms, form
 
 TOLERANCE = 1e-5  # on costs, on observations and on the numbers that determine a mask
+DRAWING_TOLERANCE = 1e-4  # on generated numbers
+DRAWN_ALIKE = 0.99  # share of the numbers within it; float32 may round across the boundary between two integers
 
 
 def installed_backends(checker: str) -> list[str]:
@@ -49,10 +51,10 @@ def check_backend(problem: AnyProblem, instance: Any, played: Any, backend: str,
     moved = to_backend(instance, backend, device)
     traces: list[int] = []
     if backend == "jax":  # JAX arrays cannot be written to
-        functions = readers(lambda name, *arguments: getattr(problem, name)(*arguments))
+        functions = readers(partial(attempt, problem, where="JAX"))
         begin, look, advance = (compiled(problem, function, traces) for function in functions)
     else:
-        begin, look, advance = readers(partial(call, problem))
+        begin, look, advance = readers(partial(call, problem, where=backend))
     state, *found = begin(moved)
     expected = problem.observe_static(instance), problem.cost_bound(instance)
     for name, one, other in zip(("observe_static", "cost_bound"), found, expected, strict=True):
@@ -73,13 +75,36 @@ def check_backend(problem: AnyProblem, instance: Any, played: Any, backend: str,
         apart = difference(seen, problem.observe_dynamic(instance, expected_state), TOLERANCE)
         expect(apart is None, problem, f"observe_dynamic, {where}", f"{both} differ: {apart}")
         if step < played.actions.shape[1]:
-            state, cost = advance(moved, state, move(played.actions[:, step]))
+            new_state, cost = advance(moved, state, move(played.actions[:, step]))
+            expect_same_forms(problem, f"{where} on {backend}, the new state", state, new_state)
+            state = new_state
             apart = difference(cost, played.costs[:, step].astype(np.float32), TOLERANCE)
             expect(apart is None, problem, where, f"{both} differ in the cost: {apart}")
     expect(len(traces) <= 3, problem, "JAX", f"compiled three functions {len(traces)} times for arrays of one shape")
     tours = played.actions[:, : max(played.lengths)]  # finished rows repeat their one legal action
-    apart = difference(problem.objective(moved, move(tours)), problem.objective(instance, tours), TOLERANCE)
+    costs = attempt(problem, "objective", moved, move(tours), where=backend)
+    apart = difference(costs, problem.objective(instance, tours), TOLERANCE)
     expect(apart is None, problem, "objective", f"{both} differ: {apart}")
+
+
+def check_drawing(problem: AnyProblem, batch_size: int, seed: int) -> None:
+    """Check that compiled `from_uniforms` gives the instances on JAX that it gives on NumPy."""
+    jax = use_jax()
+    uniforms = np.random.default_rng(seed).random((batch_size, problem.num_uniforms), dtype=np.float32)
+    draw = jax.jit(lambda numbers: attempt(problem, "from_uniforms", numbers, where="JAX"))
+    found, expected = draw(jax.numpy.asarray(uniforms)), problem.from_uniforms(uniforms.astype(np.float64))
+    for name, values in vars(expected).items():
+        one = getattr(found, name)
+        if values is None or one is None:
+            expect(one is values, problem, "from_uniforms", f"{name} is None on JAX or NumPy only")
+            continue
+        drawn = to_numpy(one)
+        same = drawn.dtype.kind == values.dtype.kind and drawn.shape == values.shape
+        forms = f"{name} is {form(one)} on JAX, {form(values)} on NumPy"
+        expect(same, problem, "from_uniforms", forms)
+        share = np.isclose(drawn, values, rtol=DRAWING_TOLERANCE, atol=DRAWING_TOLERANCE).mean()
+        told = f"only {share:.0%} of the numbers in {name} are the same on JAX and NumPy"
+        expect(share >= DRAWN_ALIKE, problem, "from_uniforms", told)
 
 
 def readers(do: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:

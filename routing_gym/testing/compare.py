@@ -22,14 +22,63 @@ def expect(condition: Any, subject: Any, where: str, found: str) -> None:
         raise ContractViolation(f"{subject}: {where}: {found}")
 
 
-def call(subject: Any, method: str, *arguments: Any) -> Any:
-    """Call a method of a problem or a game, check that it does not modify its arguments, and return its result."""
+def attempt(subject: Any, method: str, *arguments: Any, where: str = "", allowed: type[Exception] | None = None) -> Any:
+    """Call a method of a problem or a game and return its result.
+
+    Args:
+        subject: Problem or game.
+        method: Name of the method.
+        *arguments: Arguments of the method.
+        where: Location for the message, such as the step.
+        allowed: Type of the errors that the method may raise.
+
+    Raises:
+        ContractViolation: The method raises another error.
+    """
+    try:
+        return getattr(subject, method)(*arguments)
+    except Exception as error:
+        if isinstance(error, (ContractViolation, *([allowed] if allowed else []))):
+            raise
+        expected = f"; the only error allowed here is {allowed.__name__}" if allowed else ""
+        place = f"{method}, {where}" if where else method
+        raise ContractViolation(f"{subject}: {place}: raised {type(error).__name__}: {error}{expected}") from error
+
+
+def call(subject: Any, method: str, *arguments: Any, where: str = "", allowed: type[Exception] | None = None) -> Any:
+    """Call a method like `attempt`, and check that it does not modify its arguments."""
     before = copy.deepcopy(arguments)
-    result = getattr(subject, method)(*arguments)
+    result = attempt(subject, method, *arguments, where=where, allowed=allowed)
     for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
-        where = difference(old, new)
-        expect(where is None, subject, method, f"changed its argument {number}: {where}")
+        apart = difference(old, new)
+        expect(apart is None, subject, method, f"changed its argument {number}: {apart}")
     return result
+
+
+def form(value: Any) -> str:
+    """Return dtype and shape of an array of any backend as text; the type of another value."""
+    return f"{value.dtype} {tuple(value.shape)}" if hasattr(value, "dtype") else type(value).__name__
+
+
+def expect_array(subject: Any, where: str, value: Any, dtype: str, shape: tuple[int, ...]) -> None:
+    """Check that a value is a NumPy array of a dtype and a shape."""
+    same = isinstance(value, np.ndarray) and form(value) == f"{dtype} {shape}"
+    expect(same, subject, where, f"is {form(value)}, expected an array {dtype} {shape}")
+
+
+def expect_batch(subject: Any, where: str, batch: Any, kind: type, num_rows: int) -> None:
+    """Check that a batch of instances or states is a dataclass of NumPy arrays with `num_rows` rows, or None."""
+    expect(type(batch) is kind, subject, where, f"is a {type(batch).__name__}, expected a {kind.__name__}")
+    for name, value in vars(batch).items():
+        good = value is None or (isinstance(value, np.ndarray) and value.shape[:1] == (num_rows,))
+        expect(good, subject, where, f"field {name} is {form(value)}, expected an array with {num_rows} rows")
+
+
+def expect_same_forms(subject: Any, where: str, old: Any, new: Any) -> None:
+    """Check that the fields of a new state have the dtypes and shapes of the old one's, so that JAX compiles once."""
+    for name, value in vars(old).items():
+        found = f"field {name} becomes {form(getattr(new, name))}, it was {form(value)}; keep dtypes and shapes"
+        expect(form(getattr(new, name)) == form(value), subject, where, found)
 
 
 def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
@@ -42,7 +91,7 @@ def difference(first: Any, second: Any, tolerance: float = 0.0) -> str | None:
     Args:
         first: Structure to check.
         second: Expected structure.
-        tolerance: Absolute tolerance on floating-point values.
+        tolerance: Tolerance on floating-point values: absolute up to 1, relative above, because float32 has 7 digits.
     """
     if type(first) is not type(second) and not across_backends(first, second):
         return f"{type(first).__name__} != {type(second).__name__}"
@@ -78,7 +127,7 @@ def leaf_difference(first: Any, second: Any, tolerance: float) -> str | None:
         return f"{one.dtype} {one.shape} != {other.dtype} {other.shape}"
     apart = one != other
     if np.issubdtype(one.dtype, np.floating):
-        apart &= ~(np.abs(one - other) <= tolerance)
+        apart &= ~(np.abs(one - other) <= tolerance * np.maximum(1.0, np.abs(other)))
     if not apart.any():
         return None
     place = np.unravel_index(int(np.argmax(apart)), apart.shape)

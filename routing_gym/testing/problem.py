@@ -10,13 +10,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import Array, concatenate, select, to_backend, to_numpy
+from routing_gym.arrays import Array, concatenate, select, to_backend
+from routing_gym.arrays import batch_size as num_rows_of
 from routing_gym.envs.single import RoutingEnv
+from routing_gym.generators.roads import random_matrices, roads
 from routing_gym.multi_agent.game import AnyGame
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, Problem, instance_fields
-from routing_gym.testing.backends import TOLERANCE, check_backend, installed_backends
-from routing_gym.testing.compare import call, difference, expect
+from routing_gym.testing.backends import TOLERANCE, check_backend, check_drawing, installed_backends
+from routing_gym.testing.compare import (
+    attempt,
+    call,
+    difference,
+    expect,
+    expect_array,
+    expect_batch,
+    expect_same_forms,
+    form,
+)
+from routing_gym.testing.declarations import check_declarations, check_observed, check_validate, check_values
 from routing_gym.testing.exhaustive import check_exhaustively
+from routing_gym.traits import Route
+
+NUM_TINY = 8  # small instances, beside their copies with a reduced limit
+NUM_COMPLETE = 1  # first of them, for which all sequences are tried
+NUM_WITH_DISTANCES = 8  # instances with random distances
 
 
 def check_problem(
@@ -29,8 +46,10 @@ def check_problem(
 ) -> None:
     """Check the contract of `Problem` on random instances and random legal tours.
 
-    - The observations and columns that the problem declares exist.
-    - `generate` returns valid instances, the same in one batch or in two.
+    - The observations and columns that the problem declares exist, with the source, dtype and shape of their kind.
+    - `generate` returns valid instances, the same in one batch or in two; `validate` refuses wrong arrays.
+    - Every method returns the documented types, dtypes and shapes, and raises no other error than the documented ones.
+    - With `any_first_node`, every customer may come first; with `visits_all`, every tour serves every node.
     - Masks are never empty; a finished row has one legal action, which costs and changes nothing.
     - Every episode ends within `horizon` steps and costs no more than `cost_bound`.
     - The step costs add up to `objective`, which is implemented independently and rejects incomplete tours.
@@ -38,9 +57,11 @@ def check_problem(
     - `progress` is from 0 to 1, never decreases, and increases over an episode. The returns of episodes that an
       illegal action ends do not decrease with the steps taken either, and are below that of every legal tour.
     - No method changes its arguments; rows are independent and may be at different steps.
-    - NumPy, torch and JAX agree: on costs and observations within 1e-5, and on masks exactly, except where a
-      change of 1e-5 in a number of the instance or the state would change the mask anyway. JAX compiles `step`
-      once for all steps, without callbacks, and `vmap` gives the same rows.
+    - `distances` replace the coordinates, in each direction of an edge, where instances have them.
+    - NumPy, torch and JAX agree: on costs and observations within 1e-5 (relative above 1), and on masks
+      exactly, except where a change of 1e-5 in a number of the instance or the state would change the mask anyway. JAX
+      compiles `step` once for all steps, without callbacks, and `vmap` gives the same rows. `from_uniforms` runs on
+      JAX too.
     - On small instances, the best legal action sequence is the best of all sequences that `objective` accepts.
 
     Args:
@@ -63,30 +84,44 @@ def check_problem(
         raise TypeError(f"check_problem takes a problem, such as make_problem('TSP', 10), got {problem!r}")
     check_declarations(problem)
     instance = check_generate(problem, batch_size, seed)
+    check_observed(problem, instance)
+    check_values(problem, instance)
+    check_validate(problem, instance)
     episodes = play(problem, instance, np.random.default_rng(seed))
+    check_starts(problem, episodes)
     check_objective(problem, instance, episodes)
     check_progress(problem, instance, episodes)
+    check_routes(problem, instance, episodes)
     check_rows_are_independent(problem, instance, episodes)
+    check_distances(problem, seed)
     check_rewards(problem, seed)
     check_illegal_ends(problem, seed)
     if small is None:
         num_nodes = 4 if not problem.has_depot else 3 if problem.num_depots == 1 else 2
         small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, num_nodes))
-    tiny = small.generate(np.random.default_rng(seed), 2)
-    tiny = concatenate([tiny, *(tight for row in (0, 1) for tight in tightened(small, select(tiny, [row])))])
-    check_exhaustively(small, tiny)
+    tiny = small.generate(np.random.default_rng(seed), NUM_TINY)
+    check_exhaustively(small, with_tightened(small, tiny), num_complete=NUM_COMPLETE)
     backends = installed_backends("check_problem")
     for backend in backends:
         check_backend(problem, instance, episodes, backend, device)
     if "torch" in backends:
-        check_exhaustively(small, to_backend(tiny, "torch", device), search=False)
+        few = with_tightened(small, select(tiny, range(NUM_COMPLETE)))
+        check_exhaustively(small, to_backend(few, "torch", device), search=False)
+    if "jax" in backends:
+        check_drawing(problem, batch_size, seed)
+
+
+def with_tightened(problem: AnyProblem, instance: Any) -> Any:
+    """Return a batch of instances and then of all their `tightened` copies."""
+    rows = (select(instance, [row]) for row in range(num_rows_of(instance)))
+    return concatenate([instance, *(tight for one in rows for tight in tightened(problem, one))])
 
 
 def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
-    """Return copies of an instance; each has one reduced number of the whole instance, such as the capacity.
+    """Return copies of an instance; in each, one number of the whole instance is reduced, such as the capacity.
 
-    Integers are reduced to the least valid value, which a node may then use up exactly. Other numbers are reduced to
-    the least valid one of a quarter, three eighths and half of the original.
+    Integers are reduced to the two least valid values, which nodes may then use up exactly, or exceed by one. Other
+    numbers are reduced to the two least valid ones of a quarter, three eighths and half of the original.
     """
     found: list[Any] = []
     for column in problem.columns:
@@ -96,14 +131,14 @@ def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
             continue
         lower = range(1, int(value.max())) if column.integer else [value * share for share in (0.25, 0.375, 0.5)]
         copies = (dataclasses.replace(instance, **{field: np.full_like(value, least)}) for least in lower)
-        found += itertools.islice((copy for copy in copies if is_valid(problem, copy)), 1)
+        found += itertools.islice((copy for copy in copies if is_valid(problem, copy)), 2)
     return found
 
 
 def is_valid(problem: AnyProblem, instance: Any) -> bool:
     """Return whether an instance passes `validate`."""
     try:
-        problem.validate(instance)
+        attempt(problem, "validate", instance, allowed=InvalidInstance)
     except InvalidInstance:
         return False
     return True
@@ -125,28 +160,14 @@ class PlayedBatch:
         return np.asarray(np.argmax(np.stack(self.done, axis=1), axis=1))
 
 
-def check_declarations(problem: AnyProblem) -> None:
-    """Check that the observations and columns that a problem declares exist."""
-    space, observed = set(problem.observation_space()), problem.observed
-    unknown = sorted(set(observed.per_edge) - space)
-    expect(not unknown, problem, "matrices", f"{unknown} are not in observation_space; see node_spaces, observe_nodes")
-    unknown = sorted(set(problem.length_observations) - space)
-    expect(not unknown, problem, "length_observations", f"{unknown} are not in observation_space")
-    declared = [(keys,) if isinstance(keys, str) else keys or () for keys in vars(observed).values()]
-    unknown = sorted(set(itertools.chain(*declared)) - space - set(observed.optional))
-    expect(not unknown, problem, "observations", f"{unknown} are not in observation_space")
-    unknown = sorted({column.target for column in problem.columns if column.target} - instance_fields(problem))
-    expect(not unknown, problem, "columns", f"{unknown} are no fields of {problem.instance_type.__name__}")
-
-
 def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) -> Any:
     """Check `generate`, `from_uniforms` and `validate`; return instances."""
-    instance = problem.generate(np.random.default_rng(seed), batch_size)
-    found, expected = type(instance), problem.instance_type
-    expect(found is expected, problem, "generate", f"returned a {found.__name__}, expected a {expected.__name__}")
-    call(problem, "validate", instance)
+    drawn = f"num_uniforms = {problem.num_uniforms}"
+    instance = attempt(problem, "generate", np.random.default_rng(seed), batch_size, where=drawn)
+    expect_batch(problem, "generate", instance, problem.instance_type, batch_size)
+    call(problem, "validate", instance, where="of a generated instance")
     rng = np.random.default_rng(seed)
-    parts = concatenate([problem.generate(rng, 1), problem.generate(rng, batch_size - 1)])
+    parts = concatenate([attempt(problem, "generate", rng, size) for size in (1, batch_size - 1)])
     where = difference(instance, parts)
     expect(where is None, problem, "generate", f"two batches in turn differ from one batch of both: {where}")
     uniforms = np.random.default_rng(seed).random((batch_size, problem.num_uniforms))
@@ -157,32 +178,37 @@ def check_generate(problem: AnyProblem | AnyGame, batch_size: int, seed: int) ->
 
 def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> PlayedBatch:
     """Play random legal episodes, checking masks, costs, ends and observations at every step."""
-    space = problem.observation_space()
+    space, num_rows = problem.observation_space(), num_rows_of(instance)
     state = call(problem, "initial", instance)
-    found, expected = type(state).__name__, getattr(getattr(problem, "state_type", None), "__name__", "missing")
-    expect(
-        found == expected, problem, "state_type", f"is {expected}, but states are {found}: name their class, for JAX"
-    )
     states, masks, done, actions, costs = [state], [], [], [], []
     for step in itertools.count():
-        mask, finished = call(problem, "action_mask", instance, state), call(problem, "done", instance, state)
+        where = f"step {step}"
+        mask, finished = (call(problem, name, instance, state, where=where) for name in ("action_mask", "done"))
+        expect_array(problem, f"done, {where}", finished, "bool", (num_rows,))
         check_mask(problem, mask, finished, step)
+        observation = call(problem, "observe", instance, state, where=where)
         masks.append(mask)
         done.append(finished)
-        check_observation(problem, space, call(problem, "observe", instance, state), mask, step)
+        check_observation(problem, space, observation, mask, step)
+        check_reason(problem, instance, state, mask, finished, step)
         expect(step > 0 or not finished.any(), problem, "done", f"row {np.argmax(finished)} is done at the start")
         if step > 0:
             reopened = done[-2] & ~finished
-            expect(not reopened.any(), problem, f"step {step}", f"row {np.argmax(reopened)} is done no longer")
+            expect(not reopened.any(), problem, where, f"row {np.argmax(reopened)} is done no longer")
             if done[-2].all():
                 break
         open_rows = f"row {np.argmin(finished)} is not done after `horizon` = {problem.horizon} steps"
         expect(step < problem.horizon or bool(finished.all()), problem, "horizon", open_rows)
         action = np.argmax(rng.random(mask.shape) * mask, axis=1)
-        state, cost = call(problem, "step", instance, state, action)
-        expect(cost.dtype == np.float32, problem, f"step {step}", f"costs are {cost.dtype}, expected float32")
+        result = call(problem, "step", instance, state, action, where=where)
+        pair = isinstance(result, tuple) and len(result) == 2
+        expect(pair, problem, where, f"step returned {form(result)}, expected a tuple of the new state and the costs")
+        state, cost = result
+        expect_batch(problem, f"{where}, the new state", state, problem.state_type, num_rows)
+        expect_same_forms(problem, f"{where}, the new state", states[-1], state)
+        expect_array(problem, f"{where}, the cost", cost, "float32", (num_rows,))
         paid = finished & (cost != 0)
-        expect(not paid.any(), problem, f"step {step}", f"row {np.argmax(paid)} was done, yet paid {cost[paid]}")
+        expect(not paid.any(), problem, where, f"row {np.argmax(paid)} was done, yet paid {cost[paid]}")
         check_absorbing(problem, instance, states[-1], state, finished, step)
         states.append(state)
         actions.append(action)
@@ -192,9 +218,7 @@ def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played
 
 def check_mask(problem: AnyProblem, mask: Array, finished: Array, step: int) -> None:
     """Check type and shape of a mask, and the number of legal actions in each row."""
-    expected = (len(finished), problem.num_actions)
-    found = f"{mask.dtype} {mask.shape}, expected bool {expected}"
-    expect(mask.dtype == np.bool_ and mask.shape == expected, problem, f"action_mask, step {step}", found)
+    expect_array(problem, f"action_mask, step {step}", mask, "bool", (len(finished), problem.num_actions))
     legal = mask.sum(axis=1)
     expect(legal.all(), problem, f"action_mask, step {step}", f"row {np.argmin(legal)} has no legal action")
     bad = finished & (legal != 1)
@@ -202,12 +226,31 @@ def check_mask(problem: AnyProblem, mask: Array, finished: Array, step: int) -> 
     expect(not bad.any(), problem, f"action_mask, step {step}", several)
 
 
+def check_reason(problem: AnyProblem, instance: Any, state: Any, mask: Array, finished: Array, step: int) -> None:
+    """Check that `why_illegal` returns a text for one illegal action, if there is any."""
+    illegal = np.argwhere(~mask & ~finished[:, None])
+    if len(illegal):
+        row, action = map(int, illegal[step % len(illegal)])
+        reason = call(problem, "why_illegal", instance, state, row, action, where=f"step {step}")
+        found = f"returned {reason!r} for row {row}, action {action}, expected the reason as text"
+        expect(reason and isinstance(reason, str), problem, "why_illegal", found)
+
+
+def check_starts(problem: AnyProblem, played: PlayedBatch) -> None:
+    """Check that every node but depots may come first, if the problem says so."""
+    illegal = np.argwhere(~played.masks[0][:, problem.num_depots :])
+    if problem.any_first_node and len(illegal):
+        row, node = illegal[0] + (0, problem.num_depots)
+        told = f"is True, but row {row} may not start at node {node}; set it to False"
+        expect(False, problem, "any_first_node", told)
+
+
 def check_observation(problem: AnyProblem, space: Any, observation: Any, mask: Array, step: int) -> None:
     """Check that every row is within the space, and that the observed mask equals the action mask."""
     where = f"observe, step {step}"
     expect(observation.keys() == space.keys(), problem, where, f"keys {[*observation]}, expected {[*space]}")
     for key, values in observation.items():
-        expect(values.dtype == space[key].dtype, problem, where, f"{key} is {values.dtype}, not {space[key].dtype}")
+        expect_array(problem, f"{where}, {key}", values, str(space[key].dtype), (len(mask), *space[key].shape))
         for row, value in enumerate(values):
             if value not in space[key]:  # formatting the message takes long
                 expect(False, problem, where, f"row {row}: {key} = {value} is outside {space[key]}")
@@ -225,24 +268,73 @@ def check_absorbing(problem: AnyProblem, instance: Any, old: Any, new: Any, fini
 
 def check_objective(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
     """Check `objective` and `cost_bound` against the steps, and that `objective` rejects incomplete tours."""
-    bound = to_numpy(call(problem, "cost_bound", instance))
+    bound, num_rows = call(problem, "cost_bound", instance), len(played.lengths)
+    good = isinstance(bound, np.ndarray) and bound.dtype.kind == "f" and bound.shape == (num_rows,)
+    expect(good, problem, "cost_bound", f"is {form(bound)}, expected an array of floats ({num_rows},)")
     for row, length in enumerate(played.lengths):
         one, tour, cost = select(instance, [row]), played.actions[row : row + 1, :length], played.costs[row].sum()
         if problem.fixed_length:
             expect(length == problem.horizon, problem, f"row {row}", f"took {length} steps, not {problem.horizon}")
         tours = [tour] + ([np.pad(tour, ((0, 0), (0, 2)))] if problem.has_depot else [])
         for actions in tours:
-            expected = float(call(problem, "objective", one, actions)[0])
+            expected = costs_of_legal(problem, one, actions)[0]
             apart = f"row {row}: tour {actions[0]} costs {expected}, but its steps cost {cost}"
             expect(abs(expected - cost) <= TOLERANCE * max(1.0, abs(cost)), problem, "objective", apart)
         dear = f"row {row}: tour {tour[0]} costs {cost}, above the bound {bound[row]}"
-        expect(cost <= bound[row] + TOLERANCE, problem, "cost_bound", dear)
+        expect(cost <= bound[row] + TOLERANCE * max(1.0, abs(cost)), problem, "cost_bound", dear)
         try:
-            problem.objective(one, tour[:, :-1])
+            attempt(problem, "objective", one, tour[:, :-1], where="incomplete tour", allowed=InfeasibleTour)
         except InfeasibleTour as error:
             expect(error.row == 0, problem, "objective", f"InfeasibleTour.row is {error.row} for a batch of one")
         else:
             expect(False, problem, "objective", f"row {row}: accepted {tour[0]} without its last action")
+
+
+def costs_of_legal(problem: AnyProblem, instance: Any, tours: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the costs of legal tours (B, T), which `objective` must accept."""
+    try:
+        costs = call(problem, "objective", instance, tours, allowed=InfeasibleTour)
+    except InfeasibleTour as error:
+        told = f"refused {tours[error.row]}, whose actions were legal in their states: {error}"
+        expect(False, problem, "objective", told)
+    expect_array(problem, "objective", costs, "float64", (len(tours),))
+    return np.asarray(costs)
+
+
+def check_routes(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
+    """Check `amounts` and `routes` of complete tours; with `visits_all`, that they serve every node."""
+    for row, length in enumerate(played.lengths):
+        one, tour = select(instance, [row]), played.actions[row, :length].tolist()
+        split = attempt(problem, "split", tour)
+        amounts = call(problem, "amounts", one, split)
+        good = isinstance(amounts, list) and len(amounts) == len(split)
+        expect(good, problem, "amounts", f"returned {amounts!r} for {len(split)} routes, expected a dict for each")
+        routes = call(problem, "routes", one, tour)
+        good = isinstance(routes, list) and all(isinstance(route, Route) for route in routes)
+        expect(good, problem, "routes", f"returned {routes!r}, expected a list of Route")
+        left = set(range(problem.num_depots, problem.num_actions)) - set(attempt(problem, "visits", tour))
+        found = f"is True, but tour {tour} of row {row} leaves out {sorted(left)}; set it to False"
+        expect(not (problem.visits_all and left), problem, "visits_all", found)
+
+
+def check_distances(problem: AnyProblem, seed: int) -> None:
+    """Check that `distances`, which depend on the direction, replace the coordinates: these then change nothing."""
+    if not {"coords", "distances"} <= instance_fields(problem):
+        return
+    # Random lengths would break time windows, whose problems have streets.
+    draw = roads if any(column.kind == "time" for column in problem.columns) else random_matrices
+    instance = draw(problem, np.random.default_rng(seed), NUM_WITH_DISTANCES)
+    if instance.distances is None or not is_valid(problem, instance):
+        return  # the problem accepts only some distances
+    played = play(problem, instance, np.random.default_rng(seed))
+    check_objective(problem, instance, played)
+    moved = dataclasses.replace(instance, coords=instance.coords / 2)
+    tours = played.actions[:, : max(played.lengths)]  # finished rows repeat their one legal action
+    apart = difference(costs_of_legal(problem, moved, tours), costs_of_legal(problem, instance, tours))
+    expect(apart is None, problem, "objective", f"depends on coordinates in spite of `distances`: {apart}")
+    for step, (state, mask) in enumerate(zip(played.states, played.masks, strict=True)):
+        same = np.array_equal(attempt(problem, "action_mask", moved, state), mask)
+        expect(same, problem, f"action_mask, step {step}", "depends on coordinates in spite of `distances`")
 
 
 def check_rows_are_independent(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
@@ -259,11 +351,11 @@ def check_rows_are_independent(problem: AnyProblem, instance: Any, played: Playe
     for rows in (backwards, *(np.array([row]) for row in backwards[:: max(1, num_rows // 8)])):
         some, state = (select(batch, rows) for batch in everything)
         where = f"rows {rows[:3]}... of steps {steps}, {len(rows)} at once"
-        same = np.array_equal(problem.action_mask(some, state), expected_masks[rows])
+        same = np.array_equal(attempt(problem, "action_mask", some, state), expected_masks[rows])
         expect(same, problem, where, "action_mask depends on the other rows or their order")
-        same = np.array_equal(problem.done(some, state), expected_done[rows])
+        same = np.array_equal(attempt(problem, "done", some, state), expected_done[rows])
         expect(same, problem, where, "done depends on the other rows or their order")
-        new_state, cost = problem.step(some, state, actions[rows])
+        new_state, cost = attempt(problem, "step", some, state, actions[rows])
         apart = difference((new_state, cost), (select(expected_states, rows), costs[rows].astype(np.float32)))
         expect(apart is None, problem, where, f"step depends on the other rows or their order: {apart}")
 
@@ -291,9 +383,7 @@ def check_progress(problem: AnyProblem, instance: Any, played: PlayedBatch) -> N
     shares = [call(problem, "progress", instance, state) for state in played.states]
     for step, share in enumerate(shares):
         where = f"progress, step {step}"
-        expected = (len(played.lengths),)
-        found = f"{share.dtype} {share.shape}, expected float64 {expected}"
-        expect(share.dtype == np.float64 and share.shape == expected, problem, where, found)
+        expect_array(problem, where, share, "float64", (len(played.lengths),))
         bad = ~((share >= 0) & (share <= 1))
         expect(not bad.any(), problem, where, f"row {np.argmax(bad)} is at {share[np.argmax(bad)]}, outside [0, 1]")
         falls = share < shares[max(0, step - 1)]

@@ -48,7 +48,8 @@ def check_vector_env(
         seed: Random seed of the first reset and of the actions.
         unmasked: Share of the actions that are drawn without `obs["action_mask"]`, if there is one. If
             illegal actions end an episode, they make lanes end at different steps.
-        tolerance: Absolute tolerance on floating-point values; needed if the native environment computes differently.
+        tolerance: Tolerance on floating-point values, absolute up to 1 and relative above; needed if the native
+            environment computes differently.
         context: Start method of AsyncVectorEnv: "fork", "spawn" or "forkserver". From Python 3.12 on, "fork" warns in a
             process with threads.
         **kwargs: Arguments of the environment; only with an id. Those that only the vectorised environment accepts

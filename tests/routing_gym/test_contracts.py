@@ -9,17 +9,18 @@ from typing import ClassVar
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from problem_names import COMBINED, ONE_OF_EACH
-from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, RoutingEnv, RoutingVectorEnv
+from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, RoutingEnv, RoutingVectorEnv, TSPInstance
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.testing import ContractViolation, check_problem, check_vector_env
 from routing_gym.testing.compare import difference
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, check_progress, play
-from routing_gym.traits import Column, Observations
+from routing_gym.traits import COORDS, Column, Observations
 
 FORK = "ignore:.*multi-threaded, use of fork:DeprecationWarning"  # AsyncVectorEnv's, from Python 3.12 on
 
@@ -287,8 +288,8 @@ class TorchRoundsDifferently(OP):
         (FeatureNotObserved(10), r"observations: \['demands'\] are not in observation_space"),
         (ColumnWithoutField(10), r"columns: \['wgt'\] are no fields of CVRPInstance"),
         (FinishedRowsPay(10), "step [0-9]+: row [0-9]+ was done, yet paid"),
-        (CapacityNotInTheObjective(20, capacity=30), "small instance, row [0-9]: the best legal sequence"),
-        (LengthNotInTheObjective(100, max_length=4.0), "small instance, row [0-9]: the best legal sequence"),
+        (CapacityNotInTheObjective(20, capacity=30), "small instance, row [0-9]+: the best legal sequence"),
+        (LengthNotInTheObjective(100, max_length=4.0), "small instance, row [0-9]+: the best legal sequence"),
         (ObjectiveAcceptsAnything(10), "objective: row 0: accepted .* without its last action"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, TSP | CVRP | SDVRP | OP) else "",
@@ -296,6 +297,265 @@ class TorchRoundsDifferently(OP):
 def test_check_problem_finds(problem, message):
     with pytest.raises(ContractViolation, match=message):
         check_problem(problem)
+
+
+def wrong(base, size=10, **members):
+    """Return a problem of a class that overrides members of another."""
+    return dataclass(frozen=True)(type(f"Wrong{base.__name__}", (base,), members))(size)
+
+
+def step_with(change):
+    """Return a method `step` of CVRP whose result a function changes."""
+    return lambda self, instance, state, action: change(*CVRP.step(self, instance, state, action))
+
+
+def state_with(**changes):
+    """Return a method `step` of CVRP that changes fields of the new state by functions."""
+    return step_with(lambda state, cost: (dataclasses.replace(state, **changed(state, changes)), cost))
+
+
+def changed(batch, changes):
+    return {name: change(getattr(batch, name)) for name, change in changes.items()}
+
+
+def drawn_with(base, **changes):
+    """Return a method `from_uniforms` that changes fields of the instances by functions."""
+
+    def from_uniforms(self, uniforms):
+        instance = base.from_uniforms(self, uniforms)
+        return dataclasses.replace(instance, **changed(instance, changes))
+
+    return from_uniforms
+
+
+def as_value_error(self, instance, actions):
+    try:
+        return CVRP.objective(self, instance, actions)
+    except ValueError as error:
+        raise ValueError(str(error)) from None
+
+
+def city_1_after_city_0(self, instance, state):
+    return state.selectable & ~((np.arange(self.num_nodes) == 1) & state.selectable[:, :1])
+
+
+def without_distances(instance):
+    return dataclasses.replace(instance, distances=None)
+
+
+def transposed(instance):
+    lengths = instance.distances
+    return dataclasses.replace(instance, distances=None if lengths is None else lengths.swapaxes(1, 2))
+
+
+def observing(**traits):
+    """Return a CVRP that declares these traits, and observes a static number "size"."""
+    return wrong(
+        CVRP,
+        observations=Observations(**traits),
+        observe_static=lambda self, i: CVRP.observe_static(self, i) | {"size": np.ones((len(i.demand), 1), np.float32)},
+        observation_space=lambda self: spaces.Dict(
+            {**CVRP.observation_space(self), "size": spaces.Box(0.0, 1.0, (1,), np.float32)}
+        ),
+    )
+
+
+def with_columns(*columns):
+    """Return a CVRP with other columns of the same names."""
+    others = [column for column in CVRP.columns if column.name not in {new.name for new in columns}]
+    return wrong(CVRP, columns=(*others, *columns))
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        # the names and types that it declares
+        (wrong(TSP, name=None), "name: is None, expected the text of the environment's id"),
+        (wrong(TSP, subproblem="NOPE"), "subproblem: 'NOPE' is no problem; choose one of PROBLEMS, or None"),
+        (wrong(TSP, action_mask=city_1_after_city_0), "any_first_node: is True, but row 0 may not start at node 1"),
+        (
+            wrong(OP, visits_all=True),
+            r"visits_all: is True, but tour \[.*\] of row 0 leaves out \[.*\]; set it to False",
+        ),
+        # observations
+        (
+            observing(per_edge=("demand",)),
+            r"observations.per_edge: \['demand'\] are not among \['distances', 'durations'",
+        ),
+        (observing(per_node="demand"), "observations.per_node: is 'demand', expected a tuple of keys; a tuple of one"),
+        (observing(pairs=("demand",)), r"observations.pairs: is \('demand',\), expected a key or None"),
+        (
+            observing(per_node=("size",)),
+            r"per_node, 'size': is float32 \(32, 1\), expected an array float32 \(32, 11\)",
+        ),
+        (observing(per_node=("free_capacity",)), "per_node: 'free_capacity' does not come from observe_static"),
+        (observing(context_scalars=("size",)), "context_scalars: 'size' does not come from observe_dynamic"),
+        (observing(context_nodes=("free_capacity",)), r"is float32 \(32, 1\), expected an array int64 \(32,\)"),
+        # columns
+        (wrong(CVRP, columns=(COORDS,)), r"no required column fills \['capacity', 'demand'\] of CVRPInstance"),
+        (
+            with_columns(Column("demand", "", "weight")),
+            "columns, demand: kind is 'weight', expected one of coords, matrix",
+        ),
+        (
+            with_columns(Column("demand", "", "amount", per="row")),
+            "columns, demand: per is 'row', expected one of node, ",
+        ),
+        (with_columns(Column("demand", "", "amount")), r"demand: the field: is int64 \(32, 11\), expected .* float32"),
+        (
+            with_columns(Column("demand", "", "amount", per="instance", integer=True)),
+            r"demand: the field: is int64 \(32, 11\), expected an array int64 \(32,\)",
+        ),
+        (
+            with_columns(Column("capacity", "", "amount", integer=True)),
+            r"capacity: the field: is int64 \(32,\), expected an array int64 \(32, 11\)",
+        ),
+        # instances
+        (wrong(CVRP, num_uniforms=5), "generate, num_uniforms = 5: raised ValueError: cannot reshape"),
+        (
+            wrong(TSP, from_uniforms=drawn_with(TSP, coords=np.float64)),
+            "validate, of a generated instance: raised InvalidInstance: coords: expected a float32 array",
+        ),
+        (
+            wrong(TSP, from_uniforms=drawn_with(TSP, coords=lambda coords: -coords)),
+            "validate, of a generated instance: raised InvalidInstance: coords: row 0, index",
+        ),
+        (wrong(TSP, from_uniforms=lambda self, uniforms: (uniforms,)), "generate: is a tuple, expected a TSPInstance"),
+        (wrong(TSP, validate=lambda *_: None), r"validate: accepts coords of shape \(2, 10, 2, 1\); raise InvalidInst"),
+        (
+            wrong(TSP, validate=lambda self, i: TSP.validate(self, TSPInstance(np.nan_to_num(i.coords)))),
+            r"validate: accepts a coords that is not a number \(NaN\)",
+        ),
+        (
+            wrong(
+                CVRP,
+                validate=lambda self, i: CVRP.validate(
+                    self, dataclasses.replace(i, capacity=np.repeat(i.capacity[:1], len(i.demand), axis=0))
+                ),
+            ),
+            "validate: accepts capacity with a row less than other fields",
+        ),
+        (wrong(TSP, rescale=lambda *_: 1 / 0), "rescale: raised ZeroDivisionError: division by zero"),
+        # results of the rules
+        (wrong(CVRP, initial=lambda *_: 1 / 0), "initial: raised ZeroDivisionError: division by zero"),
+        (wrong(CVRP, initial=lambda self, i: {}), "initial: is a dict, expected a CVRPState"),
+        (wrong(CVRP, action_mask=lambda *_: [True]), "action_mask, step 0: is list, expected an array bool"),
+        (wrong(CVRP, done=lambda self, i, s: CVRP.done(self, i, s).astype(int)), "done, step 0: is int64 .*expected"),
+        (
+            wrong(CVRP, step=step_with(lambda state, cost: state)),
+            "step 0: step returned .*, expected a tuple of the new",
+        ),
+        (
+            wrong(CVRP, step=step_with(lambda state, cost: (vars(state), cost))),
+            "step 0, the new state: is a dict, expected",
+        ),
+        (
+            wrong(CVRP, step=step_with(lambda state, cost: (state, cost.sum()))),
+            r"the cost: is float32 \(\), expected an",
+        ),
+        (
+            wrong(CVRP, step=step_with(lambda state, cost: (state, cost[:, None]))),
+            r"the cost: is float32 \(32, 1\), exp",
+        ),
+        (
+            wrong(TSP, step=lambda self, i, s, action: TSP.step(self, i, s, action * 0 + action[0])),
+            r"objective: refused \[.*\], whose actions were legal in their states: row 0, step",
+        ),
+        (
+            wrong(CVRP, step=state_with(load=lambda load: 0)),
+            "step 0, the new state: field load is int, expected an array",
+        ),
+        (
+            wrong(CVRP, step=state_with(load=np.float32)),
+            r"step 0, the new state: field load becomes float32 \(32,\), it was int64 \(32,\); keep dtypes and shapes",
+        ),
+        (wrong(CVRP, step=lambda *_: 1 / 0), "step, step 0: raised ZeroDivisionError: division by zero"),
+        (wrong(CVRP, objective=lambda *_: 1.5), r"objective: is float, expected an array float64 \(1,\)"),
+        (
+            wrong(CVRP, objective=as_value_error),
+            "objective, incomplete tour: raised ValueError: .*; the only error allowed",
+        ),
+        (wrong(CVRP, cost_bound=lambda *_: 100.0), r"cost_bound: is float, expected an array of floats \(32,\)"),
+        (wrong(CVRP, progress=lambda *_: 1.0), r"progress, step 0: is float, expected an array float64 \(32,\)"),
+        (
+            wrong(TSP, why_illegal=lambda *_: None),
+            "why_illegal: returned None for row [0-9]+, action [0-9], expected the",
+        ),
+        (wrong(TSP, why_illegal=lambda *_: 1 / 0), "why_illegal, step 1: raised ZeroDivisionError"),
+        (wrong(CVRP, amounts=lambda *_: 1 / 0), "amounts: raised ZeroDivisionError"),
+        (wrong(CVRP, amounts=lambda *_: []), r"amounts: returned \[\] for [0-9] routes, expected a dict for each"),
+        (wrong(CVRP, routes=lambda *_: None), "routes: returned None, expected a list of Route"),
+        # distances
+        (
+            wrong(
+                TSP,
+                step=lambda self, i, s, a: TSP.step(self, without_distances(i), s, a),
+                objective=lambda self, i, a: TSP.objective(self, without_distances(i), a),
+            ),
+            "objective: depends on coordinates in spite of `distances`: at",
+        ),
+        (
+            wrong(TSP, step=lambda self, i, s, a: TSP.step(self, transposed(i), s, a)),
+            "objective: row 0: tour .* costs .*, but its steps cost",
+        ),
+        (
+            wrong(OP, action_mask=lambda self, i, s: OP.action_mask(self, without_distances(i), s)),
+            "objective: refused .*, whose actions were legal in their states",
+        ),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else type(value).__name__,
+)
+@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
+def test_check_problem_finds_wrong_members(problem, message):
+    with pytest.raises(ContractViolation, match=message):
+        check_problem(problem)
+
+
+@pytest.mark.parametrize(("limit", "more"), [("capacity", 1), ("max_length", 0.1)])
+@pytest.mark.parametrize("seed", [0, 4])
+def test_check_problem_finds_a_limit_that_the_objective_exceeds_a_little(limit, more, seed):
+    """With any seed: the exhaustive search has enough instances in which the limit matters."""
+    base = CVRP if limit == "capacity" else OP
+
+    def objective(self, instance, actions):
+        return base.objective(self, dataclasses.replace(instance, **{limit: getattr(instance, limit) + more}), actions)
+
+    with pytest.raises(ContractViolation, match="small instance, row [0-9]+: the best legal sequence"):
+        check_problem(wrong(base, objective=objective), seed=seed, batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (
+            wrong(CVRP, step=step_with(lambda state, cost: (state, np.asarray(cost)))),
+            "step, JAX: raised TracerArrayConversionError",
+        ),
+        (
+            wrong(TSP, from_uniforms=lambda self, uniforms: TSP.from_uniforms(self, np.asarray(uniforms))),
+            "from_uniforms, JAX: raised TracerArrayConversionError",
+        ),
+        (
+            wrong(TSP, from_uniforms=drawn_with(TSP, coords=lambda x: x if isinstance(x, np.ndarray) else x / 2)),
+            "from_uniforms: only [0-9]% of the numbers in coords are the same on JAX and NumPy",
+        ),
+    ],
+    ids=["step", "from_uniforms", "other numbers"],
+)
+@pytest.mark.filterwarnings("ignore:check_problem. .*not installed, so only:UserWarning")
+def test_check_problem_finds_what_jax_cannot_do(problem, message):
+    pytest.importorskip("jax")
+    with pytest.raises(ContractViolation, match=message):
+        check_problem(problem)
+
+
+@pytest.mark.parametrize(("trait", "value"), [("instance_type", tuple), ("state_type", None)])
+def test_check_problem_finds_batches_that_are_no_dataclasses(trait, value, monkeypatch):
+    monkeypatch.setattr(TSP, trait, value)  # a subclass would be registered with JAX, which refuses it
+    with pytest.raises(
+        ContractViolation, match=f"{trait}: is {value}, expected a frozen dataclass of arrays: name its"
+    ):
+        check_problem(TSP(4))
 
 
 @pytest.mark.parametrize("problem", ["TSP", TSP])
@@ -418,6 +678,8 @@ def test_difference(first, second, found):
 
 def test_difference_within_tolerance():
     assert difference(np.array([1.0]), np.array([1.05]), tolerance=0.1) is None
+    assert difference(np.array([20.0]), np.array([21.0]), tolerance=0.1) is None  # relative above 1
+    assert difference(np.array([0.2]), np.array([0.4]), tolerance=0.1) == "at (0,): 0.2 != 0.4"
     assert difference(np.array([1]), np.array([2]), tolerance=5) == "at (0,): 1 != 2"  # integers must be equal
 
 
