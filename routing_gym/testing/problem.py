@@ -194,7 +194,7 @@ def play(problem: AnyProblem, instance: Any, rng: np.random.Generator) -> Played
         expect(step > 0 or not finished.any(), problem, "done", f"row {np.argmax(finished)} is done at the start")
         if step > 0:
             reopened = done[-2] & ~finished
-            expect(not reopened.any(), problem, where, f"row {np.argmax(reopened)} was done before, and is not done now")
+            expect(not reopened.any(), problem, where, f"row {np.argmax(reopened)} is no longer done")
             if done[-2].all():
                 break
         open_rows = f"row {np.argmin(finished)} is not done after `horizon` = {problem.horizon} steps"
