@@ -187,12 +187,12 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             told += f", and the batch is in {path}"
         raise TrainingDivergedError(f"{told}. Start again with {trainer.remedy}") from None
     except (OSError, RuntimeError) as error:
-        again = runs.command(trainer.script, "--resume", folder)
-        sound = f"the checkpoint of epoch {trainer.epoch} is sound. Go on with: {again}"
-        if isinstance(error, OSError):
-            raise OSError(f"{error}; {sound}") from error
-        if distributed.lost(error):
-            raise runs.ProcessLostError(f"another process of the run is gone; {sound}") from error
+        again = f"Go on with: {runs.command(trainer.script, '--resume', folder)}"
+        if isinstance(error, OSError) and (folder / runs.LAST).exists():
+            raise OSError(f"{error}; the last checkpoint is sound. {again}") from error
+        if isinstance(error, RuntimeError) and distributed.lost(error):
+            told = f"another process of the run is gone; the checkpoint of epoch {trainer.epoch} is sound"
+            raise runs.ProcessLostError(f"{told}. {again}") from error
         raise
     distributed.stop()
 
