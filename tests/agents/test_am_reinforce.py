@@ -230,9 +230,7 @@ def test_a_full_disk_ends_the_run_with_the_command_that_resumes_it(tiny, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Report, "log_epoch", full)
-    with pytest.raises(
-        OSError, match="No space left on device; the last checkpoint is sound. .*--resume .*mine"
-    ):
+    with pytest.raises(OSError, match="No space left on device; the last checkpoint is sound. .*--resume .*mine"):
         am_reinforce.main(replace(tiny, name="mine"))
 
 
