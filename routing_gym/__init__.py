@@ -112,8 +112,8 @@ def register(problem: type[Problem[_Any, _Any]]) -> None:
     Raises:
         ValueError: The name belongs to a problem of this package, or is not made of letters and digits.
     """
-    name = problem.name
-    if PROBLEMS.get(name, problem).__module__.startswith("routing_gym."):
+    name, known = problem.name, PROBLEMS.get(problem.name)
+    if known is not None and known.__module__.startswith("routing_gym."):
         raise ValueError(f"name {name!r} is that of a problem of routing_gym; choose another one")
     if not (name.isascii() and name.isalnum()):
         raise ValueError(f"name {name!r}: use letters and digits, as in environment ids")

@@ -199,22 +199,17 @@ def command(script: str, *arguments: object) -> str:
         script: File name of the script, such as "solve.py".
         arguments: Arguments, which are quoted for the shell.
     """
-    return " ".join([caller(script), *(shlex.quote(str(argument)) for argument in arguments)])
-
-
-def caller(script: str) -> str:
-    """Return the part of `command` before the arguments."""
     python, here, name = Path(sys.executable), Path.cwd(), cli.subcommand(script)
     ours = shutil.which("routing-gym", path=str(python.parent))
     if name is not None and ours is not None and ours == shutil.which("routing-gym"):
-        return f"routing-gym {name}"
+        return shlex.join(["routing-gym", name, *map(str, arguments)])
     shown = python.relative_to(here) if python.is_relative_to(here) else python
     if (found := shutil.which("python")) is not None and Path(found) == python:
         shown = Path("python")
-    if name is not None:
-        return f"{shown} -m routing_agents {name}"
     path = cli.script_path(script)
-    return f"{shown} {path.relative_to(here) if path.is_relative_to(here) else shlex.quote(str(path))}"
+    file = path.relative_to(here) if path.is_relative_to(here) else path
+    run = [file] if name is None else ["-m", "routing_agents", name]
+    return shlex.join(map(str, [shown, *run, *arguments]))
 
 
 def checked_name(name: str) -> str:

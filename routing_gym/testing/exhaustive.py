@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from operator import itemgetter
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routing_gym.arrays import any_array, batch_size, converter, device_of, select, to_numpy
-from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.arrays import any_array, batch_size, concatenate, converter, device_of, select, to_numpy
+from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance
 from routing_gym.testing.compare import attempt, expect
 
 TOLERANCE = 1e-5  # on costs
@@ -127,3 +128,36 @@ def accepted_costs(problem: AnyProblem, one: Any, tours: list[tuple[int, ...]]) 
         except InfeasibleTour:
             continue
     return costs
+
+
+def with_tightened(problem: AnyProblem, instance: Any) -> Any:
+    """Return a batch of instances and then of all their `tightened` copies."""
+    rows = (select(instance, [row]) for row in range(batch_size(instance)))
+    return concatenate([instance, *(tight for one in rows for tight in tightened(problem, one))])
+
+
+def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
+    """Return copies of an instance; in each, one number of the whole instance is reduced, such as the capacity.
+
+    Integers are reduced to the two least valid values, which nodes may then use up exactly, or exceed by one. Other
+    numbers are reduced to the two least valid ones of a quarter, three eighths and half of the original.
+    """
+    found: list[Any] = []
+    for column in problem.columns:
+        field = column.target or ""
+        value = getattr(instance, field, None) if column.per == "instance" else None
+        if value is None:
+            continue
+        lower = range(1, int(value.max())) if column.integer else [value * share for share in (0.25, 0.375, 0.5)]
+        copies = (dataclasses.replace(instance, **{field: np.full_like(value, least)}) for least in lower)
+        found += itertools.islice((copy for copy in copies if is_valid(problem, copy)), 2)
+    return found
+
+
+def is_valid(problem: AnyProblem, instance: Any) -> bool:
+    """Return whether an instance passes `validate`."""
+    try:
+        attempt(problem, "validate", instance, allowed=InvalidInstance)
+    except InvalidInstance:
+        return False
+    return True

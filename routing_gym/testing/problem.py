@@ -15,7 +15,7 @@ from routing_gym.arrays import batch_size as num_rows_of
 from routing_gym.envs.single import RoutingEnv
 from routing_gym.generators.roads import random_matrices, roads
 from routing_gym.multi_agent.game import AnyGame
-from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, Problem, instance_fields
+from routing_gym.problem import AnyProblem, InfeasibleTour, Problem, instance_fields
 from routing_gym.testing.backends import TOLERANCE, check_backend, check_drawing, installed_backends
 from routing_gym.testing.compare import (
     attempt,
@@ -28,7 +28,7 @@ from routing_gym.testing.compare import (
     form,
 )
 from routing_gym.testing.declarations import check_declarations, check_observed, check_validate, check_values
-from routing_gym.testing.exhaustive import check_exhaustively
+from routing_gym.testing.exhaustive import check_exhaustively, is_valid, with_tightened
 from routing_gym.traits import Route
 
 NUM_TINY = 8  # small instances, beside their copies with a reduced limit
@@ -109,39 +109,6 @@ def check_problem(
         check_exhaustively(small, to_backend(few, "torch", device), search=False)
     if "jax" in backends:
         check_drawing(problem, batch_size, seed)
-
-
-def with_tightened(problem: AnyProblem, instance: Any) -> Any:
-    """Return a batch of instances and then of all their `tightened` copies."""
-    rows = (select(instance, [row]) for row in range(num_rows_of(instance)))
-    return concatenate([instance, *(tight for one in rows for tight in tightened(problem, one))])
-
-
-def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
-    """Return copies of an instance; in each, one number of the whole instance is reduced, such as the capacity.
-
-    Integers are reduced to the two least valid values, which nodes may then use up exactly, or exceed by one. Other
-    numbers are reduced to the two least valid ones of a quarter, three eighths and half of the original.
-    """
-    found: list[Any] = []
-    for column in problem.columns:
-        field = column.target or ""
-        value = getattr(instance, field, None) if column.per == "instance" else None
-        if value is None:
-            continue
-        lower = range(1, int(value.max())) if column.integer else [value * share for share in (0.25, 0.375, 0.5)]
-        copies = (dataclasses.replace(instance, **{field: np.full_like(value, least)}) for least in lower)
-        found += itertools.islice((copy for copy in copies if is_valid(problem, copy)), 2)
-    return found
-
-
-def is_valid(problem: AnyProblem, instance: Any) -> bool:
-    """Return whether an instance passes `validate`."""
-    try:
-        attempt(problem, "validate", instance, allowed=InvalidInstance)
-    except InvalidInstance:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,11 @@ def test_environments_and_tables(registered):
     assert gym.make_vec("routing/TIMEDTSP", num_envs=2, num_nodes=7).unwrapped.problem == TimedTSP(7)
     assert data.from_columns("TIMEDTSP", SQUARE).cost(np.arange(4)) == pytest.approx(40)
     routing_gym.register(TimedTSP)  # a notebook's cell that runs again
+    inside = {
+        "name": "OWN",
+        "__module__": "routing_gym.problems.own",
+    }  # a file in the checkout, but not in the registry
+    routing_gym.register(type("Own", (TimedTSP,), inside))
 
 
 def test_names_that_cannot_be_registered():

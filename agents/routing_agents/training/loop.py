@@ -200,8 +200,7 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
 def train(trainer_type: type[Trainer], args: Any, profile: bool = False) -> Path:
     """Train according to `args`, from the beginning or from a run's checkpoint; return the folder of the run.
 
-    Raises:
-        Exception: Any exception that `resumed`, the trainer and `session` raise.
+    Raises the errors of `resumed`, of the trainer and of `session`.
     """
     args, saved = resumed(trainer_type, args)
     trainer = trainer_type(args)

@@ -35,7 +35,7 @@ from routing_agents.policies.protocol import PolicyNetwork
 SHORTEST = 1e-4  # lower bound of lengths in `nearness`, whose logarithm would be infinite at 0
 RAREST = 1e-9  # lower bound of probabilities in `nearness`
 FEW_NUMBERS = 2**14  # see `penalties`
-TABULATED = 200  # nodes; for more, all pairs would take as much memory as a third of the keys and values
+TABULATED = 200  # nodes; with more, the table of all pairs would take over a third of the memory of the other tensors
 LOOPED = 400  # multiplications; on a CPU, torch computes batches of smaller matrix products in a loop, without MKL
 
 
