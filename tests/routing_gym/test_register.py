@@ -80,7 +80,7 @@ def test_environments_and_tables(registered):
     inside = {
         "name": "OWN",
         "__module__": "routing_gym.problems.own",
-    }  # a file in the checkout, but not in the registry
+    }  # a file of the package that is not in PROBLEMS
     routing_gym.register(type("Own", (TimedTSP,), inside))
 
 
