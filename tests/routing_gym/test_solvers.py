@@ -1098,6 +1098,13 @@ def test_two_runs_that_save_at_the_same_time_keep_each_others_rows(counting, tmp
     assert cache.Store(tmp_path, counting, problem, instance, 0).known().keys() == {0, 1}
 
 
+def test_a_cache_without_the_package_of_its_locks_is_refused_before_any_work(counting, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "filelock", None)
+    with pytest.raises(ImportError, match=r"filelock cannot be imported .*solvers"):
+        counting.solve(*draw("TSP", 6, 2), num_workers=0, cache=tmp_path)
+    assert Counting.solved == []
+
+
 def test_settings_of_a_solver_may_be_numpy_scalars(counting, tmp_path):
     problem, instance = draw("TSP", 6, 2)
     replace(counting, time_limit=np.float32(1)).solve(problem, instance, num_workers=0, cache=tmp_path)

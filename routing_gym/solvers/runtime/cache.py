@@ -51,6 +51,7 @@ class Store:
         first_row: Index of the first instance in a larger batch.
 
     Raises:
+        ImportError: filelock is not installed; the message names the extra.
         ValueError: The file is damaged.
     """
 
@@ -71,6 +72,7 @@ class Store:
         self.about = json.dumps({"version": VERSION, **about}, sort_keys=True)
         name = f"{solver.name}-{problem.name}-{problem.num_nodes}-{sha256(self.about.encode()).hexdigest()[:12]}.npz"
         self.path = Path(folder) / name
+        self.lock = require("filelock", "solvers").SoftFileLock(self.path.with_suffix(".lock"), LOCK_LIMIT)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.keys = row_keys(instance, first_row)
         self.rows = read(self.path)
@@ -100,7 +102,7 @@ class Store:
             return
         started = monotonic()
         try:
-            with require("filelock", "solvers").SoftFileLock(self.path.with_suffix(".lock"), LOCK_LIMIT):
+            with self.lock:
                 self.rows = {**read(self.path), **self.rows}
                 write(self.path, self.about, self.rows)
         except OSError as error:
