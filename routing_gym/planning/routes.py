@@ -248,16 +248,24 @@ class Rules:
         legs = route.legs if last else [-self.fixed_cost]
         ways = [km[before][after] for before, after in pairwise(ends)] if last else [0.0]
         room = self.max_km - route.km
+        # The extra cost of the delivery alone at each position, and the least one from each position on.
+        extra = [costs[ends[k]][delivery] + costs[delivery][ends[k + 1]] - legs[k] for k in range(last + 1)]
+        least = [*accumulate(reversed(extra), min, initial=NEVER)][::-1]
         for first in range(locked, last + 1):
-            before = ends[first]
+            before, following = ends[first], ends[first + 1]
             arrival = route.departure[first] + minutes[before][pickup]
             if arrival > self.due[pickup]:
                 if route.departure[first] > self.due[pickup]:
                     break
                 continue
-            # The vehicle leaves `node` at `time`, with `extra` costs and `detour` km so far.
+            into = costs[before][pickup] - legs[first]
+            total = into + costs[pickup][delivery] + costs[delivery][following]  # the delivery follows at once
+            into += costs[pickup][following]
+            if total >= most and into + least[first + 1] >= most:
+                continue
+            # The vehicle leaves `node` at `time`, with a detour of `way` km so far.
             node, time = pickup, max(arrival, self.ready[pickup]) + self.service[pickup]
-            extra, detour = costs[before][pickup] - legs[first], km[before][pickup] - ways[first]
+            way = km[before][pickup] - ways[first]
             for second in range(first, last + 1):
                 if route.loads[second] > free:
                     break
@@ -265,19 +273,18 @@ class Rules:
                 arrival = time + minutes[node][delivery]
                 if arrival > self.due[delivery] and time > self.due[delivery]:
                     break
+                if second > first:
+                    total = into + extra[second]
                 leaves = max(arrival, self.ready[delivery]) + self.service[delivery]
-                total = extra + costs[node][delivery] + costs[delivery][following]
-                way = detour + km[node][delivery] + km[delivery][following]
                 in_time = arrival <= self.due[delivery]
                 in_time = in_time and leaves + minutes[delivery][following] <= route.latest[second]
-                if in_time and total < most and way <= room:
+                if in_time and total < most and way + km[node][delivery] + km[delivery][following] <= room:
                     most, place = total, (first, second)
                 time += minutes[node][following]
-                if second == last or time > route.latest[second]:
+                if into + least[second + 1] >= most or time > route.latest[second]:
                     break
                 time = max(time, self.ready[following]) + self.service[following]
-                extra += costs[node][following] - legs[second + 1]
-                detour += km[node][following] - ways[second + 1]
+                way += km[node][following] - ways[second + 1]
                 node = following
         return most, place
 

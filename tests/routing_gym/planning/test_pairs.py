@@ -104,6 +104,48 @@ def test_the_cheapest_plan(solver, columns):
     )
 
 
+@pytest.mark.parametrize("windows", [False, True])
+def test_the_best_positions_of_a_pair(windows):
+    """The positions and extra costs of a pair on a route are the cheapest of all that keep the limits."""
+    rng = np.random.default_rng(3)
+    rows = 17  # stop k + 8 gets what is picked up at stop k
+    stops = {
+        "id": [str(k) for k in range(rows)],
+        "demand": [0] * 9 + [2, 3] * 4,
+        "pickup_at": [""] * 9 + [str(k) for k in range(1, 9)],
+    }
+    if windows:
+        stops |= {"earliest": [0, *rng.integers(0, 20, 16)], "latest": [90, *rng.integers(30, 80, 16)]}
+        stops |= {"service": [0] + 16 * [1]}
+    ways = rng.uniform(1, 9, (rows, rows))
+    task = read_task(stops, distances=ways, vehicles={"count": 1, "capacity": 7, "max_length": 35}, speed=60)
+    rules, found = Rules(task), 0
+    for _ in range(60):
+        pickups = rng.permutation(np.arange(1, 9))
+        nodes: tuple[int, ...] = ()
+        for node in pickups[:4].tolist():
+            nodes = min(orders(nodes, node, rules), key=lambda order: rules.route(order).cost, default=nodes)
+        route, unit = rules.route(nodes), (int(pickups[4]), int(pickups[4]) + 8)
+        extra, place = rules.best_place(unit, route, 0, np.inf)
+        costs = [rules.route(order).cost for order in orders(nodes, unit[0], rules)]
+        assert bool(place) == bool(costs)
+        if costs:
+            assert extra == pytest.approx(min(costs) - route.cost)
+            assert rules.with_unit(unit, route, place).cost == pytest.approx(min(costs))
+            found += 1
+    assert 10 < found < 60  # some routes have no position
+
+
+def orders(nodes: tuple[int, ...], pickup: int, rules: Rules) -> list[tuple[int, ...]]:
+    """Return all routes that keep the limits, with a pickup and its delivery in any positions."""
+    made = (
+        (*nodes[:first], pickup, *nodes[first:second], pickup + 8, *nodes[second:])
+        for second in range(len(nodes) + 1)
+        for first in range(second + 1)
+    )
+    return [order for order in made if rules.route(order) is not None]
+
+
 @pytest.mark.parametrize("solver", ["search", "pyvrp", "ortools"])
 def test_a_pair_is_left_out_together(solver):
     """One bicycle cannot carry 5 units: both stops of the pair are left out, for one reason."""
