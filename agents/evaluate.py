@@ -142,17 +142,14 @@ def read_instances(args: Args) -> TestSet:
         if source == "paper":
             return TestSet(problem, select(paper_test_set(kind, size), slice(0, args.size)))
         return TestSet(problem, problem.generate(np.random.default_rng(args.seed), args.size))
-    if path.suffix == ".pkl":
-        if not args.problem:
-            raise ValueError(f"{path} does not say what it holds: give --problem TSP, say")
-        problem, instance = data.load_pickle(path, args.problem)
-        return TestSet(problem, select(instance, slice(0, args.size)))
+    if path.suffix == ".pkl" and not args.problem:
+        raise ValueError(f"{path} does not say what it holds: give --problem TSP, say")
     if path.suffix == ".npz" and is_peer_npz(path):
         found = data.load_peer_npz(path, args.problem)
         best_known = None if found.best_known is None else found.best_known[: args.size]
         return TestSet(found.problem, select(found.instance, slice(0, args.size)), {}, best_known)
-    if path.suffix == ".npz":
-        problem, instance = load_npz(path)
+    if path.suffix in (".pkl", ".npz"):
+        problem, instance = load_npz(path) if path.suffix == ".npz" else data.load_pickle(path, args.problem)
         return TestSet(problem, select(instance, slice(0, args.size)))
     if not path.exists():
         raise ValueError(f"no file {args.instances}; for a test set write paper/ID or random/ID, such as random/TSP-20")
@@ -163,9 +160,8 @@ def read_instances(args: Args) -> TestSet:
         return TestSet(file.problem, file.instance, {"depot's score, not counted": int(file.scores[0])})
     remarks = {"unit of length": f"{file.scale:g}"}
     if file.rules is not None:
-        remarks["not checked"] = (
-            f"limits that only the file states, such as VEHICLES; {command('solve.py')} checks them"
-        )
+        checker = command("solve.py")
+        remarks["not checked"] = f"limits that only the file states, such as VEHICLES; {checker} checks them"
     return TestSet(file.problem, file.instance, remarks)
 
 
@@ -238,13 +234,12 @@ def make_setup(args: Args, first_row: int) -> Setup:
     Raises:
         ValueError: The device or the cluster does not exist.
     """
-    executor = executor_of(args)
     on_ray = args.executor == "ray"  # the workers compute, and this process may have no GPU
     return Setup(
         seed=args.seed,
         tours_at_once=args.batch_size,
         workers=args.workers or usable_cores(),
-        executor=executor,
+        executor=executor_of(args),
         cache=args.cache,
         tours=args.tours,
         chunk_size=args.chunk_size,
@@ -276,7 +271,7 @@ def main(args: Args) -> Table | None:
         return None
     if args.merge and args.out is not None:
         solutions = merge_shards(args.out, asked, num_rows)
-    table = make_table(args, test_set, solutions)
+    table = make_table(args, test_set, solutions, names)
     try:
         if args.out is not None:
             for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("json", table.json())):
@@ -287,9 +282,8 @@ def main(args: Args) -> Table | None:
     return table
 
 
-def make_table(args: Args, test_set: TestSet, solutions: dict[str, Solution]) -> Table:
-    """Compare the methods, and the best known costs if there are any."""
-    names = dict(zip(args.methods, labels(args.methods), strict=True))
+def make_table(args: Args, test_set: TestSet, solutions: dict[str, Solution], names: dict[str, str]) -> Table:
+    """Compare the methods, with the names that they have in the table, and the best known costs if there are any."""
     reference = names[args.reference or args.methods[0]]
     if test_set.best_known is not None:
         cost = test_set.best_known

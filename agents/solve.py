@@ -29,46 +29,34 @@ has found a better tour. Ctrl-C ends the search, keeps its best tour, and leaves
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 import tyro
 from rich.table import Column, Table
 from rich.text import Text
 
 from routing_agents import TrainedModel, load
-from routing_agents.evaluation.decoding import threads_of
-from routing_agents.evaluation.files import FileWork, Found, Instances, Method, Settings, Source, cost_of, solve_files
+from routing_agents.evaluation.files import Method, Settings, choose_repair
+from routing_agents.evaluation.jobs import Job, Solved, check_outputs, solve_jobs
+from routing_agents.evaluation.sources import NUMBERS, check_used, read
 from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
 from routing_agents.runs import check_integers, check_numbers, option
-from routing_agents.search.large_neighbourhood import neighbourhoods_of
 from routing_agents.terminal import command_line, plain_console
-from routing_agents.trained import choose_decoding, find_weights, load_repair
+from routing_agents.trained import choose_decoding, find_weights
 from routing_agents.training.tuning import keep_freed_memory
-from routing_gym import data, render
-from routing_gym.arrays import batch_size, select
-from routing_gym.data.npz import npz_bytes
-from routing_gym.data.own import OwnInstance, columns_of, from_columns, read_csv, recognise
-from routing_gym.files import found, printable, write_atomically
+from routing_gym.data.own import OwnInstance
+from routing_gym.files import found, printable
 from routing_gym.planning import Plan
-from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.matrices import has_matrices
-from routing_gym.solvers import HEURISTICS
 from routing_gym.solvers.runtime.executors import ExecutorName, executor_of
 
-MAX_MATRIX_NODES = 2_000  # for larger files, decoded tours are compared by Euclidean lengths, not rounded ones
 LEAST_SECONDS = 0.1  # smallest value of --improve
-NUMBERS = ("capacity", "max_length", "required_prize", "num_salesmen")  # settings of an instance, besides its columns
 MODEL_OPTIONS = ("checkpoint", "decoding", "tours", "batch_size", "improve", "repair", "executor", "workers", "address")
-Outcomes = Generator[tuple[int, Found | Exception], None, None]  # number of the file, and its tours or the error
 UNUSED = {"greedy": ("tours",), "heuristic": ("checkpoint", "tours", "batch_size")}  # options without effect
 
 
@@ -138,10 +126,9 @@ class Args(PlanArgs):
                 f"--improve {self.improve} has no effect: a round of the search takes longer; give at least "
                 f"{LEAST_SECONDS} seconds"
             )
-        for one in fields(self):
-            value, unused = getattr(self, one.name), one.name in UNUSED.get(self.decoding, ())
-            if unused and value != one.default:
-                given = f"{option(one.name)} {value}"
+        for name in UNUSED.get(self.decoding, ()):
+            if (value := getattr(self, name)) != getattr(Args, name):  # its default
+                given = f"{option(name)} {value}"
                 raise ValueError(f"{given} has no effect with --decoding {self.decoding}; leave it out")
         if self.decoding == "heuristic" and self.improve is None:
             raise ValueError("--decoding heuristic is a start for --improve; evaluate.py runs classical solvers alone")
@@ -150,393 +137,126 @@ class Args(PlanArgs):
         if self.workers is not None and self.executor in (None, "inline"):
             raise ValueError(f"--workers {self.workers} has no effect without --executor processes or ray; add one")
 
-
-@dataclass(frozen=True)
-class Solved:
-    """Result of one file."""
-
-    name: str
-    problem: AnyProblem
-    cost: float
-    best_known: float | None
-    seconds: float
-    weights: Path
-    written: Path
-    interrupted: bool = False
-
     @property
-    def gap(self) -> float | None:
-        """Gap to the best known cost, as a fraction: positive if the cost is worse; None if unknown."""
-        return gap(self.problem, self.cost, self.best_known)
+    def all_numbers(self) -> dict[str, float]:
+        """Numbers of the whole instance that are given, by name."""
+        return {name: value for name in NUMBERS if (value := getattr(self, name)) is not None} | self.numbers
 
 
-def gap(problem: AnyProblem, cost: float, best_known: float | None) -> float | None:
-    """Return the gap of a cost to the best known one, as a fraction: positive if it is worse; None if unknown."""
-    if not best_known:  # unknown, or zero
-        return None
-    return (best_known - cost if problem.maximises else cost - best_known) / best_known
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """A file that has been read, the method that solves it, and its output files."""
-
-    path: Path
-    source: Source
-    method: Method
-    tour: Path
-    picture: Path
-
-    @property
-    def best_known(self) -> float | None:
-        """Best known cost from the solution file next to the file, if there is one."""
-        return self.source.best_known if isinstance(self.source, data.FileInstance) else None
-
-    def write(self, actions: np.ndarray) -> None:
-        """Write tours (B, T), completely or not at all.
-
-        Raises:
-            OSError: The tours cannot be written; the message has the first one.
-        """
-        source = self.source
-        try:
-            if isinstance(source, data.FileInstance):
-                data.write_tour(self.tour, source, actions[0])
-            elif isinstance(source, OwnInstance):
-                write_atomically(self.tour, tour_csv(source, actions[0]).encode())
-            else:
-                cost = source.problem.objective(source.instance, actions)
-                write_atomically(self.tour, npz_bytes(actions=actions, cost=cost))
-        except OSError as error:
-            raise OSError(f"{self.tour}: {error}; the actions are: {' '.join(map(str, actions[0]))}") from error
-
-
-def given_numbers(args: Args) -> dict[str, float]:
-    """Return the numbers of the whole instance that were given as options."""
-    return {name: value for name in NUMBERS if (value := getattr(args, name)) is not None} | args.numbers
-
-
-def option_of(number: str) -> str:
-    """Return the option that gives a number of the whole instance."""
-    return option(number) if number in NUMBERS else f"--numbers {number}"
-
-
-def problem_of(columns: Collection[str], args: Args, model: TrainedModel | None) -> str | AnyProblem:
-    """Return the problem of a CSV file: the one that is named, that of the model, if it fits, or the first that fits.
+def main(args: Args) -> list[Solved] | list[Plan]:
+    """Solve the files and print a table; or plan tables of stops, see `routing_agents.planning`.
 
     Raises:
-        ValueError: No problem takes these columns.
+        ValueError: A file could not be solved; see also `make_jobs`, `check_used` and `check_outputs`.
     """
-    name = args.problem or recognise(columns, given_numbers(args))
-    if model is None:
-        return name
-    required = {key for column in model.problem.columns if column.tabular and column.required for key in column.keys}
-    takes = not args.problem and name not in model.names and required <= set(columns)
-    return model.problem if takes or name == model.problem.name else name
+    keep_freed_memory()
+    tables = [path for path in args.files if is_plan(path, args)]
+    check_plan_options(args, next(iter(tables), None), MODEL_OPTIONS if tables else ())
+    if not tables:
+        return solve(args)
+    if others := [str(path) for path in args.files if path not in tables]:
+        raise ValueError(f"{', '.join(others)}: no table of stops, as {tables[0]} is; solve them apart")
+    return [plan(path, args) for path in tables]
 
 
-def read(path: Path, args: Args, model: TrainedModel | None = None) -> Source:
-    """Read one file.
+def plan(path: Path, args: Args) -> Plan:
+    """Plan a table of stops, print the plan, and write it."""
+    console = plain_console()
+    with console.status(Text(f"planning {path.name}")) as status:
+        made = plan_file(path, args, args.all_numbers, lambda text: status.update(Text(printable(text))))
+    console.print(str(made), soft_wrap=True)
+    return made
 
-    Args:
-        path: File to read.
-        args: Arguments of the solver.
-        model: Model that will solve it, if one was named.
+
+def solve(args: Args) -> list[Solved]:
+    """Solve instances from files with trained models, and print a table.
 
     Raises:
-        ValueError: The content of the file is invalid.
-        OSError: The file cannot be opened.
+        ValueError: See `main`.
     """
-    if path.suffix.lower() == ".npz":
-        problem, instance = data.load_npz(path)
-        return Instances(printable(path.stem), problem, instance)
-    if path.suffix.lower() != ".csv":
-        return data.read_instance(path, max_matrix_nodes=MAX_MATRIX_NODES)
-    columns, unused = read_csv(path)
-    numbers = given_numbers(args)
-    try:
-        problem = problem_of(columns, args, model)
-        name, declared = (problem, columns_of(problem)) if isinstance(problem, str) else (problem.name, problem.columns)
-        needed = (one.name for one in declared if one.per == "instance" and one.required)
-        if missing := [option_of(number) for number in needed if number not in numbers]:
-            raise ValueError(f"{name} needs {', '.join(missing)}; give it, or name another problem by --problem")
-        taken = {key for column in declared for key in column.keys}
-        chosen = {key: value for key, value in {**columns, **numbers}.items() if key in taken}
-        own = from_columns(problem, chosen, name=printable(path.stem))
-    except ValueError as error:
-        raise data.InvalidFile(path, None, str(error)) from None
-    return replace(own, unused=(*unused, *(key for key in columns if key not in taken)))
+    jobs, refused = make_jobs(args)
+    if not jobs:
+        raise ValueError("; ".join(refused))
+    if not refused:  # otherwise, the option may be for a file that cannot be read
+        check_used(args.all_numbers, [job.source for job in jobs])
+    check_outputs(jobs, args.overwrite)
+    args.out.mkdir(parents=True, exist_ok=True)
+    settings = Settings(args.seed, args.batch_size, args.improve)
+    results: dict[int, Solved | str] = {}
+    with (
+        suppress(KeyboardInterrupt),
+        plain_console().status("solving") as status,
+        closing(solve_jobs(jobs, settings, executor_of(args), lambda text: status.update(Text(text)))) as outcomes,
+    ):
+        for number, result in outcomes:
+            results[number] = result
+            if isinstance(result, Solved) and result.interrupted:
+                break
+    solved = []
+    for number, job in enumerate(jobs):
+        result = results.get(number, "stopped")
+        if isinstance(result, Solved):
+            solved.append(result)
+        else:
+            refused.append(f"{job.path}: {result}")
+    show(jobs, solved, args.out)
+    if refused:
+        raise ValueError("not solved: " + "; ".join(refused))
+    return solved
 
 
-def make_jobs(args: Args) -> Iterator[Job | str]:
-    """Read the files one by one; yield a job for each, or the reason why it cannot be solved.
+def make_jobs(args: Args) -> tuple[list[Job], list[str]]:
+    """Read the files; return a job for each, and the reasons why others cannot be solved.
 
     Raises:
         ValueError: No file is given.
     """
     if not args.files:
         raise ValueError("name at least one .tsp, .vrp, .oplib, .csv or .npz file")
-    load_once = cache(load)
+    jobs, refused, load_once = [], [], cache(load)
     for path in args.files:
         try:
-            source = read(path, args, None if args.checkpoint is None else load_once(args.checkpoint))
-            weights = args.checkpoint or find_weights(
-                source.problem.name, source.problem.num_nodes, matrices=has_matrices(source.instance)
-            )
-            model = load_once(weights)
-            model.check(source.problem, f"{path} is a")
-            heuristic = args.decoding == "heuristic"
-            decoding = None if heuristic else choose_decoding(args.decoding, source.problem, args.tours)
-            repair = None if args.improve is None else choose_repair(path, source, args, model)
+            jobs.append(make_job(path, args, load_once))
         except (ValueError, OSError) as error:
-            yield str(error)
-        else:
-            endings = {OwnInstance: ".csv", Instances: ".npz"}
-            ending = endings.get(type(source), ".sol" if source.problem.has_depot else ".tour")
-            outputs = (args.out / (path.stem + suffix) for suffix in (ending, ".png"))
-            yield Job(path, source, Method(model, decoding, repair), *outputs)
+            refused.append(str(error))
+    return jobs, refused
 
 
-def choose_repair(path: Path, source: Source, args: Args, model: TrainedModel) -> TrainedModel:
-    """Load the model that solves the subproblems of a file's tour.
-
-    The default is published weights; if there are none, the model that solves the file.
+def make_job(path: Path, args: Args, load_model: Callable[[Path], TrainedModel]) -> Job:
+    """Read a file, and choose the method that solves it.
 
     Raises:
-        ValueError: The file holds several instances, its tour cannot be improved, or no weights fit its subproblems.
+        ValueError: The file is invalid, or nothing solves it.
+        OSError: The file cannot be opened.
     """
-    if (rows := batch_size(source.instance)) > 1:
-        raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
-    try:
-        wanted, _ = neighbourhoods_of(source.problem).repaired_by(source.problem)
-        repair = load_repair_or(model, source.problem, wanted) if args.repair is None else load(args.repair)
-    except ValueError as error:
-        raise ValueError(f"{path}: --improve: {error}") from None
-    if wanted not in repair.names:
-        raise ValueError(
-            f"{path}: --repair {args.repair} was trained on {repair.problem.name}; parts of {source.problem.name} are "
-            f"{wanted}"
-        )
-    return repair
+    named = None if args.checkpoint is None else load_model(args.checkpoint)
+    source = read(path, args.problem, args.all_numbers, named)
+    problem, matrices = source.problem, has_matrices(source.instance)
+    model = named or load_model(find_weights(problem.name, problem.num_nodes, matrices=matrices))
+    model.check(problem, f"{path} is a")
+    decoding = None if args.decoding == "heuristic" else choose_decoding(args.decoding, problem, args.tours)
+    repair = None if args.improve is None else choose_repair(path, source, model, args.repair)
+    return Job(path, source, Method(model, decoding, repair), args.out)
 
 
-def load_repair_or(model: TrainedModel, problem: AnyProblem, wanted: str) -> TrainedModel:
-    """Return the published weights for the subproblems of a problem, or without any the model, if it solves them.
-
-    Raises:
-        ValueError: Neither exists.
-    """
-    try:
-        return load_repair(problem)
-    except ValueError:
-        if wanted not in model.names:
-            raise
-        return model
-
-
-def check_options(jobs: list[Job], args: Args) -> None:
-    """Check that each given option for CSV files has an effect on one of the files.
-
-    Raises:
-        ValueError: An option has no effect; the message names it.
-    """
-    tables = [job.source.problem for job in jobs if isinstance(job.source, OwnInstance)]
-    used = {column.name for problem in tables for column in problem.columns}
-    for name, value in given_numbers(args).items():
-        if name not in used:
-            raise ValueError(
-                f"{option_of(name)} {value} has no effect: none of the files is a CSV file of a problem with a {name}; "
-                "leave it out"
-            )
-
-
-def check_outputs(jobs: list[Job], args: Args) -> None:
-    """Check the output files before any work is done.
-
-    Raises:
-        ValueError: Two files would have the same output file, or an output would be taken for a best known tour.
-        FileExistsError: An output file exists already.
-    """
-    sources: dict[Path, Path] = {}
-    for job in jobs:
-        for path in (job.tour, job.picture):
-            if path in sources:
-                raise ValueError(
-                    f"the results of {sources[path]} and {job.path} would both be {path}; solve them apart"
-                )
-            sources[path] = job.path
-            if path.resolve().parent == job.path.resolve().parent:
-                raise ValueError(f"{path} would pass for the best known tour of {job.path}; choose another --out")
-            if path.exists() and not args.overwrite:
-                raise FileExistsError(f"{path} exists; choose another --out, or give --overwrite")
-
-
-def solve(jobs: list[Job], args: Args, show: Callable[[str], None]) -> Outcomes:
-    """Solve the files; yield the number of each file, and its tours or the error.
-
-    Raises:
-        ValueError, WorkersNotReady: The cluster does not exist, or its workers do not start.
-    """
-    settings, executor = Settings(args.seed, args.batch_size, args.improve), executor_of(args)
-    if executor is not None:
-        work = FileWork([job.method for job in jobs], settings, threads_of(executor))
-        yield from solve_files([job.source for job in jobs], work, executor)
-        return
-    for number, job in enumerate(jobs):
-        show(f"solving {job.source.name} ({number + 1} of {len(jobs)})")
-        try:
-            outcome: Found | Exception = job.method.solve(job.source, settings, Progress(job, settings, show))
-        except (MemoryError, OSError, InfeasibleTour) as error:
-            outcome = error
-        yield number, outcome
-
-
-@dataclass
-class Progress:
-    """Callback of a search, which writes each better tour and shows the progress."""
-
-    job: Job
-    settings: Settings
-    show: Callable[[str], None]
-    written: float = math.inf  # cost of the tour on disk
-
-    def __call__(self, seconds: float, tours: np.ndarray, cost: float) -> None:
-        job = self.job
-        if cost < self.written:
-            with suppress(OSError) if seconds else nullcontext():  # the best tour is written again at the end
-                job.write(tours)
-            self.written = cost
-        distance = gap(job.source.problem, cost, job.best_known)
-        words = f"cost {cost:.10g}" + ("" if distance is None else f", {distance:.2%} above the best known")
-        if cost == math.inf:
-            words = "no tour within the file's limits yet"
-        self.show(f"improving {job.source.name}: {seconds:.0f} of {self.settings.seconds:g} s, {words}")
-
-
-def finish(job: Job, outcome: Found | Exception) -> Solved:
-    """Write a file's tours and its picture.
-
-    Raises:
-        OSError: The tours or the picture cannot be written; see `Job.write`.
-        InfeasibleTour: The tour violates a limit that only the file states.
-        Exception: The outcome is this exception.
-    """
-    if isinstance(outcome, Exception):
-        raise outcome
-    source, tours = job.source, outcome.actions
-    job.write(tours)
-    cost = cost_of(source, tours)
-    first = select(source.instance, slice(0, 1))
-    try:
-        render.save(job.picture, source.problem, first, tours[0], title=printable(f"{source.name}: {cost:g}"))
-    except OSError as error:
-        raise OSError(f"{job.picture} cannot be written: {error}; the tour is in {job.tour}") from error
-    weights = job.method.model.path
-    about = source.name, source.problem, cost, job.best_known, outcome.seconds
-    return Solved(*about, weights, job.tour, outcome.interrupted)
-
-
-def method(job: Job, args: Args) -> str:
-    """Return the name of the weights or the heuristic that made the first tour, and of the weights that improved it."""
-    model, repair = job.method.model, job.method.repair
-    first = HEURISTICS[job.source.problem.name] if args.decoding == "heuristic" else model.path.stem
-    return first if repair is None else f"{first}, improved by {repair.path.stem}"
-
-
-def cells(one: Solved, solved_by: str) -> tuple[str, ...]:
-    """Return the cells of a row of the table."""
-    known, distance = ("-" if one.best_known is None else str(one.best_known)), one.gap
-    shown = "-" if distance is None else f"{distance:.2%}"
-    return one.name, f"{one.cost:.10g}", known, shown, f"{one.seconds:.2f}", solved_by, str(one.written)
-
-
-def tour_csv(own: OwnInstance, actions: np.ndarray) -> str:
-    """Return a tour as CSV: for each visit, the row of the node in the file, from 0, and its columns."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *own.columns])
-    for node in own.problem.visits(actions):
-        writer.writerow([node, *(f"{values[node]:.15g}" for values in own.columns.values())])
-    return text.getvalue()
-
-
-def plan(path: Path, args: Args) -> Plan:
-    """Plan a table of stops, print the plan, and write it."""
+def show(jobs: list[Job], solved: list[Solved], out: Path) -> None:
+    """Print a table of the results, and the columns of CSV files that are not used."""
     console = plain_console()
-    numbers = given_numbers(args)
-    with console.status(Text(f"planning {path.name}")) as status:
-        made = plan_file(path, args, numbers, lambda text: status.update(Text(printable(text))))
-    console.print(str(made), soft_wrap=True)
-    return made
-
-
-def main(args: Args) -> list[Solved | Plan]:
-    """Solve the files and print a table; or plan tables of stops, see `routing_agents.planning`.
-
-    Raises:
-        ValueError: A file could not be solved; see also `make_jobs`, `check_options` and `check_outputs`.
-    """
-    keep_freed_memory()
-    tables = [path for path in args.files if is_plan(path, args)]
-    check_plan_options(args, next(iter(tables), None), MODEL_OPTIONS if tables else ())
-    if tables:
-        if others := [str(path) for path in args.files if path not in tables]:
-            raise ValueError(f"{', '.join(others)}: no table of stops, as {tables[0]} is; solve them apart")
-        return [plan(path, args) for path in tables]
-    return solve_and_show(args)
-
-
-def solve_and_show(args: Args) -> list[Solved | Plan]:
-    """Solve instances from files with a trained model, and print a table.
-
-    Raises:
-        ValueError: See `main`.
-    """
-    read_files = list(make_jobs(args))
-    jobs = [one for one in read_files if isinstance(one, Job)]
-    refused = [one for one in read_files if isinstance(one, str)]
-    if not jobs:
-        raise ValueError("; ".join(refused))
-    if not refused:  # otherwise, the option may be for a file that cannot be read
-        check_options(jobs, args)
-    check_outputs(jobs, args)
-    args.out.mkdir(parents=True, exist_ok=True)
-    console = plain_console()
-    numbers = (Column(name, no_wrap=True) for name in ("cost", "best known", "gap", "seconds"))
-    table = Table("instance", *numbers, "solved by", Column("tour", overflow="fold"))
-    solved: dict[int, Solved] = {}
-    failed: dict[int, str] = {}
-    with (
-        suppress(KeyboardInterrupt),
-        console.status("solving") as status,
-        closing(solve(jobs, args, lambda text: status.update(Text(text)))) as outcomes,
-    ):
-        for number, outcome in outcomes:
-            try:
-                solved[number] = finish(jobs[number], outcome)
-            except (MemoryError, OSError) as error:
-                failed[number] = str(error)
-            except InfeasibleTour as error:  # files may state further limits, such as VEHICLES
-                failed[number] = f"the tour found is none of the file's: {error} (try more --tours, or --improve)"
-            else:
-                if solved[number].interrupted:
-                    break
-    for number, job in enumerate(jobs):
-        if number in solved:
-            table.add_row(*map(printable, cells(solved[number], method(job, args))))
-        else:
-            refused.append(f"{job.path}: {failed.get(number, 'stopped')}")
     if solved:
+        numbers = (Column(name, no_wrap=True) for name in ("cost", "best known", "gap", "seconds"))
+        table = Table("instance", *numbers, "solved by", Column("tour", overflow="fold"))
+        for one in solved:
+            known = "-" if one.best_known is None else str(one.best_known)
+            gap = "-" if one.gap is None else f"{one.gap:.2%}"
+            cells = one.name, f"{one.cost:.10g}", known, gap, f"{one.seconds:.2f}", one.solved_by, str(one.written)
+            table.add_row(*map(printable, cells))
         console.print(table)
     for job in jobs:
         if isinstance(job.source, OwnInstance) and job.source.unused:
             unused = ", ".join(map(found, job.source.unused))
             console.print(printable(f"{job.path}: columns that are not used: {unused}."), soft_wrap=True)
     if solved:
-        console.print(printable(f"Pictures of the tours are in {args.out}."), soft_wrap=True)
-    if refused:
-        raise ValueError("not solved: " + "; ".join(refused))
-    return [solved[number] for number in sorted(solved)]
+        console.print(printable(f"Pictures of the tours are in {out}."), soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import routing_agents
 import solve as solve_script
 from helpers import SQUARE, TINY, TSP_TEXT
 from routing_agents.evaluation import files
+from routing_agents.evaluation.sources import read, tour_csv
 from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.terminal import command_line
 from routing_agents.trained import TrainedModel
@@ -129,10 +130,10 @@ def test_solve_csv(tmp_path, capsys):
 def test_csv_files_of_tours_end_with_one_depot():
     """The depot is row 0; what a tour waits there while longer ones are decoded is left out, also at its start."""
     cvrp = from_columns("CVRP", {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 3, 3], "capacity": 5})
-    lines = solve_script.tour_csv(cvrp, np.array([1, 0, 2, 0, 0, 0])).splitlines()
+    lines = tour_csv(cvrp, np.array([1, 0, 2, 0, 0, 0])).splitlines()
     assert [line[0] for line in lines[1:]] == ["0", "1", "0", "2", "0"]
     tsp = from_columns("TSP", {"x": [0, 1, 2], "y": [0, 0, 0]})
-    assert [line[0] for line in solve_script.tour_csv(tsp, np.array([1, 0, 2])).splitlines()[1:]] == ["1", "0", "2"]
+    assert [line[0] for line in tour_csv(tsp, np.array([1, 0, 2])).splitlines()[1:]] == ["1", "0", "2"]
 
 
 def test_costs_are_shown_in_full(tmp_path, monkeypatch, capsys):
@@ -265,7 +266,7 @@ def test_executors_solve_what_one_process_solves(tmp_path):
         expected, found = (np.load(tmp_path / out / path.name)["actions"] for out in ("here", "there"))
         np.testing.assert_array_equal(found, expected)
 
-    source = solve_script.read(paths[1], args)
+    source = read(paths[1], None, {})
     method = files.Method(routing_agents.load("TSP-20"), GREEDY)
     work = files.FileWork([method, replace(method, decoding=replace(GREEDY, sample=True))], files.Settings(1))
     both = dict(files.solve_files([source, source], work, Inline(), chunk_size=2))

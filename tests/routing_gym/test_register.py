@@ -14,6 +14,7 @@ import evaluate
 import routing_gym
 import solve
 from routing_agents import checkpoint
+from routing_agents.evaluation import sources
 from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
@@ -138,7 +139,7 @@ def test_numbers_of_a_problem_without_an_option(tmp_path, monkeypatch):
     """`--numbers capacity 40` gives what `--capacity 40` gives, whatever the column is called."""
     table = tmp_path / "own.csv"
     table.write_text("x,y,demand\n0,0,0\n1,0,3\n")
-    monkeypatch.setattr(solve, "NUMBERS", ())
+    monkeypatch.setattr(sources, "NUMBERS", ())
     with pytest.raises(ValueError, match=re.escape("CVRP needs --numbers capacity; give it, or name another problem")):
         solve.main(solve.Args(files=(table,), out=tmp_path / "out"))
     (solved,) = solve.main(solve.Args(files=(table,), numbers={"capacity": 4}, out=tmp_path / "out"))

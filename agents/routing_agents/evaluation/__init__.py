@@ -1,1 +1,1 @@
-"""Evaluation of several methods, in several processes and on several machines."""
+"""Solving of instances for evaluate.py and solve.py, in several processes and on several machines."""

@@ -6,11 +6,11 @@ that the tours of a file with one chunk do not depend on the executor.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -18,47 +18,19 @@ import numpy as np
 import torch
 
 from routing_agents.evaluation.decoding import CHUNK_SIZE
+from routing_agents.evaluation.sources import Instances, Source, cost_if_allowed
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
-from routing_agents.trained import TrainedModel
+from routing_agents.search.large_neighbourhood import neighbourhoods_of
+from routing_agents.trained import TrainedModel, load, load_repair
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import IntArray, batch_size, select
 from routing_gym.data import FileInstance
-from routing_gym.data.own import OwnInstance
-from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.problem import InfeasibleTour
 from routing_gym.solvers import HEURISTICS, make_solver
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
 Report = Callable[[float, IntArray, float], None]  # seconds, the best tours so far (B, T), their `cost_if_allowed`
-
-
-@dataclass(frozen=True, eq=False)
-class Instances:
-    """Contents of an .npz file: B instances."""
-
-    name: str
-    problem: AnyProblem
-    instance: Any
-
-    def cost(self, actions: IntArray) -> float:
-        """Return the mean cost of tours (B, T)."""
-        return float(np.mean(self.problem.objective(self.instance, actions))) * (-1) ** self.problem.maximises
-
-
-Source = FileInstance | OwnInstance | Instances
-
-
-def cost_of(source: Source, actions: IntArray) -> float:
-    """Return the cost of tours (B, T) in the file's own unit; the mean of several."""
-    return source.cost(actions if isinstance(source, Instances) else actions[0])
-
-
-def cost_if_allowed(source: Source, actions: IntArray) -> float:
-    """Return `cost_of`, or inf if the tour violates a limit that only the file states."""
-    try:
-        return cost_of(source, actions)
-    except InfeasibleTour:
-        return math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +77,11 @@ class Method:
     decoding: Decoding | None
     repair: TrainedModel | None = None
 
+    def label(self, source: Source) -> str:
+        """Return the names of what makes the first tours of a file (weights or a heuristic) and improves them."""
+        first = HEURISTICS[source.problem.name] if self.decoding is None else self.model.path.stem
+        return first if self.repair is None else f"{first}, improved by {self.repair.path.stem}"
+
     def solve(self, source: Source, settings: Settings, report: Report = lambda *_: None) -> Found:
         """Solve a file; `report` is called with the first tour, before the search, and during it."""
         started = perf_counter()
@@ -149,6 +126,32 @@ class Method:
             source.problem, source.instance, start[0], settings.seconds, settings.seed, keep, legs
         )
         return best, found.interrupted
+
+
+def choose_repair(path: Path, source: Source, model: TrainedModel, named: Path | None) -> TrainedModel:
+    """Load the model that solves the subproblems of a file's tour.
+
+    Args:
+        path: Path of the file, for messages.
+        source: Contents of the file.
+        model: Model that solves the file, and its subproblems if no weights for them are published.
+        named: Run folder or checkpoint of another model. Default: the published weights for the subproblems.
+
+    Raises:
+        ValueError: The file holds several instances, its tour cannot be improved, or no weights fit its subproblems.
+    """
+    if (rows := batch_size(source.instance)) > 1:
+        raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
+    problem = source.problem
+    try:
+        wanted, _ = neighbourhoods_of(problem).repaired_by(problem)
+        repair = load_repair(problem, otherwise=model) if named is None else load(named)
+    except ValueError as error:
+        raise ValueError(f"{path}: --improve: {error}") from None
+    if wanted not in repair.names:
+        trained_on = repair.problem.name
+        raise ValueError(f"{path}: --repair {named} was trained on {trained_on}; parts of {problem.name} are {wanted}")
+    return repair
 
 
 class FileWork(Work):

@@ -21,8 +21,12 @@ from routing_gym.problems import PROBLEMS, make_problem
 WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
-def load_repair(problem: AnyProblem) -> TrainedModel:
+def load_repair(problem: AnyProblem, otherwise: TrainedModel | None = None) -> TrainedModel:
     """Load the published weights whose `improve` improves tours of a problem.
+
+    Args:
+        problem: Problem of the tours.
+        otherwise: Model to return if there are no such weights and it solves the subproblems.
 
     Raises:
         ValueError: Tours of the problem cannot be improved, or there are no weights for its subproblems.
@@ -32,6 +36,8 @@ def load_repair(problem: AnyProblem) -> TrainedModel:
     try:
         path = find_weights(name, size)
     except ValueError:
+        if otherwise is not None and name in otherwise.names:
+            return otherwise
         options = " ".join(filter(None, [f"--env-id routing/{name}-{size}", kind.trained_with, "--name mine"]))
         raise ValueError(
             f"there are no weights for {name}, the problem of {problem.name}'s subproblems; train some: "

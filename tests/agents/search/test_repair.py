@@ -9,6 +9,7 @@ import torch
 import routing_agents
 import solve as solve_script
 from helpers import CVRP_TEXT
+from routing_agents.evaluation import sources
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.features import FEATURES
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
@@ -296,7 +297,7 @@ def test_large_files_are_searched_by_their_own_lengths(tmp_path, monkeypatch):
     rows = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(coords, start=1))
     path = tmp_path / "grid.tsp"
     path.write_text(f"TYPE : TSP\nDIMENSION : 40\nEDGE_WEIGHT_TYPE : CEIL_2D\nNODE_COORD_SECTION\n{rows}EOF\n", "ascii")
-    monkeypatch.setattr(solve_script, "MAX_MATRIX_NODES", 39)
+    monkeypatch.setattr(sources, "MAX_MATRIX_NODES", 39)
     searches, take_up = [], WindowSearch.take_up
     monkeypatch.setattr(WindowSearch, "take_up", lambda self, actions: searches.append(self) or take_up(self, actions))
     (solved,) = solve_script.main(solve_script.Args((path,), decoding="heuristic", improve=0.5, out=tmp_path / "out"))
