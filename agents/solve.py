@@ -41,7 +41,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from routing_agents import TrainedModel, load
-from routing_agents.evaluation.files import Method, Settings, choose_repair
+from routing_agents.evaluation.files import Method, Settings
+from routing_agents.evaluation.improving import choose_improver
 from routing_agents.evaluation.jobs import Job, Solved, check_outputs, solve_jobs
 from routing_agents.evaluation.sources import NUMBERS, check_used, read
 from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
@@ -101,11 +102,12 @@ class Args(PlanArgs):
     seed: int = 1
     """Random seed for sampling and search."""
     improve: float | None = None
-    """Seconds of large-neighbourhood search per file after decoding, in which a trained model solves parts of the tour
-    again. For files with one instance, of any problem but stochastic ones."""
+    """Seconds of large-neighbourhood search per file after decoding: in the VRP family the search of plans, which knows
+    all limits of a file; for other problems one in which a trained model solves parts of the tour again. For files with
+    one instance, of any problem but stochastic ones."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="RUN|FILE")] = None
-    """Model that solves the subproblems of --improve (a run folder or a checkpoint file). Default: the published
-    weights for them: TSPFE (fixed edges) for TSP, those of the file's own problem for others."""
+    """Model that solves the subproblems of --improve (a run folder or a checkpoint file), except in the VRP family.
+    Default: the published weights for them: TSPFE (fixed edges) for TSP, those of the file's own problem for others."""
     executor: ExecutorName | None = None
     """Where files are solved: in this process, in worker processes, or on Ray. Default: one by one in this process."""
     workers: int | None = None
@@ -235,8 +237,8 @@ def make_job(path: Path, args: Args, load_model: Callable[[Path], TrainedModel])
     model = named or load_model(find_weights(problem.name, problem.num_nodes, matrices=matrices))
     model.check(problem, f"{path} is a")
     decoding = None if args.decoding == "heuristic" else choose_decoding(args.decoding, problem, args.tours)
-    repair = None if args.improve is None else choose_repair(path, source, model, args.repair)
-    return Job(path, source, Method(model, decoding, repair), args.out)
+    improver = None if args.improve is None else choose_improver(path, source, model, args.repair)
+    return Job(path, source, Method(model, decoding, improver), args.out)
 
 
 def show(jobs: list[Job], solved: list[Solved], out: Path) -> None:

@@ -94,6 +94,7 @@ class Rules:
         self.refused = set() if task.allowed is None else set(np.flatnonzero(~task.allowed).tolist())
         self.capacity = 2**60 if task.capacity is None else task.capacity
         self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
+        self.max_minutes = NEVER if task.max_minutes is None else task.max_minutes + SLACK
         self.most_routes = len(task.ids) if task.count is None else task.count
         self.remembered: dict[tuple[int, ...], Route | None] = {}
 
@@ -132,7 +133,7 @@ class Rules:
             loads.append(load)
             before = node
         loads.pop()
-        if max(loads) > self.capacity or made.km > self.max_km:
+        if max(loads) > self.capacity or made.km > self.max_km or self.too_long(stops):
             return None
         made.cost = self.fixed_cost + sum(made.legs) if stops else 0.0
         made.departure = departure[:-1]
@@ -141,6 +142,23 @@ class Rules:
         made.most_before = list(accumulate(loads, max))
         made.most_after = list(accumulate(reversed(loads), max))[::-1]
         return made
+
+    def too_long(self, stops: Sequence[int]) -> bool:
+        """Return whether a route within its time windows must take more minutes than vehicles may be away.
+
+        Source: Vidal et al. (2013), "A hybrid genetic algorithm with adaptive diversity management for a large class
+            of vehicle routing problems with time-windows", equations 4 to 8, without time warp.
+        """
+        if self.max_minutes == NEVER:
+            return False
+        duration, latest, before = 0.0, self.due[0], 0  # latest departure with this duration
+        for node in (*stops, 0):
+            duration += self.minutes[before][node]
+            waits = max(0.0, self.ready[node] - (latest + duration)) if node else 0.0
+            latest = min(latest, (self.due[node] if node else self.end) - duration)
+            duration += waits + self.service[node]
+            before = node
+        return duration > self.max_minutes
 
     def paired(self, stops: Sequence[int]) -> bool:
         """Return whether goods picked up for another stop all reach it, and each such stop gets only these."""
@@ -235,6 +253,8 @@ class Rules:
                 continue
             if km[before][node] + km[node][after] - (km[before][after] if nodes else 0.0) > room:
                 continue
+            if self.too_long((*nodes[:k], node, *nodes[k:])):
+                continue
             most, place = extra, (k,)
         return most, place
 
@@ -243,8 +263,8 @@ class Rules:
         if not self.refused.isdisjoint((pickup, delivery)):
             return most, ()
         place: Place = ()
-        costs, minutes, km, ends = self.costs, self.minutes, self.km, (0, *route.nodes, 0)
-        free, last = self.capacity - self.pickup[pickup], len(route.nodes)
+        costs, minutes, km, nodes = self.costs, self.minutes, self.km, route.nodes
+        ends, free, last = (0, *nodes, 0), self.capacity - self.pickup[pickup], len(nodes)
         legs = route.legs if last else [-self.fixed_cost]
         ways = [km[before][after] for before, after in pairwise(ends)] if last else [0.0]
         room = self.max_km - route.km
@@ -279,7 +299,9 @@ class Rules:
                 in_time = arrival <= self.due[delivery]
                 in_time = in_time and leaves + minutes[delivery][following] <= route.latest[second]
                 if in_time and total < most and way + km[node][delivery] + km[delivery][following] <= room:
-                    most, place = total, (first, second)
+                    grown = (*nodes[:first], pickup, *nodes[first:second], delivery, *nodes[second:])
+                    if not self.too_long(grown):
+                        most, place = total, (first, second)
                 time += minutes[node][following]
                 if into + least[second + 1] >= most or time > route.latest[second]:
                     break

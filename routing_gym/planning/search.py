@@ -31,7 +31,6 @@ HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean edge costs of the first ro
 CYCLES, LAST = 6, 0.05  # number of cooling cycles, and the share of the time after them
 FORCED = 0.1  # share of the rounds that insert some neighbouring left-out stops at any cost
 RECOMBINING = 0.3  # maximum share of the time for recombining routes
-Report = Callable[[float, float], None]  # seconds so far, cost so far
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,9 @@ class Found:
     seconds: float
     rounds: int
     interrupted: bool = False
+
+
+Report = Callable[[Found], None]  # called every second with the best routes so far
 
 
 class Search:
@@ -113,15 +115,20 @@ class Search:
         best, best_absent, best_cost = list(self.routes), list(self.absent), self.cost
         legs = max(1, len(self.stops) + len(self.routes))
         mean = max(sum(sum(route.legs) for route in self.routes) / legs, 1e-9)
-        rounds, done, interrupted = 0, -1, False
+        rounds, done = 0, -1
+
+        def found(interrupted: bool = False) -> Found:
+            by_vehicle = self.rules.by_vehicle([route for route in best if route.nodes or self.locked])
+            return Found(by_vehicle, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
+
         try:
             while self.stops and (elapsed := time.perf_counter() - started) < seconds:
                 phase = elapsed / seconds * CYCLES / (1 - LAST)
                 if int(phase) > done:
                     done = int(phase)
-                    found = self.recombined(best_cost, seconds)
-                    if found is not None:
-                        (best, best_absent), best_cost = found, self.rules.total(*found)
+                    better = self.recombined(best_cost, seconds)
+                    if better is not None:
+                        (best, best_absent), best_cost = better, self.rules.total(*better)
                     self.routes, self.absent, self.cost = list(best), list(best_absent), best_cost
                     continue
                 cooled = phase - done if done < CYCLES else 1.0
@@ -136,11 +143,10 @@ class Search:
                         best, best_absent, best_cost = list(routes), list(absent), cost
                 if report is not None and time.perf_counter() - reported >= 1.0:
                     reported = time.perf_counter()
-                    report(reported - started, best_cost)
+                    report(found())
         except KeyboardInterrupt:
-            interrupted = True
-        by_vehicle = self.rules.by_vehicle([route for route in best if route.nodes or self.locked])
-        return Found(by_vehicle, tuple(best_absent), best_cost, time.perf_counter() - started, rounds, interrupted)
+            return found(interrupted=True)
+        return found()
 
     def recombined(self, cost: float, seconds: float) -> tuple[list[Route], list[int]] | None:
         """Return a better choice of the routes seen so far; None if there is none, or if stops are locked."""

@@ -58,6 +58,8 @@ class Task:
         depots: Rows of all depots; row 0 is one of them.
         capacity: Capacity of each vehicle, times `units`; None for no limit.
         max_km: Maximum length of each route; None for no limit.
+        max_minutes: Maximum time between departure and return of each route, with service and waiting; None for no
+            limit. Only files set it.
         open: Whether vehicles stay at their last stop.
         values: Values of the table by the names of the problem's columns.
         numbers: Values per instance, by name.
@@ -96,6 +98,7 @@ class Task:
     depots: tuple[int, ...] = (0,)
     capacity: int | None = None
     max_km: float | None = None
+    max_minutes: float | None = None
     open: bool = False
     values: Mapping[str, FloatArray] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)

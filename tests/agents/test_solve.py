@@ -10,7 +10,7 @@ import pytest
 import am_reinforce
 import routing_agents
 import solve as solve_script
-from helpers import SQUARE, TINY, TSP_TEXT
+from helpers import DEPOTS_TEXT, SQUARE, TINY, TSP_TEXT
 from routing_agents.evaluation import files
 from routing_agents.evaluation.sources import read, tour_csv
 from routing_agents.policies.attention.decoding import GREEDY
@@ -207,6 +207,17 @@ def test_a_search_starts_from_a_tour_that_the_file_forbids(tmp_path, monkeypatch
     forbidden.clear()
     with pytest.raises(ValueError, match="none of the file's: .*one route too many .try more --tours, or --improve."):
         solve_script.main(replace(args, overwrite=True))
+
+
+def test_fleets_are_improved_within_the_limits_of_the_file(tmp_path):
+    """Two vehicles at two depots, away for 10 at most: 6 + 8, in thousandths. No model solves parts of the tour."""
+    path = tmp_path / "depots.vrp"
+    path.write_text(DEPOTS_TEXT)
+    args = solve_script.Args((path,), improve=0.2, out=tmp_path / "out")
+    (solved,) = solve_script.main(args)
+    assert (solved.cost, solved.solved_by) == (14000, "pchfmdovrpmbltw-50, improved by route search")
+    with pytest.raises(ValueError, match="--repair TSP-20 has no effect on PCHFMDVRPTW; leave it out"):
+        solve_script.main(replace(args, repair=Path("TSP-20"), overwrite=True))
 
 
 def test_prizes_that_show_on_the_way_choose_no_tour(square, tmp_path):

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -18,13 +17,12 @@ import numpy as np
 import torch
 
 from routing_agents.evaluation.decoding import CHUNK_SIZE
+from routing_agents.evaluation.improving import Improver
 from routing_agents.evaluation.sources import Instances, Source, cost_if_allowed
 from routing_agents.policies.attention.decoding import GREEDY, Decoding
-from routing_agents.search.large_neighbourhood import neighbourhoods_of
-from routing_agents.trained import TrainedModel, load, load_repair
+from routing_agents.trained import TrainedModel
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import IntArray, batch_size, select
-from routing_gym.data import FileInstance
 from routing_gym.problem import InfeasibleTour
 from routing_gym.solvers import HEURISTICS, make_solver
 from routing_gym.solvers.runtime.rows import row_seed
@@ -70,23 +68,23 @@ class Method:
     Attributes:
         model: Model that decodes the first tours.
         decoding: Decoding strategy; None for a first tour by a classical heuristic.
-        repair: Model that improves the tour by a search; None without a search.
+        improver: Search that improves the tour; None without a search.
     """
 
     model: TrainedModel
     decoding: Decoding | None
-    repair: TrainedModel | None = None
+    improver: Improver | None = None
 
     def label(self, source: Source) -> str:
         """Return the names of what makes the first tours of a file (weights or a heuristic) and improves them."""
         first = HEURISTICS[source.problem.name] if self.decoding is None else self.model.path.stem
-        return first if self.repair is None else f"{first}, improved by {self.repair.path.stem}"
+        return first if self.improver is None else f"{first}, improved by {self.improver.name}"
 
     def solve(self, source: Source, settings: Settings, report: Report = lambda *_: None) -> Found:
         """Solve a file; `report` is called with the first tour, before the search, and during it."""
         started = perf_counter()
         tours, interrupted = self.first_tours(source, settings)
-        if self.repair is not None and not interrupted:
+        if self.improver is not None and not interrupted:
             report(0.0, tours, cost_if_allowed(source, tours))
             tours, interrupted = self.improve(source, tours, settings, report)
         return Found(tours, perf_counter() - started, interrupted)
@@ -111,7 +109,7 @@ class Method:
 
     def improve(self, source: Source, start: IntArray, settings: Settings, report: Report) -> tuple[IntArray, bool]:
         """Improve a tour (1, T); return the best one in the file's own unit, and whether Ctrl-C ended the search."""
-        assert self.repair is not None
+        assert self.improver is not None
         assert settings.seconds is not None
         best, best_cost = start, cost_if_allowed(source, start)
 
@@ -121,37 +119,8 @@ class Method:
                 best, best_cost = actions[None], cost
             report(seconds, best, best_cost)
 
-        legs = source.scaled_legs if isinstance(source, FileInstance) else None
-        found = self.repair.improve(
-            source.problem, source.instance, start[0], settings.seconds, settings.seed, keep, legs
-        )
-        return best, found.interrupted
-
-
-def choose_repair(path: Path, source: Source, model: TrainedModel, named: Path | None) -> TrainedModel:
-    """Load the model that solves the subproblems of a file's tour.
-
-    Args:
-        path: Path of the file, for messages.
-        source: Contents of the file.
-        model: Model that solves the file, and its subproblems if no weights for them are published.
-        named: Run folder or checkpoint of another model. Default: the published weights for the subproblems.
-
-    Raises:
-        ValueError: The file holds several instances, its tour cannot be improved, or no weights fit its subproblems.
-    """
-    if (rows := batch_size(source.instance)) > 1:
-        raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
-    problem = source.problem
-    try:
-        wanted, _ = neighbourhoods_of(problem).repaired_by(problem)
-        repair = load_repair(problem, otherwise=model) if named is None else load(named)
-    except ValueError as error:
-        raise ValueError(f"{path}: --improve: {error}") from None
-    if wanted not in repair.names:
-        trained_on = repair.problem.name
-        raise ValueError(f"{path}: --repair {named} was trained on {trained_on}; parts of {problem.name} are {wanted}")
-    return repair
+        interrupted = self.improver.improve(source, start[0], settings.seconds, settings.seed, keep)
+        return best, interrupted
 
 
 class FileWork(Work):

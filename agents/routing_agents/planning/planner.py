@@ -209,8 +209,8 @@ def search(
     """Improve routes by search; see `Search`."""
     search = Search(task, beginning.routes, beginning.locked, seed, pool)
 
-    def report(elapsed: float, cost: float) -> None:
-        told(f"{name}: {elapsed:.0f} of {seconds:g} s")
+    def report(found: Found) -> None:
+        told(f"{name}: {found.seconds:.0f} of {seconds:g} s")
 
     found: Found = search.run(max(seconds, MIN_SECONDS / 2), report)
     notes = (others.STOPPED,) if found.interrupted else ()
