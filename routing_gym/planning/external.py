@@ -47,6 +47,7 @@ class Numbers:
         self.durations = in_ticks(task.minutes, ticks, up=True)
         self.ready, self.service = in_ticks(task.ready, ticks, up=True), in_ticks(task.service, ticks, up=True)
         self.due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
+        self.max_minutes = None if task.max_minutes is None else int(task.max_minutes * ticks + 1e-6)
         per_km = self.scale if task.minimise == "km" else COST_SCALE / unit_of(task.km)
         self.km = np.ceil(task.km * per_km - 1e-6).astype(np.int64)
         self.max_km = None if task.max_km is None else int(np.floor(task.max_km * per_km + 1e-6))
@@ -190,6 +191,8 @@ def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
         vehicle["tw_late"] = int(numbers.due[task.depot])
     if numbers.max_km is not None:
         vehicle["max_distance"] = int(numbers.max_km * task.cost_per_unit)
+    if numbers.max_minutes is not None:
+        vehicle["shift_duration"] = numbers.max_minutes
     return vehicle
 
 
@@ -231,7 +234,7 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Routes:
 def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]) -> None:
     """Add time windows: the dimension holds the start of service. `fleet` has the numbers of each vehicle."""
     task = numbers.task
-    if not any(one.task.timed for one in fleet):
+    if not any(one.task.timed or one.max_minutes is not None for one in fleet):
         return
     passing = (numbers.durations + numbers.service[:, None]).tolist()
     routing.AddDimension(routing.RegisterTransitMatrix(passing), NEVER, NEVER, False, "time")
@@ -242,6 +245,8 @@ def add_times(routing: Any, manager: Any, numbers: Numbers, fleet: list[Numbers]
         depot = one.task.depot
         time.CumulVar(routing.Start(vehicle)).SetMin(int(one.ready[depot]))
         time.CumulVar(routing.End(vehicle)).SetMax(NEVER if task.open else int(one.due[depot]))
+        if one.max_minutes is not None:
+            time.SetSpanUpperBoundForVehicle(one.max_minutes, vehicle)
 
 
 def add_pairs(routing: Any, manager: Any, sources: IntArray) -> None:

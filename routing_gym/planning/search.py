@@ -25,7 +25,7 @@ from routing_gym.planning.task import Task
 LONGEST_STRING, MEAN_REMOVED = 10, 6
 SPLIT, BLINK = 0.5, 0.01
 SPLIT_GROWS = 0.01
-EXCHANGE = 0.2  # probability that a route from which a string was removed tries a vehicle of another type
+EXCHANGE = 0.5  # probability that a route from which a string was removed tries a vehicle of another type
 SMALLEST_FIRST = 0.3  # share of the rounds that insert the smallest stops first while some stops are left out
 HOTTEST, COLDEST = 1.0, 0.01  # temperatures, in mean edge costs of the first routes
 CYCLES, LAST = 6, 0.05  # number of cooling cycles, and the share of the time after them

@@ -10,6 +10,7 @@ import pytest
 
 from helpers import DEPOTS_TEXT, EXPLICIT_TEXT, FLEET_TEXT, PAIRS_TEXT, PRIZES_TEXT, SHARED, SITES_TEXT
 from routing_gym import data
+from routing_gym.planning import external
 from routing_gym.planning.from_instance import actions_of, stops_of, task_of, task_of_file
 from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Search
@@ -62,6 +63,17 @@ def test_files_are_solved_in_their_own_integers(text, best, tmp_path):
     cost = file.cost(actions_of(task, found.routes, found.absent))
     if best is not None:
         assert cost == best
+
+
+@pytest.mark.parametrize("solver", external.SOLVERS)
+@pytest.mark.parametrize("minutes", [10, 9.9])
+def test_classical_solvers_keep_durations(solver, minutes, tmp_path):
+    """The second vehicle needs 4 + 2 + 4 for its stop, which is left out if it may not be away for so long."""
+    pytest.importorskip(solver)
+    _, task = read(tmp_path, DEPOTS_TEXT.replace("VEHICLES_MAX_DURATION : 10\n", ""))
+    task = replace(task, types=tuple(replace(kind, max_minutes=1000.0 * minutes) for kind in task.types))
+    routes = external.SOLVERS[solver](task, 0.2, 1)
+    assert sorted(filter(None, routes)) == ([[2], [3]] if minutes == 10 else [[2]])
 
 
 def test_real_fleets_are_solved():
