@@ -122,10 +122,10 @@ def check_fleet(rules: AnyProblem, names: Collection[str], fleet: Fleet) -> None
         InvalidInput: The problem does not support them.
     """
     plain = rules.plain_routes and rules.has_depot
-    if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit):
+    if not plain and (len(fleet.types) > 1 or fleet.fixed_cost or fleet.cost_per_unit or fleet.max_duration):
         raise InvalidInput(
-            f"{fleet.place}: vehicles of {rules.name} must be alike and without costs; plan each type on its own, or "
-            "add a demand to the stops and a capacity to the vehicles"
+            f"{fleet.place}: vehicles of {rules.name} must be alike, without costs and max_duration; plan each type on "
+            "its own, or add a demand to the stops and a capacity to the vehicles"
         )
     if fleet.count not in (None, 1) and "num_salesmen" not in names and not rules.plain_routes:
         raise InvalidInput(f"{fleet.place}: {rules.name} takes no number of vehicles, got {fleet.count}; leave it out")

@@ -18,6 +18,7 @@ ALIASES = {
     **dict.fromkeys(("max_length", "max_distance", "max_km", "range_km"), "max_length"),
     **dict.fromkeys(("earliest", "ready_time", "start", "shift_start", "tw_early"), "earliest"),
     **dict.fromkeys(("latest", "due_time", "end", "shift_end", "tw_late"), "latest"),
+    **dict.fromkeys(("max_duration", "max_minutes", "shift_duration"), "max_duration"),
     **dict.fromkeys(("speed", "speed_kmh", "kmh"), "speed"),
     **dict.fromkeys(("open", "open_routes"), "open"),
     **dict.fromkeys(("depot", "depot_id", "start_depot"), "depot"),
@@ -27,7 +28,7 @@ ALIASES = {
     **dict.fromkeys(("capacity", "id"), None),
 }
 LIMITS = ("capacity", "max_length")  # vehicles may differ in these columns, and in the next ones
-OWN = ("earliest", "latest", "depot", "fixed_cost", "cost_per_unit")
+OWN = ("earliest", "latest", "max_duration", "depot", "fixed_cost", "cost_per_unit")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Fleet:
             several types, the largest.
         earliest: Start of the shift, in minutes or as a date; None for the opening of the depot.
         latest: Latest return of the vehicles.
+        max_duration: Maximum minutes between departure and return; None for no limit.
         speed: Speed in km/h.
         open: Whether vehicles stay at their last stop.
         depot: Id of the row where the vehicles start and end; None for the first row.
@@ -56,6 +58,7 @@ class Fleet:
     numbers: Mapping[str, float] = field(default_factory=dict)
     earliest: Any = None
     latest: Any = None
+    max_duration: float | None = None
     speed: float | None = None
     open: bool = False
     depot: str | None = None
@@ -77,8 +80,8 @@ def read_fleet(vehicles: Any, numbers: Mapping[str, Any], by_name: bool = False)
 
     Args:
         vehicles: Number of vehicles; or a mapping such as {"count": 5, "capacity": 60}; or a table with a row for each
-            vehicle or kind of vehicle: count, capacity, max_length (km), earliest, latest, depot (an id), fixed_cost,
-            cost_per_unit, speed (km/h), open, id, name.
+            vehicle or kind of vehicle: count, capacity, max_length (km), earliest, latest, max_duration (minutes),
+            depot (an id), fixed_cost, cost_per_unit, speed (km/h), open, id, name.
         numbers: Values that problems declare per instance, given in addition to the vehicles.
         by_name: Whether each row is a type of its own, because stops name the vehicles that may serve them.
 

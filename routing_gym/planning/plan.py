@@ -73,12 +73,21 @@ class Plan(PlanData):
 
 def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], solver: str) -> Plan:
     """Return the plan for routes of a plain task, given without the depot; the cost is computed again."""
-    used = [(task.vehicle(k), task.driven_by(k), nodes) for k, nodes in enumerate(routes) if len(nodes)]
-    planned = tuple(timetable(own, name, [own.depot, *nodes], closed=not task.open) for name, own, nodes in used)
     rules = Rules(task)
+    kinds = [(k, rules.kinds[task.type_of(k)], nodes) for k, nodes in enumerate(routes) if len(nodes)]
+    planned = tuple(
+        timetable(
+            kind.task,
+            task.vehicle(k),
+            [kind.task.depot, *nodes],
+            closed=not task.open,
+            leaves=kind.leaving_time(nodes),
+        )
+        for k, kind, nodes in kinds
+    )
     unserved = tuple(explain(rules, [list(nodes) for nodes in routes], node) for node in sorted(absent))
     lengths = (route.km if task.minimise == "km" else route.minutes for route in planned)
-    cost = sum(own.price(length) for (_, own, _), length in zip(used, lengths, strict=True))
+    cost = sum(kind.task.price(length) for (_, kind, _), length in zip(kinds, lengths, strict=True))
     cost += sum(float(task.penalty[node]) for node in absent if np.isfinite(task.penalty[node]))
     return Plan(task, planned, unserved, cost, solver, notes=task.notes)
 

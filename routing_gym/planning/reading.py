@@ -186,6 +186,7 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
         depots=tuple(sorted({0, *depots})),
         capacity=None if capacities[-1] is None else round(capacities[-1] * units),
         max_km=fleet.numbers.get("max_length") if rules.plain_routes else None,
+        max_minutes=fleet.max_duration,
         fixed_cost=max(one.fixed_cost or 0.0 for one in kinds),
         cost_per_unit=max(one.cost_per_unit or 1.0 for one in kinds),
         open=fleet.open or bool(rules.open_routes),
@@ -272,6 +273,7 @@ def of_type(
         vehicles=fleet.names,
         capacity=None if capacity is None else round(capacity * task.units),
         max_km=fleet.numbers.get("max_length"),
+        max_minutes=fleet.max_duration,
         fixed_cost=fleet.fixed_cost or 0.0,
         cost_per_unit=fleet.cost_per_unit or 1.0,
     )

@@ -144,13 +144,27 @@ class Rules:
         return made
 
     def too_long(self, stops: Sequence[int]) -> bool:
-        """Return whether a route within its time windows must take more minutes than vehicles may be away.
+        """Return whether a route within its time windows takes more minutes than vehicles may be away."""
+        return self.max_minutes < NEVER and self.least_duration(stops) > self.max_minutes
+
+    def leaving_time(self, stops: Sequence[int]) -> float:
+        """Return when a vehicle leaves its depot: when it opens or, if time away is limited, so that it waits least.
+
+        Args:
+            stops: Stops of a route that keeps the limits.
+        """
+        leaves: float = self.ready[0]
+        route = self.route(stops)
+        if route is not None and self.max_minutes < NEVER:
+            leaves = route.departure[-1] + self.minutes[stops[-1]][0] - self.least_duration(stops)
+        return leaves
+
+    def least_duration(self, stops: Sequence[int]) -> float:
+        """Return the least minutes between departure and return of a route that keeps its time windows.
 
         Source: Vidal et al. (2013), "A hybrid genetic algorithm with adaptive diversity management for a large class
             of vehicle routing problems with time-windows", equations 4 to 8, without time warp.
         """
-        if self.max_minutes == NEVER:
-            return False
         duration, latest, before = 0.0, self.due[0], 0  # latest departure with this duration
         for node in (*stops, 0):
             duration += self.minutes[before][node]
@@ -158,7 +172,7 @@ class Rules:
             latest = min(latest, (self.due[node] if node else self.end) - duration)
             duration += waits + self.service[node]
             before = node
-        return duration > self.max_minutes
+        return duration
 
     def paired(self, stops: Sequence[int]) -> bool:
         """Return whether goods picked up for another stop all reach it, and each such stop gets only these."""

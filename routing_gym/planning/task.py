@@ -59,7 +59,7 @@ class Task:
         capacity: Capacity of each vehicle, times `units`; None for no limit.
         max_km: Maximum length of each route; None for no limit.
         max_minutes: Maximum time between departure and return of each route, with service and waiting; None for no
-            limit. Only files set it.
+            limit.
         open: Whether vehicles stay at their last stop.
         values: Values of the table by the names of the problem's columns.
         numbers: Values per instance, by name.
@@ -157,6 +157,9 @@ class Task:
         if self.max_km is not None:
             least_km = min((kind.max_km or 0.0 for kind in self.types), default=self.max_km)
             parts.append(f"routes of at most {span(least_km, self.max_km)} km")
+        limits = [kind.max_minutes for kind in self.types or (self,) if kind.max_minutes is not None]
+        if limits:
+            parts.append(f"vehicles away for at most {span(min(limits), max(limits))} minutes")
         fixed = [kind.fixed_cost for kind in self.types or (self,)]
         if any(fixed):
             parts.append(f"{span(min(fixed), max(fixed))} for each vehicle")

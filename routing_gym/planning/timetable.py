@@ -86,8 +86,8 @@ class Unserved:
         row: Row in the table.
         id: Id of the stop.
         name: Name of the stop.
-        reason: "capacity", "window", "distance", "fleet", "price" (the penalty is less than the cost of the detour) or
-            "problem" (the problem does not require all stops).
+        reason: "capacity", "window", "distance", "duration", "fleet", "price" (the penalty is less than the cost of the
+            detour) or "problem" (the problem does not require all stops).
         explanation: Reason in words.
     """
 
@@ -150,7 +150,12 @@ class PlanData:
 
 
 def timetable(
-    task: Task, vehicle: str, nodes: Sequence[int], closed: bool, loads: Sequence[float] | None = None
+    task: Task,
+    vehicle: str,
+    nodes: Sequence[int],
+    closed: bool,
+    loads: Sequence[float] | None = None,
+    leaves: float | None = None,
 ) -> PlannedRoute:
     """Return the route of a vehicle with all its times.
 
@@ -160,8 +165,10 @@ def timetable(
         nodes: Rows that it visits, the start first, without the return.
         closed: Whether the vehicle returns.
         loads: Load after each visit, if it does not follow from deliveries and pickups.
+        leaves: Departure; by default when the depot opens.
     """
-    time, km, driven = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0, 0.0, 0.0
+    opens = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0
+    time, km, driven = opens if leaves is None else leaves, 0.0, 0.0
     load = int(task.loaded[list(nodes[1:])].sum())
     visits = []
     ends = [*nodes, nodes[0]] if closed else list(nodes)
@@ -204,19 +211,22 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     def told(reason: str, words: str) -> Unserved:
         return Unserved(node, task.ids[node], task.names[node], reason, words)
 
-    serving = [kind.task for kind in rules.kinds if kind.refused.isdisjoint(unit)]
-    largest = max((math.inf if kind.capacity is None else kind.capacity for kind in serving), default=0)
+    serving = [kind for kind in rules.kinds if kind.refused.isdisjoint(unit)]
+    largest = max((math.inf if kind.task.capacity is None else kind.capacity for kind in serving), default=0)
     if amount > largest:
         return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
-    roomy = [kind for kind in serving if kind.capacity is None or kind.capacity >= amount]
-    ways = [[kind.depot, *unit] + [kind.depot] * (not task.open) for kind in roomy]
+    roomy = [kind for kind in serving if kind.capacity >= amount]
+    ways = [[kind.task.depot, *unit] + [kind.task.depot] * (not task.open) for kind in roomy]
     lengths = [float(task.km[way[:-1], way[1:]].sum()) for way in ways]
     alone = min(lengths)
-    limits = [math.inf if kind.max_km is None else kind.max_km for kind in roomy]
+    limits = [math.inf if kind.task.max_km is None else kind.task.max_km for kind in roomy]
     if all(length > limit for length, limit in zip(lengths, limits, strict=True)):
         who = "a route" if len(roomy) == len(serving) else "a route of a vehicle with room for it"
         return told("distance", f"{alone:.1f} km there and back; {who} may have {max(limits):g}")
     if all(kind.route(unit) is None for kind in rules.kinds):
+        if any(kind.route(unit) is not None for kind in Rules(task.replaced(max_minutes=None)).kinds):
+            least, longest = min(kind.least_duration(unit) for kind in roomy), max(kind.max_minutes for kind in roomy)
+            return told("duration", f"{least:g} minutes there and back; a vehicle may be away for {longest:g}")
         return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
     if np.isfinite(task.penalty[node]) and fits(rules, routes, unit):
         price = sum(task.penalty[list(unit)].tolist())
@@ -229,6 +239,7 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
         "capacity": task.replaced(capacity=None),
         "window": task.replaced(due=np.full(len(task.due), np.inf)),
         "distance": task.replaced(max_km=None),
+        "duration": task.replaced(max_minutes=None),
     }
     for reason, relaxed in relaxations.items():
         if fits(Rules(relaxed), routes, unit):
@@ -236,6 +247,7 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
                 "capacity": f"no vehicle has {task.amount(amount):g} units free",
                 "window": "no vehicle can be there in time and keep its other windows",
                 "distance": f"no route has {alone:.1f} km left, or less for a detour",
+                "duration": "no vehicle may be away for long enough",
             }
             return told(reason, f"{words[reason]}; {vehicles}")
     return told("fleet", vehicles)

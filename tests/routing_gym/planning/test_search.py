@@ -7,7 +7,8 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from routing_gym.planning import external, read_task
+import routing_agents
+from routing_gym.planning import InvalidInput, external, read_task
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.plan import plan_of
 from routing_gym.planning.recombine import Pool
@@ -163,6 +164,42 @@ def test_vehicles_of_two_depots(solver, columns):
         km = [np.hypot(*(POINTS[before] - POINTS[after])) for before, after in pairwise(rows)]
         assert route.km == pytest.approx(sum(km))
         assert route.visits[-1].arrival <= (60 if rows[0] == 0 else 45) or "open" in columns
+
+
+AWAY = {  # one way is 10, 10 and 20 minutes; a and b open late, so that a vehicle that serves c first waits for them
+    "id": list("dabc"),
+    "x": [0, 10, 0, -20],
+    "y": [0, 0, 10, 0],
+    "demand": [0, 1, 1, 1],
+    "earliest": [0, 100, 120, 0],
+    "latest": [500, 200, 200, 400],
+    "service": [0, 5, 5, 5],
+}
+
+
+@pytest.mark.parametrize("solver", ["search", "pyvrp", "ortools"])
+def test_vehicles_that_may_not_be_away_for_long(solver):
+    """Without the limit, one vehicle serves all. a and b take 20 + sqrt(200) + 2 x 5 minutes, c takes 2 x 20 + 5."""
+    if solver != "search":
+        pytest.importorskip(solver)
+    vehicles = {"count": 3, "capacity": 3, "max_duration": 45}
+    plan = routing_agents.solve(AWAY, vehicles=vehicles, seconds=0.3, solver=solver, speed=60)
+    away = sorted(route.visits[-1].arrival - route.visits[0].departure for route in plan.routes)
+    assert away == pytest.approx([30 + 200**0.5, 45])
+    assert "vehicles away for at most 45 minutes" in plan.task.sentence
+    plan = routing_agents.solve(AWAY, vehicles=vehicles | {"max_duration": 44.9}, seconds=0.3, solver=solver, speed=60)
+    (left_out,) = plan.unserved
+    assert (left_out.id, left_out.reason) == ("c", "duration")
+    assert left_out.explanation == "45 minutes there and back; a vehicle may be away for 44.9"
+
+
+def test_times_away_that_differ_by_vehicle():
+    """Only the van may be away for the 45 minutes of c, and then serves nothing else; the bicycle serves a or b."""
+    vehicles = {"name": ["van", "bicycle"], "count": [1, 1], "capacity": [3, 3], "max_duration": [45, 26]}
+    plan = routing_agents.solve(AWAY | {"penalty": ["", 1, 1, ""]}, vehicles=vehicles, seconds=0.3, speed=60)
+    assert [[stop.id for stop in route.stops] for route in plan.routes if route.vehicle == "van"] == [["c"]]
+    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without costs and max_duration"):
+        read_task({"x": [0, 1], "y": [0, 1], "prize": [0, 1]}, vehicles={"max_duration": 5}, max_length=9)
 
 
 @pytest.mark.parametrize(("fixed_cost", "vehicles"), [(0, 3), (30, 2)])
