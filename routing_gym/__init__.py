@@ -6,6 +6,8 @@ native vectorised environment. The package does not need torch.
 """
 
 from collections.abc import Iterable as _Iterable
+from importlib import import_module as _import_module
+from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 import gymnasium as _gymnasium
@@ -82,6 +84,21 @@ __all__ = [
     "register",
     "sample_actions",
 ]
+
+_SUBMODULES = ("data", "dynamic", "evaluate", "generators", "planning", "rollout", "solvers", "testing", "wrappers")
+
+
+def __getattr__(name: str) -> _ModuleType:
+    """Import a public submodule when it is first used, as in `routing_gym.wrappers.FlattenObservation`."""
+    if name not in _SUBMODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    """Return all names, including submodules not yet imported, for completion."""
+    return sorted({*globals(), *_SUBMODULES})
+
 
 SIZES = (10, 20, 50, 100, 200, 500, 1000)  # numbers of nodes with their own ids
 

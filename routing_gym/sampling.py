@@ -22,8 +22,11 @@ def sample_actions(action_mask: Array, rng: np.random.Generator) -> Array:
         Actions: int64 (B,) (JAX without 64 bits: int32), on the backend and device of the mask.
 
     Raises:
+        TypeError: `rng` is not a random number generator.
         ValueError: The mask does not have two axes, or a row has no legal node.
     """
+    if not hasattr(rng, "integers"):
+        raise TypeError(f"rng: expected a numpy.random.Generator, such as np.random.default_rng(0), got {rng!r}")
     legal = to_numpy(action_mask) != 0
     if legal.ndim != 2:
         raise ValueError(f"action_mask: expected shape (B, A), one row per lane; got {legal.shape}")

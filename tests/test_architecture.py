@@ -305,6 +305,11 @@ def test_import_loads_no_optional_package():
     assert run_python(code) == ""
 
 
+def test_public_subpackages_are_imported_when_used():
+    code = "import routing_gym as r; print(r.wrappers.vector.__name__, hasattr(r, 'wrapers'), 'solvers' in dir(r))"
+    assert run_python(code) == "routing_gym.wrappers.vector False True"
+
+
 def test_loading_a_model_imports_neither_scipy_nor_matplotlib():
     """Both are slow to load; SciPy alone takes as long as NumPy and Gymnasium together."""
     code = "import routing_agents, sys; routing_agents.load; print(*{'scipy', 'matplotlib'} & set(sys.modules))"

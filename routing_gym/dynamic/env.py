@@ -22,7 +22,7 @@ from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState
 from routing_gym.dynamic.solver import ROUTERS
 from routing_gym.dynamic.static import StaticInstance, read_static
-from routing_gym.envs.arguments import check_options, check_render_mode
+from routing_gym.envs.arguments import check_options, check_render_mode, keywords
 from routing_gym.envs.episodes import OnIllegal
 from routing_gym.envs.lanes import Lanes
 from routing_gym.envs.single import NO_LANES, Info, Observation
@@ -33,6 +33,7 @@ ActionForm = Literal["dispatch", "route"]
 
 
 def make_form(
+    env_class: type,
     static: str | Path | StaticInstance | None,
     action: ActionForm,
     router: str | Router,
@@ -51,7 +52,8 @@ def make_form(
     if unknown:
         raise TypeError(
             f"routing/DVRPTW got an unexpected keyword argument {unknown[0]!r}; settings of "
-            f"{'generated days' if static is None else 'days from a static instance'} are {', '.join(names)}"
+            f"{'generated days' if static is None else 'days from a static instance'} are {', '.join(names)}; "
+            f"other keywords of {env_class.__name__}: {keywords(env_class)}"
         )
     source: DaySource
     if static is None:
@@ -143,7 +145,8 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
 
     Raises:
         InvalidInstance: The static instance is inconsistent.
-        FileError: The file cannot be read.
+        FileError: The file is invalid or uses an unsupported feature.
+        OSError: The file does not exist or cannot be opened.
         TypeError: A keyword is unknown.
         ValueError: An argument has an invalid value.
     """
@@ -161,7 +164,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
-        self.form = make_form(static, action, router, observe_durations, settings)
+        self.form = make_form(type(self), static, action, router, observe_durations, settings)
         self.render_mode = check_render_mode(type(self), render_mode)
         self.action_space = self.form.action_space
         self.observation_space = self.form.observation_space()
@@ -287,7 +290,7 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
-        self.form = make_form(static, action, router, observe_durations, settings)
+        self.form = make_form(type(self), static, action, router, observe_durations, settings)
         lanes = DayLanes(self.form, (check_integer("num_envs", num_envs, 1),), on_illegal)
         space = self.form.observation_space()
         super().__init__(lanes, space, self.form.action_space, autoreset_mode, True, None, render_mode)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from routing_gym.arrays import batch_size, cast_instance, concatenate, to_numpy
+from routing_gym.arrays import Array, batch_size, cast_instance, concatenate, to_numpy
 from routing_gym.problem import AnyProblem, Problem
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.problems.geometry import match_fields
@@ -47,11 +48,15 @@ def resolve_problem(
         unknown = [name for name in settings if name not in known]
         if not unknown:
             raise
-        own = [name for name in inspect.signature(env_class).parameters if name != "settings"]
         raise TypeError(  # begins like Python's own message: TorchRL's GymEnv tries `frameskip` and parses it
             f"{env_class.__name__} got an unexpected keyword argument {unknown[0]!r}: {error}. "
-            f"Other keywords of {env_class.__name__}: {', '.join(own)}"
+            f"Other keywords of {env_class.__name__}: {keywords(env_class)}"
         ) from error
+
+
+def keywords(env_class: type) -> str:
+    """Return the names of an environment's arguments, without the settings of its problem, for error messages."""
+    return ", ".join(name for name in inspect.signature(env_class).parameters if name != "settings")
 
 
 def check_generator(generator: Generator | None) -> Generator | None:
@@ -84,10 +89,13 @@ def check_options(options: dict[str, Any] | None, problem: Any, num_envs: int, k
     """Check the options of `reset`, and return a copy with instance and mask as NumPy arrays.
 
     Raises:
-        TypeError: The instance is not of the problem's instance class, or the mask is not bool.
+        TypeError: The options are no mapping, the instance is not of the problem's instance class, or the mask is not
+            bool.
         InvalidInstance: See `Problem.validate`.
         ValueError: An option is unknown, the number of rows is wrong, or the mask marks no lane.
     """
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options: expected a mapping such as {{'instance': ...}}, got {type(options).__name__}")
     checked = dict(options or {})
     unknown = sorted(map(str, set(checked) - set(known)))
     if unknown:
@@ -95,14 +103,25 @@ def check_options(options: dict[str, Any] | None, problem: Any, num_envs: int, k
     if "instance" in checked:
         checked["instance"] = check_instance(problem, checked["instance"], num_envs, "options['instance']")
     if "reset_mask" in checked:
-        mask = checked["reset_mask"] = to_numpy(checked["reset_mask"])
-        if mask.dtype != np.bool_:
-            raise TypeError(f"options['reset_mask']: expected bool, got {mask.dtype}")
-        if mask.shape != (num_envs,):
-            raise ValueError(f"options['reset_mask']: expected shape ({num_envs},), got {mask.shape}")
-        if not mask.any():
-            raise ValueError("options['reset_mask']: mark at least one lane")
+        checked["reset_mask"] = check_mask(checked["reset_mask"], num_envs, "options['reset_mask']")
     return checked
+
+
+def check_mask(mask: Array, num_envs: int, source: str) -> npt.NDArray[np.bool_]:
+    """Check a mask of lanes, and return it as NumPy array.
+
+    Raises:
+        TypeError: The mask is not bool.
+        ValueError: The shape is wrong, or the mask marks no lane.
+    """
+    lanes = to_numpy(mask)
+    if lanes.dtype != np.bool_:
+        raise TypeError(f"{source}: expected bool, got {lanes.dtype}")
+    if lanes.shape != (num_envs,):
+        raise ValueError(f"{source}: expected shape ({num_envs},), got {lanes.shape}")
+    if not lanes.any():
+        raise ValueError(f"{source}: mark at least one lane")
+    return lanes
 
 
 def check_instance(problem: Any, instance: Any, num_rows: int, source: str) -> Any:

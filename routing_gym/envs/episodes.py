@@ -20,6 +20,7 @@ from routing_gym.render.text import to_text
 
 Reward = Literal["dense", "sparse"]
 OnIllegal = Literal["terminate", "raise"]
+NO_ACTION = -1  # in the history, of a lane that was idle
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Snapshot:
     bound: Array  # float64 (B,), no legal tour costs more
     finished: Array  # bool (B,)
     illegal: Array  # bool (B,), ended by an illegal action
-    history: Array  # int64 (T, B), the latest actions of all lanes
+    history: Array  # int64 (T, B), the latest actions of all lanes; NO_ACTION where one was idle
     num_actions: npt.NDArray[np.int64]  # (B,), number of them that belong to a lane's episode
     generators: tuple[dict[str, Any], ...]  # states of the B random generators
 
@@ -177,6 +178,22 @@ class Episodes(LaneArrays):
             write(reward, index, paid[index] + self.illegal_returns(index))
         return reward
 
+    def step_some(self, actions: Any, idle: Lanes) -> Array:
+        """Apply one action in the lanes that are not idle. Idle lanes stay as they are; their rewards are 0."""
+        names = ("state", "cost", "finished", "illegal")
+        before = {name: getattr(self, name) for name in names}
+        reward = self.step(actions, idle)
+        index = self.move(idle)
+
+        def keep(old: Array, new: Array) -> Array:
+            return write(self.copy(new), index, old[index])
+
+        self.state = map_arrays(keep, before.pop("state"), self.state)
+        for name, old in before.items():
+            setattr(self, name, keep(old, getattr(self, name)))
+        write(self.history[-1], index, NO_ACTION)
+        return write(reward, index, 0.0)
+
     def illegal_returns(self, index: Array) -> Array:
         """Compute the returns of episodes that an illegal action ends now, in the lanes `index`: float64.
 
@@ -205,7 +222,8 @@ class Episodes(LaneArrays):
         if bool(outside.any()):
             lane = int(np.argmax(to_numpy(outside)))
             nodes = f"nodes are 0 to {self.problem.num_actions - 1}"
-            raise InvalidAction(f"{self.place(lane)}node {int(taken[lane])} does not exist; {nodes}")
+            node = to_numpy(values).ravel()[lane]  # before the cast, which may overflow
+            raise InvalidAction(f"{self.place(lane)}node {node} does not exist; {nodes}")
         return taken
 
     def put_legal(self, actions: Array, lanes: Lanes) -> None:
@@ -251,8 +269,9 @@ class Episodes(LaneArrays):
         """Return the actions of each lane's episode so far, without an illegal one at its end."""
         actions = to_numpy(self.history_array())
         starts = len(actions) - (self.num_steps - self.first_step)
-        ends = len(actions) - to_numpy(self.illegal)
-        return [actions[starts[lane] : ends[lane], lane].copy() for lane in range(self.batch_size)]
+        rows = [actions[start:, lane] for lane, start in enumerate(starts)]
+        taken = [row[row != NO_ACTION] for row in rows]
+        return [row[: len(row) - illegal] for row, illegal in zip(taken, to_numpy(self.illegal), strict=True)]
 
     def render(self, render_mode: str) -> tuple[Any, ...]:
         """Draw each lane's instance and tour: see the functions of `routing_gym.render`."""

@@ -17,6 +17,7 @@ from routing_gym.arrays import Array, select, to_numpy
 from routing_gym.envs.arguments import (
     Generator,
     check_generator,
+    check_mask,
     check_options,
     check_render_mode,
     draw_instances,
@@ -192,9 +193,10 @@ class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
         if not self._generators:
             self._generators, self._seeds = map(list, zip(*map(seeding.np_random, seeds), strict=True))
             return
-        for lane in lanes:
-            if seeds[lane] is not None:
-                self._generators[lane], self._seeds[lane] = seeding.np_random(seeds[lane])
+        # An invalid seed raises before any lane is changed.
+        seeded = {lane: seeding.np_random(seeds[lane]) for lane in lanes if seeds[lane] is not None}
+        for lane, (generator, number) in seeded.items():
+            self._generators[lane], self._seeds[lane] = generator, number
 
     @property  # type: ignore[misc]  # read-only
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
@@ -302,6 +304,26 @@ class RoutingVectorEnv(LaneVectorEnv):
         """Return the mask of the legal actions, bool (B, A), in the form that sb3-contrib expects."""
         self._episodes.require_start("action_masks()")
         return self._episodes.copy(self._episodes.mask) if self.copy else self._episodes.mask
+
+    def step_some(self, actions: Any, mask: Array) -> tuple[Observation, Array, Array]:
+        """Apply one action in the lanes where `mask`, bool (`num_envs`,), is True; the others stay as they are.
+
+        Returns:
+            Observations, rewards (0 in the other lanes) and whether each episode has ended. No lane is reset.
+
+        Raises:
+            InvalidAction: See `step`.
+            ResetNeeded: Before the first reset, or the mask marks a lane whose episode has ended.
+            TypeError: The mask is not bool.
+            ValueError: The mask's shape is wrong, or it marks no lane.
+        """
+        episodes, chosen = self._episodes, check_mask(mask, self.num_envs, "mask")
+        episodes.require_start("step_some()")
+        if (ended := np.flatnonzero(chosen & to_numpy(episodes.finished))).size:
+            raise ResetNeeded(f"lane {ended[0]}: the episode has ended; leave the lane out of the mask, or reset it")
+        rewards = episodes.step_some(actions, idle=np.flatnonzero(~chosen))
+        episodes.refresh_mask()
+        return episodes.observe(self.copy), rewards, episodes.copy(episodes.finished)
 
     @property
     def tour(self) -> list[npt.NDArray[np.int64]]:

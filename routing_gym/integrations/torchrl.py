@@ -94,7 +94,12 @@ class RoutingTensorDictEnv(EnvBase):  # type: ignore[misc]  # TorchRL has no typ
         return self._tensordict(observations)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
-        observations, rewards, terminated, _, _ = self.vector_env.step(tensordict["action"])
+        """Apply one action in every lane, or in those that "_step" marks."""
+        action, marked = tensordict["action"], tensordict.get("_step", None)
+        if marked is None:
+            observations, rewards, terminated, *_ = self.vector_env.step(action)
+        else:
+            observations, rewards, terminated = self.vector_env.step_some(action, marked.reshape(self.batch_size))
         reward = torch.as_tensor(rewards, dtype=torch.float32)[:, None]
         done = torch.as_tensor(terminated)[:, None]
         return self._tensordict({**observations, "reward": reward, "done": done, "terminated": done})

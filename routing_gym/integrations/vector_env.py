@@ -36,20 +36,28 @@ def make_vector_env(
             are given with a `RoutingVectorEnv`.
         ValueError: An attribute does not have the needed value.
     """
+    accepted = (
+        "env: expected an id of a problem, such as 'routing/TSP-50', or a RoutingVectorEnv without wrappers "
+        f"(for other environments, use {library}'s own adapters)"
+    )
+    found = type(env).__name__
     if isinstance(env, str):
         if num_envs is None:
             raise TypeError(f'num_envs is missing; as in {adapter}("{env}", num_envs=64)')
-        made = gym.make_vec(env, num_envs, **{"autoreset_mode": needs["autoreset_mode"], **settings})
+        try:
+            made = gym.make_vec(env, num_envs, **{"autoreset_mode": needs["autoreset_mode"], **settings})
+        except TypeError as error:
+            if "routing/" in env:  # a setting is wrong
+                raise
+            raise TypeError(f"{accepted}; got {env!r}: {error}") from error
+        found = f"{env!r}, a {type(made).__name__}"
     elif isinstance(env, RoutingVectorEnv) and (num_envs is not None or settings):
         given = [*(["num_envs"] if num_envs is not None else []), *settings]
         raise TypeError(f"{', '.join(given)}: only with an id; the {type(env).__name__} passed has its own")
     else:
         made = env
     if not isinstance(made, RoutingVectorEnv):
-        raise TypeError(
-            f"env: expected an id such as 'routing/TSP-50', or a RoutingVectorEnv without wrappers; "
-            f"got {type(made).__name__}"
-        )
+        raise TypeError(f"{accepted}; got {found}")
     for name, needed in needs.items():
         found = made.autoreset_mode.value if name == "autoreset_mode" else getattr(made, name)
         if found != needed:

@@ -2,7 +2,8 @@
 
 Kwon et al. (2021), "Matrix encoding networks for neural combinatorial optimization" (MatNet), section 5.1: an
 instance is a matrix. Its entries are drawn uniformly from the integers 0 to 999,999, replaced by the lengths of the
-shortest paths, so that the triangle inequality holds, and divided by a million.
+shortest paths, so that the triangle inequality holds, and divided by a million. The shortest paths take time that grows
+with the cube of the number of cities: less than a second for 1,000, tens of seconds for 3,000.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from routing_gym.problems.geometry import MAX_FLOAT
 
 TOLERANCE = 1e-6  # on limits of lengths and prizes (sums of float32), for masks, `objective` and solvers
 MAX_PENALTY = 1e9  # beyond it, the sum of the other penalties would be lost in rounding errors
+KINDS = {"b": "booleans", "f": "floating-point numbers", "i": "integers"}  # of dtypes, for messages
 MOST = 2**31 - 1  # largest count, so that sums of counts fit into int64
 
 
@@ -110,12 +111,16 @@ def check_field(
     """
     values = getattr(instance, field)
     if not isinstance(values, np.ndarray) or values.dtype != dtype:
-        found = f"dtype {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
-        expected = {np.int64: "an int64", np.bool_: "a bool"}.get(dtype, f"a {np.dtype(dtype).name}")
-        raise InvalidInstance(f"{field}: expected {expected} array, got {found}")
+        kind, wanted = values.dtype.kind if isinstance(values, np.ndarray) else "", np.dtype(dtype).kind
+        if kind in KINDS and kind != wanted:  # `cast_instance` may have changed the width: name the kind only
+            expected, found = f"{KINDS[wanted]} (e.g. .astype(np.{dtype.__name__}))", KINDS[kind]
+        else:
+            expected = {np.int64: "an int64", np.bool_: "a bool"}.get(dtype, f"a {np.dtype(dtype).name}") + " array"
+            found = f"dtype {values.dtype}" if kind else type(values).__name__
+        raise InvalidInstance(f"{field}: expected {expected}, got {found}")
     if values.ndim != 1 + len(shape) or values.shape[1:] != shape:
-        expected = ", ".join(["B", *map(str, shape)])
-        raise InvalidInstance(f"{field}: expected shape ({expected}), got {values.shape}")
+        expected = str(("B", *shape)).replace("'", "")
+        raise InvalidInstance(f"{field}: expected shape {expected}, got {values.shape}")
     if values.shape[0] == 0:
         raise InvalidInstance(f"{field}: the batch is empty; give at least one instance")
     bad = ~((values >= low) & (values <= high))  # also true for nan

@@ -21,12 +21,13 @@ MAX_FLOAT = float(np.finfo(np.float32).max)  # "unbounded" in spaces: Gymnasium'
 def node_spaces(problem: AnyProblem) -> dict[str, spaces.Space[Any]]:
     """Return the observation spaces that all problems with coordinates share, including those of observed matrices."""
     num_actions = problem.num_actions
-    matrix = spaces.Box(0.0, MAX_FLOAT, (num_actions, num_actions), np.float32)
     return {
         "coords": spaces.Box(0.0, 1.0, (num_actions, 2), np.float32),
         "action_mask": spaces.MultiBinary(num_actions),
         "current_node": spaces.Discrete(num_actions),
-        **dict.fromkeys(problem.observed.per_edge, matrix),
+        **{
+            key: spaces.Box(0.0, MAX_FLOAT, (num_actions, num_actions), np.float32) for key in problem.observed.per_edge
+        },
     }
 
 

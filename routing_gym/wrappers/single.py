@@ -30,7 +30,10 @@ class RoutingWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         RecordConstructorArgs.__init__(self, **arguments)
         super().__init__(env)
         if not isinstance(env.unwrapped, RoutingEnv):
-            raise TypeError(f"{type(self).__name__}: expected a RoutingEnv, got {type(env.unwrapped).__name__}")
+            raise TypeError(
+                f"{type(self).__name__}: expected a RoutingEnv, got {type(env.unwrapped).__name__}; "
+                "use a wrapper of gymnasium.wrappers instead"
+            )
         inner = env
         while isinstance(inner, gym.Wrapper):
             if isinstance(inner, Autoreset):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
-from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from routing_gym.arrays import Array, to_numpy
@@ -34,10 +34,13 @@ class RoutingVectorWrapper(VectorWrapper):  # not generic before Gymnasium 1.3
         super().__init__(env)
         name = type(self).__name__
         if not isinstance(env.unwrapped, RoutingVectorEnv):
-            raise TypeError(
-                f"{name}: expected a RoutingVectorEnv, got {type(env.unwrapped).__name__}; wrap its single "
-                f"environments instead, as in gym.make_vec(..., wrappers=[routing_gym.wrappers.{name}])"
-            )
+            remedy = "use a wrapper of gymnasium.wrappers.vector instead"
+            if isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+                remedy = (
+                    "wrap its single environments instead, as in "
+                    f'gym.make_vec(..., vectorization_mode="sync", wrappers=[routing_gym.wrappers.{name}])'
+                )
+            raise TypeError(f"{name}: expected a RoutingVectorEnv, got {type(env.unwrapped).__name__}; {remedy}")
         self.transform = self.transform_type(env.unwrapped, env.single_observation_space, env.num_envs, **arguments)
         self.single_observation_space = self.transform.space
         self.observation_space = batch_space(self.transform.space, env.num_envs)

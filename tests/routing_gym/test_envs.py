@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+import tracemalloc
 from dataclasses import replace
 
 import gymnasium as gym
@@ -87,6 +88,16 @@ def test_specs_survive_json():
 
 def test_a_problem_can_be_passed():
     assert RoutingEnv(CVRP(7, capacity=12)).problem == CVRP(7, capacity=12)
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if not make_problem(name, 4).observed.per_edge])
+def test_making_a_large_environment_needs_no_matrix(name):
+    """With 2,000 nodes, the bounds of one matrix of float32 would take 2 x 4 x 2,000**2 bytes = 32 MB."""
+    tracemalloc.start()
+    gym.make(f"routing/{name}", num_nodes=2_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16e6
 
 
 @pytest.mark.parametrize("env_class", [RoutingEnv, RoutingVectorEnv])
@@ -378,7 +389,18 @@ def test_torch_instances_are_accepted():
         ({"instance": replace(PAIR, coords=PAIR.coords[:, :2])}, InvalidInstance, "coords: expected shape"),
         ({"instance": replace(PAIR, demand=-PAIR.demand)}, InvalidInstance, "demand: row 0"),
         ({"instance": replace(PAIR, demand=2 * PAIR.demand)}, InvalidInstance, "has demand 6, expected 0 to the cap"),
+        (
+            {"instance": replace(PAIR, demand=PAIR.demand.astype(float))},
+            InvalidInstance,
+            r"demand: expected integers \(e.g. .astype\(np.int64\)\), got floating-point numbers$",
+        ),
+        (
+            {"instance": replace(PAIR, coords=PAIR.demand[..., None].repeat(2, axis=-1))},
+            InvalidInstance,
+            r"coords: expected floating-point numbers \(e.g. .astype\(np.float32\)\), got integers$",
+        ),
         ({"instances": PAIR}, ValueError, "options: unknown instances; known are instance"),
+        (5, TypeError, r"options: expected a mapping such as \{'instance': ...\}, got int"),
         ({"reset_mask": np.array([True])}, ValueError, "options: unknown reset_mask; known are instance"),
     ],
 )

@@ -94,6 +94,9 @@ def test_lists_of_seeds():
         env.reset(seed=[1, 2])
     with pytest.raises(TypeError, match="seed: expected an integer or one per lane, got float"):
         env.reset(seed=1.0)
+    with pytest.raises(gym.error.Error, match="actual value: -1"):
+        env.reset(seed=[1, -1, 2])
+    assert env.np_random_seed == (7, 8, 9)
 
 
 def test_unseeded_lanes_differ():
@@ -123,6 +126,22 @@ def test_without_autoreset_finished_lanes_must_be_reset(backend):
     assert to_numpy(observation["action_mask"]).tolist() == [[0, 0, 1], [1, 1, 1], [0, 1, 0]]
     env.step([2, 0, 1])
     assert [tour.tolist() for tour in env.tour] == [[0, 1, 2], [0], [2, 0, 1]]
+
+
+def test_some_lanes_step(backend):
+    """Lane 1 ends by an illegal action and lane 2 waits; both stay as they are while lane 0 ends."""
+    env = RoutingVectorEnv("TSP", 3, num_envs=3, autoreset_mode="Disabled", backend=backend)
+    env.reset(seed=0)
+    for actions, mask in ([0, 0, 0], [True] * 3), ([1, 0, 1], [True, True, False]), ([2, 9, 9], [True, False, False]):
+        observation, rewards, terminated = env.step_some(actions, np.array(mask))
+    assert terminated.tolist() == [True, True, False]
+    assert rewards[1:].tolist() == [0, 0]
+    assert observation["current_node"].tolist() == [2, 0, 0]
+    assert [tour.tolist() for tour in env.tour] == [[0, 1, 2], [0], [0]]
+    with pytest.raises(ResetNeeded, match="lane 1: the episode has ended; leave the lane out of the mask, or reset it"):
+        env.step_some([0, 1, 1], np.array([False, True, True]))
+    with pytest.raises(TypeError, match="mask: expected bool, got int64"):
+        env.step_some([0, 0, 1], np.array([0, 0, 1]))
 
 
 def test_reset_mask_may_come_from_torch_and_go_with_seeds():
@@ -302,6 +321,7 @@ def test_generator_is_called_per_lane():
     [
         ([0, 0, 5], "^lane 2: node 5 does not exist; nodes are 0 to 4$"),
         ([0, -1, 0], "^lane 1: node -1 does not exist; nodes are 0 to 4$"),
+        (np.array([0, 2**63, 0], np.uint64), "^lane 1: node 9223372036854775808 does not exist; nodes are 0 to 4$"),
         ([0.0, 1.0, 2.0], "actions: expected integers, got (torch.)?float64"),
         ([True, False, True], "actions: expected integers, got (torch.)?bool"),
         ([0, 1], r"actions: expected shape \(3,\), one per lane; got shape \(2,\)"),

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
+from stable_baselines3 import PPO
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
@@ -187,6 +188,14 @@ def test_flat_observations_are_refused():
     other = spaces.Dict({"coords": spaces.Box(0, 1, (6, 2)), "speed": spaces.Box(0, 1, (1,))})
     with pytest.raises(ValueError, match="got the observations coords, speed. A problem of your own needs an entry"):
         find_features(other)
+
+
+def test_arguments_of_the_mlp_are_refused():
+    env = RoutingVecEnv("routing/TSP-10", num_envs=2)
+    with pytest.raises(TypeError, match="AttentionPolicy got .*use_sde; it needs sb3_contrib.MaskablePPO"):
+        PPO(AttentionPolicy, env)
+    with pytest.raises(TypeError, match="arguments net_arch; .* sizes go in `config`"):
+        MaskablePPO(AttentionPolicy, env, policy_kwargs={"net_arch": [64]})
 
 
 def test_batch_normalization_is_refused():

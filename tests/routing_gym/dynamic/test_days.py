@@ -221,7 +221,12 @@ def test_bad_days(line, change, match):
         ({"layout": "ring"}, ValueError, "layout must be one of uniform, clustered"),
         ({"max_requests": 5}, ValueError, "max_requests 5 is too small"),
         ({"capacity": 8}, ValueError, "capacity must be an integer of at least 9"),
-        ({"rate": 3}, TypeError, "unexpected keyword argument 'rate'; settings of generated days are num_customers"),
+        (
+            {"rate": 3},
+            TypeError,
+            "unexpected keyword argument 'rate'; settings of generated days are num_customers.*margin; "
+            "other keywords of DynamicVRPTWEnv: static, action, router, on_illegal, observe_durations, render_mode ",
+        ),
         ({"action": "both"}, ValueError, "action must be one of dispatch, route"),
         ({"router": "best"}, ValueError, "router must be one of nearest"),
         ({"router": "pyvrp", "action": "route"}, ValueError, "router 'pyvrp' has no effect with action=\"route\""),

@@ -228,5 +228,8 @@ def test_arguments():
         RoutingVecEnv(made, num_envs=2, reward="sparse")
     with pytest.raises(TypeError, match="Other keywords of RoutingVectorEnv"):
         RoutingVecEnv("routing/TSP-10", num_envs=2, rewards="sparse")
-    with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers; got OrderEnforcing"):
+    with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers .*; got OrderEnforcing"):
         RoutingVecEnv(gym.make("routing/TSP-10"))
+    for other in ("routing/DVRPTW", "CartPole-v1", "MountainCar-v0"):
+        with pytest.raises(TypeError, match=f"env: expected an id .*use Stable-Baselines3's own .*; got '{other}'"):
+            RoutingVecEnv(other, num_envs=2)

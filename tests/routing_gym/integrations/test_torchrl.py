@@ -101,6 +101,27 @@ def test_returns_of_the_single_env():
         assert played["next", "episode_reward"][lane, end].item() == pytest.approx(-info["cost"], rel=1e-5)
 
 
+@pytest.mark.parametrize("make", ["native", "native-torch", "native-transformed"])
+def test_lanes_that_have_ended_wait_for_the_others(make):
+    """Their last step is repeated; until then, each lane plays what the single environment plays."""
+    env = MAKE[make]("OP")
+    env.set_seed(3)
+    torch.manual_seed(0)
+    played = env.rollout(40, break_when_any_done=False, break_when_all_done=True)
+    assert played["next", "done"][:, -1].all()
+    assert not played["next", "done"][:, -2].all()
+    for lane, tour in enumerate(env.vector_env.tour):
+        single = gym.make("routing/OP-10", on_illegal="raise")
+        single.reset(seed=3 + lane)
+        for step, action in enumerate(tour):
+            _, reward, terminated, *_ = single.step(action)
+            assert played["action"][lane, step] == action
+            assert played["next", "reward"][lane, step].item() == pytest.approx(reward)
+        assert terminated
+        assert (played["action"][lane, step:] == 0).all()
+        assert (played["next", "done"][lane, :, 0].nonzero() >= step).all()
+
+
 def test_random_actions_are_uniform():
     """Three cities, the first one visited: the other two, each with probability 1/2; 4 standard deviations."""
     env = RoutingTensorDictEnv("routing/TSP", 1000, num_nodes=3)

@@ -13,6 +13,7 @@ from gymnasium.wrappers import Autoreset, TimeLimit
 from hypothesis import given
 from hypothesis import strategies as st
 
+import routing_gym
 from problem_names import ONE_OF_EACH
 from routing_gym import CVRPInstance, OPInstance, PCTSPInstance, TSPInstance, sample_actions, wrappers
 from routing_gym.solvers import SOLVERS, make_solver
@@ -323,9 +324,14 @@ def test_relative_coordinates_come_last(build, name):
 
 def test_other_environments_are_refused():
     sync = gym.make_vec("routing/TSP-10", 2, vectorization_mode="sync")
-    with pytest.raises(TypeError, match=r"expected a RoutingVectorEnv, got SyncVectorEnv.*wrappers=\[.*RandomSymmetry"):
+    with pytest.raises(TypeError, match="expected a RoutingVectorEnv, got SyncVectorEnv; .* as in (gym.*)$") as raised:
         wrappers.vector.RandomSymmetry(sync)
-    with pytest.raises(TypeError, match="expected a RoutingEnv, got CartPoleEnv"):
+    advice = str(raised.value).partition(" as in ")[2].replace("...", "'routing/TSP-10'")
+    assert eval(advice, {"gym": gym, "routing_gym": routing_gym}).num_envs == 1
+    dynamic = gym.make_vec("routing/DVRPTW", 2)
+    with pytest.raises(TypeError, match="got DynamicVRPTWVectorEnv; use a wrapper of gymnasium.wrappers.vector"):
+        wrappers.vector.FlattenObservation(dynamic)
+    with pytest.raises(TypeError, match="expected a RoutingEnv, got CartPoleEnv; use a wrapper of gymnasium.wrappers"):
         wrappers.ScaleReward(gym.make("CartPole-v1"))
     with pytest.raises(ValueError, match=r"RandomSymmetry: apply it before gymnasium.wrappers.Autoreset"):
         wrappers.RandomSymmetry(TimeLimit(Autoreset(gym.make("routing/TSP-10")), 5))
@@ -388,3 +394,5 @@ def test_sampler_refuses_what_it_cannot_draw_from():
         sample_actions(np.array([[1, 0], [0, 1], [0, 0], [0, 0]]), rng)
     with pytest.raises(ValueError, match=r"expected shape \(B, A\), one row per lane; got \(3,\)"):
         sample_actions(np.ones(3), rng)
+    with pytest.raises(TypeError, match=r"rng: expected a numpy.random.Generator, .*default_rng\(0\), got 0"):
+        sample_actions(np.ones((2, 3)), 0)

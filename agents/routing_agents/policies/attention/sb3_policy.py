@@ -50,8 +50,10 @@ class AttentionPolicy(MaskableMultiInputActorCriticPolicy):
         config: Sizes of the network: `MaskablePPO(..., policy_kwargs={"config": ModelConfig(...)})`.
         optimizer_class: Class of the optimiser; by default Adam.
         optimizer_kwargs: Arguments of the optimiser besides the learning rate.
+        **unknown: Arguments of other policies; refused.
 
     Raises:
+        TypeError: An argument is unknown, such as `use_sde`, which PPO passes, or `net_arch`.
         ValueError: No entry of `FEATURES` reads these observations, or the config has batch normalisation.
     """
 
@@ -63,7 +65,13 @@ class AttentionPolicy(MaskableMultiInputActorCriticPolicy):
         config: ModelConfig = DEFAULT_CONFIG,
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:  # PPO passes `use_sde`; `net_arch` would be for the base class's MLPs
+            raise TypeError(
+                f"AttentionPolicy got unknown arguments {', '.join(unknown)}; it needs sb3_contrib.MaskablePPO, and "
+                'sizes go in `config`, as in policy_kwargs={"config": ModelConfig(...)}'
+            )
         self.config = config
         super().__init__(
             observation_space,
