@@ -103,7 +103,7 @@ def main(args: Args) -> Figures:
     rows: dict[str, Any] = figures["files"] if same else {}
     for path in args.files:
         file = data.read_instance(path)
-        if file.best_known is None or path.stem in rows:
+        if file.best_known is None or not RouteSearch.takes(file.problem) or path.stem in rows:
             console.print(f"{path.name}: left out", markup=False)
             continue
         about = {"problem": file.problem.name, "customers": file.problem.num_nodes, "best known": file.best_known}

@@ -197,6 +197,16 @@ def planning_variants(figures: Any) -> str:
     return markdown(("gap, %", "instances", "policy", "and search", "greatest"), lines)
 
 
+def family_files(figures: Any) -> str:
+    """Return the gaps of files of the VRP family: of the best of many tours, of this tour improved, and of PyVRP."""
+    lines = []
+    for name, row in figures["files"].items():
+        gaps = ("-" if row[way] is None else f"{100 * row[way]:.2f}" for way in ("best of many", "improved", "pyvrp"))
+        lines.append((name, row["problem"], str(row["customers"]), f"{row['best known']:.10g}", *gaps))
+    ways = ("best of many, %", "and search, %", "PyVRP, %")
+    return markdown(("file", "problem", "customers", "best known", *ways), lines)
+
+
 def planner(figures: Any) -> str:
     """Return the mean costs of the planner's steps, ours and PyVRP's, and how often ours is at most PyVRP's."""
     steps = list(dict.fromkeys(row["step"] for row in figures["steps"]))

@@ -80,6 +80,7 @@ class Search:
         self.stops = [node for node in task.stops if node not in self.held]
         self.near = np.argsort(np.minimum(task.costs, task.costs.T), axis=1, kind="stable").tolist()
         self.far = task.costs[0].tolist()
+        self.timed = task.timed
         self.cost = self.rules.total(self.routes, self.absent)
         self.pool = Pool(self.rules)
         known = (rules.new_route(nodes) for nodes in dict.fromkeys(map(tuple, pool)) for rules in self.rules.kinds)
@@ -236,24 +237,21 @@ class Search:
 
     def insert(self, routes: list[Route], gone: list[int]) -> tuple[list[Route], list[int]]:
         """Insert stops at the least cost; return the routes, and the stops that are left out."""
-        rules = self.rules
-        absent: list[int] = []
+        rules, locked, draw = self.rules, self.locked, self.rng.random
+        kinds, absent = rules.kinds, list[int]()
         used = sum(1 for route in routes if route.nodes)
         for unit in rules.units(self.ordered(gone)):
             most, chosen = NEVER if unit[0] in self.forced else rules.price_of(unit), -1
             place: Place = ()
             for k, route in enumerate(routes):
-                if self.rng.random() < BLINK:
+                if draw() < BLINK or (not route.nodes and used >= rules.most_routes):
                     continue
-                if not route.nodes and used >= rules.most_routes:
-                    continue
-                kind = rules.kinds[route.kind]
-                extra, at = kind.place_of(unit, route, self.locked[k] if k < len(self.locked) else 0)
+                extra, at = kinds[route.kind].place_of(unit, route, locked[k] if k < len(locked) else 0)
                 if extra < most and at:
                     most, chosen, place = extra, k, at
             new = rules.new_routes(unit, routes)
             if len(new) > 1:  # equal costs are common, for example of types that differ in their limits only
-                new.sort(key=lambda route: (route.cost, self.rng.random()))
+                new.sort(key=lambda route: (route.cost, draw()))
             alone = next(iter(new), None)
             if alone is not None and alone.cost < most:
                 routes.append(alone)
@@ -261,7 +259,7 @@ class Search:
                 continue
             grown = None
             if chosen >= 0:
-                grown = rules.kinds[routes[chosen].kind].with_unit(unit, routes[chosen], place)
+                grown = kinds[routes[chosen].kind].with_unit(unit, routes[chosen], place)
             if grown is None:
                 absent += unit
                 continue
@@ -271,11 +269,10 @@ class Search:
 
     def ordered(self, gone: list[int]) -> list[int]:
         """Sort stops for insertion: at random, by amount, by distance from the depot, or by time window."""
-        task, rules = self.rules.task, self.rules
+        rules = self.rules
         if self.absent and self.rng.random() < SMALLEST_FIRST:  # so that few are left out
             return sorted(gone, key=lambda node: rules.delivery[node] + rules.pickup[node] + self.rng.random())
-        weight = 11.0 + 6.0 * task.timed
-        kind = self.rng.random() * weight
+        kind = self.rng.random() * (17.0 if self.timed else 11.0)
         if kind < 4:
             return self.rng.sample(gone, len(gone))
         if kind < 8:

@@ -15,6 +15,7 @@ from routing_gym.arrays import IntArray, batch_size
 from routing_gym.data import FileInstance
 from routing_gym.planning.from_instance import actions_of, stops_of, task_of, task_of_file
 from routing_gym.planning.search import Found, Search
+from routing_gym.problem import AnyProblem
 
 Keep = Callable[[float, IntArray], None]  # called every second with the seconds so far and the best actions (T,)
 
@@ -60,6 +61,11 @@ class RouteSearch(Improver):
 
     name = "route search"
 
+    @staticmethod
+    def takes(problem: AnyProblem) -> bool:
+        """Return whether it improves tours of a problem: routes that have no policy for parts of a tour."""
+        return problem.plain_routes and problem.has_depot and problem.subproblem is None
+
     def improve(self, source: Source, start: IntArray, seconds: float, seed: int, keep: Keep) -> bool:
         problem: Any = source.problem  # of the VRP family
         task = task_of_file(source) if isinstance(source, FileInstance) else task_of(problem, source.instance)
@@ -90,7 +96,7 @@ def choose_improver(path: Path, source: Source, model: TrainedModel, named: Path
     if (rows := batch_size(source.instance)) > 1:
         raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
     problem = source.problem
-    if problem.plain_routes and problem.has_depot and problem.subproblem is None:
+    if RouteSearch.takes(problem):
         if named is not None:
             raise ValueError(f"{path}: --repair {named} has no effect on {problem.name}; leave it out")
         return RouteSearch()
