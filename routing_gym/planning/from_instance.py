@@ -1,10 +1,10 @@
-"""Conversion of instances of the VRP family to tasks for `Search`, and of its routes to actions."""
+"""Conversion of instances of vehicle routing problems to tasks for `Search`, and of its routes to actions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +12,15 @@ from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.data import FileInstance
 from routing_gym.data.tsplib.fleet_rules import FleetRules
 from routing_gym.planning.task import Task
+from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import all_durations, all_lengths
-from routing_gym.problems.vrp import VRP, VRPInstance
 
 
-def task_of(problem: VRP, instance: VRPInstance, unit: float = 1.0) -> Task:
+def task_of(problem: AnyProblem, instance: Any, unit: float = 1.0) -> Task:
     """Convert an instance to a task, whose km and minutes are lengths and times of the instance, times `unit`.
 
     Args:
-        problem: Problem of the instance.
+        problem: Problem of the instance, with a depot and `plain_routes`.
         instance: One instance: a NumPy batch of size 1.
         unit: Factor of all lengths, times and costs.
     """
@@ -28,6 +28,7 @@ def task_of(problem: VRP, instance: VRPInstance, unit: float = 1.0) -> Task:
     names = tuple(map(str, range(problem.num_actions)))
     demand, source = given["demand"], given.get("pickup")
     collected = given.get("backhaul", np.zeros(len(names), dtype=bool)) if source is None else source == 0
+    mixed = source is not None or getattr(problem, "mixed_backhauls", False)
 
     def scaled(field: str, default: float) -> FloatArray:
         return unit * given[field].astype(np.float64) if field in given else np.full(len(names), default)
@@ -50,7 +51,7 @@ def task_of(problem: VRP, instance: VRPInstance, unit: float = 1.0) -> Task:
         due=scaled("due_time", np.inf),
         service=scaled("service_time", 0.0),
         penalty=scaled("penalty", np.inf),
-        mixed=problem.mixed_backhauls or problem.pairs,
+        mixed=mixed,
         pickup_at=source,
         depots=tuple(range(problem.num_depots)),
         max_km=unit * float(given["max_length"]) if "max_length" in given else None,
@@ -61,9 +62,9 @@ def task_of(problem: VRP, instance: VRPInstance, unit: float = 1.0) -> Task:
         {
             "depot": depot,
             "count": int(given["num_vehicles"][depot]) if "num_vehicles" in given else problem.num_nodes,
-            "capacity": int(given["vehicle_capacity"][depot] if problem.fleet else given["capacity"]),
+            "capacity": int(given["vehicle_capacity"][depot] if "vehicle_capacity" in given else given["capacity"]),
             "fixed_cost": fixed_cost[depot],
-            "cost_per_unit": float(given["cost_per_length"][depot]) if problem.fleet else 1.0,
+            "cost_per_unit": float(given["cost_per_length"][depot]) if "cost_per_length" in given else 1.0,
             "allowed": given["eligible"][depot] if "eligible" in given else None,
         }
         for depot in task.depots
@@ -81,7 +82,7 @@ def with_types(task: Task, types: Sequence[dict[str, Any]]) -> Task:
 def task_of_file(source: FileInstance) -> Task:
     """Convert the instance of a file to a task in the file's integers, with the limits that only the file states."""
     nodes, rules = np.arange(source.problem.num_actions), source.rules
-    task = task_of(cast(VRP, source.problem), source.instance, source.scale * source.unit)
+    task = task_of(source.problem, source.instance, source.scale * source.unit)
     legs = source.legs(nodes[:, None], nodes[None]).astype(np.float64)
     task = task.replaced(km=legs, minutes=legs)
     if rules is None:
@@ -96,7 +97,7 @@ def task_of_file(source: FileInstance) -> Task:
     return task if rules.num_vehicles is None else with_types(task, [{"count": rules.num_vehicles}])
 
 
-def stops_of(problem: VRP, actions: Iterable[int]) -> list[list[int]]:
+def stops_of(problem: AnyProblem, actions: Iterable[int]) -> list[list[int]]:
     """Return the customers of each route of a tour."""
     return [[node for node in nodes if node >= problem.num_depots] for nodes in problem.split(list(map(int, actions)))]
 

@@ -237,8 +237,8 @@ class Search:
 
     def insert(self, routes: list[Route], gone: list[int]) -> tuple[list[Route], list[int]]:
         """Insert stops at the least cost; return the routes, and the stops that are left out."""
-        rules, locked, draw = self.rules, self.locked, self.rng.random
-        kinds, absent = rules.kinds, list[int]()
+        rules, kinds, locked, draw = self.rules, self.rules.kinds, self.locked, self.rng.random
+        absent: list[int] = []
         used = sum(1 for route in routes if route.nodes)
         for unit in rules.units(self.ordered(gone)):
             most, chosen = NEVER if unit[0] in self.forced else rules.price_of(unit), -1

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from routing_agents.evaluation.sources import Source
 from routing_agents.search.large_neighbourhood import neighbourhoods_of
@@ -63,11 +62,11 @@ class RouteSearch(Improver):
 
     @staticmethod
     def takes(problem: AnyProblem) -> bool:
-        """Return whether it improves tours of a problem: routes that have no policy for parts of a tour."""
+        """Return whether it improves tours of a problem: routes of which no policy solves parts."""
         return problem.plain_routes and problem.has_depot and problem.subproblem is None
 
     def improve(self, source: Source, start: IntArray, seconds: float, seed: int, keep: Keep) -> bool:
-        problem: Any = source.problem  # of the VRP family
+        problem = source.problem
         task = task_of_file(source) if isinstance(source, FileInstance) else task_of(problem, source.instance)
 
         def report(found: Found) -> None:
@@ -82,7 +81,7 @@ class RouteSearch(Improver):
 
 
 def choose_improver(path: Path, source: Source, model: TrainedModel, named: Path | None) -> Improver:
-    """Return the search for a file: on its routes if these are all that matters, else with a model.
+    """Return the search for a file: on the routes of the VRP family, with a model for other problems.
 
     Args:
         path: Path of the file, for messages.

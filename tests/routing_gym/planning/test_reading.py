@@ -172,9 +172,7 @@ def test_pandas_index_and_lazy_polars():
 @pytest.mark.parametrize("vehicles", [{"max_length": [9, 8]}, {"max_length": 9, "fixed_cost": 4}])
 def test_vehicles_of_other_problems_are_alike(vehicles):
     """Orienteering has one vehicle; its length is that of the whole tour."""
-    with pytest.raises(
-        InvalidInput, match="vehicles of OP must be alike, without costs and max_duration; plan each"
-    ):
+    with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without costs and max_duration; plan each"):
         read_task({"x": [0, 1, 2], "y": [0, 1, 1], "prize": [0, 3, 4]}, vehicles=vehicles)
 
 
