@@ -17,7 +17,7 @@ from routing_gym.solvers.external.pyvrp_routes import visits_of
 from routing_gym.solvers.runtime.base import unit_of
 
 Routes = list[list[int]]
-COST_SCALE = 4e4  # integers in the longest edge, so that costs and the prices of stops can be distinguished
+COST_SCALE = 4e4  # integers in the cost of the longest edge, so that costs and prices of stops can be distinguished
 TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
 FORBIDDEN = 10**8  # cost of an edge to a refused stop, or from a pickup to a delivery if deliveries come first
@@ -32,27 +32,34 @@ def in_ticks(values: FloatArray, ticks: float, up: bool) -> IntArray:
     return np.asarray(np.clip(rounded, 0, NEVER), dtype=np.int64)
 
 
+def rounded_up(values: FloatArray) -> IntArray:
+    """Return the next integers; rounding errors do not count."""
+    return np.asarray(np.ceil(values - 1e-6), dtype=np.int64)
+
+
 class Numbers:
-    """Task in integers.
+    """Task in integers, but for `legs` and `km`, which are rounded where they are multiplied by costs.
 
     Args:
         task: A plain task.
+        scale: Integers in a cost of 1; by default `COST_SCALE` in the longest edge of the dearest vehicle.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, scale: float | None = None) -> None:
         unit = unit_of(task.costs)
-        self.task, self.scale = task, COST_SCALE / unit
-        self.legs = np.rint(task.costs * self.scale).astype(np.int64)
+        self.dearest = max((kind.cost_per_unit for kind in task.types), default=task.cost_per_unit)
+        self.task, self.scale = task, scale or COST_SCALE / (unit * self.dearest)
+        self.legs = task.costs * self.scale
         ticks = TICKS / min(1.0, unit_of(task.minutes))
         self.durations = in_ticks(task.minutes, ticks, up=True)
         self.ready, self.service = in_ticks(task.ready, ticks, up=True), in_ticks(task.service, ticks, up=True)
         self.due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
         self.max_minutes = None if task.max_minutes is None else int(task.max_minutes * ticks + 1e-6)
         per_km = self.scale if task.minimise == "km" else COST_SCALE / unit_of(task.km)
-        self.km = np.ceil(task.km * per_km - 1e-6).astype(np.int64)
-        self.max_km = None if task.max_km is None else int(np.floor(task.max_km * per_km + 1e-6))
-        dearest = UNSERVED * task.cost_per_unit * task.costs.max() + task.fixed_cost
-        self.price = np.rint(np.minimum(task.penalty, dearest) * self.scale)
+        self.km = task.km * per_km
+        self.max_km = None if task.max_km is None else task.max_km * per_km
+        most = UNSERVED * task.cost_per_unit * task.costs.max() + task.fixed_cost
+        self.price = np.rint(np.minimum(task.penalty, most) * self.scale)
         self.fixed_cost = round(task.fixed_cost * self.scale)
         depots = list(task.depots)
         if task.open:
@@ -153,14 +160,13 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
         )
         for source, node in pairs_of(task)
     ]
-    legs = numbers.legs if numbers.max_km is None else numbers.km
     points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
     return pyvrp.ProblemData(
         locations=[pyvrp.Location(float(x), float(y)) for x, y in points],
         clients=clients,
         depots=[pyvrp.Depot(row) for row in task.depots],
         vehicle_types=[pyvrp.VehicleType(**vehicle_type(one, profile)) for profile, one in enumerate(types)],
-        distance_matrices=[legs_of(one.task, legs) for one in types],
+        distance_matrices=[legs_of(one) for one in types],
         duration_matrices=[numbers.durations] * len(types),
         shipments=shipments,
     )
@@ -168,12 +174,17 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
 
 def of_types(numbers: Numbers) -> list[Numbers]:
     """Return the numbers of each type of vehicle."""
-    return [Numbers(kind) for kind in numbers.task.types] or [numbers]
+    return [Numbers(kind, numbers.scale) for kind in numbers.task.types] or [numbers]
 
 
-def legs_of(task: Task, legs: IntArray) -> IntArray:
-    """Return the edge costs for a vehicle; edges to stops that it may not serve cost more than any plan."""
-    costs: IntArray = np.ceil(task.cost_per_unit * legs).astype(np.int64)
+def legs_of(numbers: Numbers) -> IntArray:
+    """Return the edge costs for a vehicle; edges to stops that it may not serve cost more than any plan.
+
+    With a limit on km, these are the costs of km, rounded up.
+    """
+    task, costs = numbers.task, np.rint(numbers.task.cost_per_unit * numbers.legs).astype(np.int64)
+    if numbers.max_km is not None:
+        costs = rounded_up(task.cost_per_unit * numbers.km)
     if task.allowed is not None:
         costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = FORBIDDEN
         np.fill_diagonal(costs, 0)
@@ -190,7 +201,7 @@ def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
     if not task.open and np.isfinite(task.due[task.depot]):
         vehicle["tw_late"] = int(numbers.due[task.depot])
     if numbers.max_km is not None:
-        vehicle["max_distance"] = int(numbers.max_km * task.cost_per_unit)
+        vehicle["max_distance"] = int(numbers.max_km * task.cost_per_unit + 1e-6)
     if numbers.max_minutes is not None:
         vehicle["shift_duration"] = numbers.max_minutes
     return vehicle
@@ -216,8 +227,9 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Routes:
     add_times(routing, manager, numbers, fleet)
     add_loads(routing, manager, task, fleet)
     if numbers.max_km is not None:
-        limits = [one.max_km for one in fleet]
-        km = routing.RegisterTransitMatrix(numbers.km.tolist())
+        fine = numbers.dearest  # as fine as for costs of 1
+        limits = [int(fine * (one.max_km or 0.0) + 1e-6) for one in fleet]
+        km = routing.RegisterTransitMatrix(rounded_up(fine * numbers.km).tolist())
         routing.AddDimensionWithVehicleCapacity(km, 0, limits, True, "km")
     for node in task.stops:
         routing.AddDisjunction([manager.NodeToIndex(node)], int(numbers.price[node]))

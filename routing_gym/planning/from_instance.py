@@ -76,7 +76,10 @@ def task_of(problem: AnyProblem, instance: Any, unit: float = 1.0) -> Task:
 def with_types(task: Task, types: Sequence[dict[str, Any]]) -> Task:
     """Return a task in which the fields of the vehicles at each depot are changed."""
     kinds = [replace(kind, **changes) for kind, changes in zip(task.types or len(types) * (task,), types, strict=True)]
-    return kinds[0] if len(kinds) == 1 else replace(task, types=tuple(kinds))
+    if len(kinds) == 1:
+        return kinds[0]
+    counts = [kind.count or 0 for kind in kinds]
+    return replace(task, types=tuple(kinds), count=sum(counts) if min(counts) < len(task.stops) else None)
 
 
 def task_of_file(source: FileInstance) -> Task:
@@ -91,6 +94,8 @@ def task_of_file(source: FileInstance) -> Task:
         ready, due, service = rules.windows.T.astype(np.float64)
         task = task.replaced(ready=ready, due=due, service=service)
     if isinstance(rules, FleetRules):
+        optional = np.zeros(len(nodes)) if rules.prize is None else rules.prize
+        task = task.replaced(penalty=np.where(optional > 0, task.penalty, np.inf))
         longest = [None] * len(rules.vehicles) if rules.max_duration is None else rules.max_duration.tolist()
         limits = zip(map(len, rules.vehicles), longest, strict=True)
         return with_types(task, [{"count": count, "max_minutes": most} for count, most in limits])

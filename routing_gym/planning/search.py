@@ -67,7 +67,7 @@ class Search:
         seed: int = 1,
         pool: Sequence[Sequence[int]] = (),
     ) -> None:
-        self.rules = Rules(task)
+        self.rules, self.timed = Rules(task), task.timed
         self.rng = random.Random(seed)
         self.locked = list(locked)
         self.held = {node for route, many in zip(start, locked, strict=False) for node in route[:many]}
@@ -80,7 +80,6 @@ class Search:
         self.stops = [node for node in task.stops if node not in self.held]
         self.near = np.argsort(np.minimum(task.costs, task.costs.T), axis=1, kind="stable").tolist()
         self.far = task.costs[0].tolist()
-        self.timed = task.timed
         self.cost = self.rules.total(self.routes, self.absent)
         self.pool = Pool(self.rules)
         known = (rules.new_route(nodes) for nodes in dict.fromkeys(map(tuple, pool)) for rules in self.rules.kinds)

@@ -94,6 +94,9 @@ def test_limits_of_a_file(tmp_path):
     _, task = read(tmp_path, DEPOTS_TEXT)
     assert [kind.max_minutes for kind in task.types] == [10_000, 10_000]
     assert [kind.count for kind in task.types] == [1, 1]
+    assert np.isinf(task.penalty).all()  # the penalties of the instance stand for this
+    assert np.isfinite(read(tmp_path, PRIZES_TEXT)[1].penalty[1:]).sum() == 3
+    assert task.count == 2
     assert read(tmp_path, EXPLICIT_TEXT)[1].count == 2
     assert read(tmp_path, PAIRS_TEXT)[1].count == 1
 
