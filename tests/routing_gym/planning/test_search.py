@@ -193,6 +193,24 @@ def test_vehicles_that_may_not_be_away_for_long(solver):
     assert left_out.explanation == "45 minutes there and back; a vehicle may be away for 44.9"
 
 
+def test_costs_in_small_units():
+    """With costs 150 times as high, PyVRP's penalties were too small for feasible plans, and costs 60 % higher."""
+    pytest.importorskip("pyvrp")
+    rng = np.random.default_rng(0)
+    stops = {"x": rng.uniform(0, 100, 40), "y": rng.uniform(0, 100, 40), "demand": [0, *rng.integers(5, 20, 39)]}
+    fleet = {"count": [3, 2, 2, 2], "capacity": [80, 60, 50, 40]}
+    one, many = (
+        routing_agents.solve(
+            stops,
+            vehicles=fleet | {"cost_per_unit": unit * np.array([1.6, 1.3, 1.1, 1.0])},
+            solver="pyvrp",
+            seconds=0.5,
+        )
+        for unit in (1, 150)
+    )
+    assert many.cost < 1.1 * 150 * one.cost
+
+
 def test_times_away_that_differ_by_vehicle():
     """Only the van may be away for the 45 minutes of c, and then serves nothing else; the bicycle serves a or b."""
     vehicles = {"name": ["van", "bicycle"], "count": [1, 1], "capacity": [3, 3], "max_duration": [45, 26]}
