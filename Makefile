@@ -27,7 +27,7 @@ train: $(TRAINS)  ## train an attention model on TSP-20; another problem: ARGS="
 	$(BIN)/python agents/am_reinforce.py $(ARGS)
 
 test: $(READY)  ## run the tests; a part of them: ARGS="-k render"
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --ignore tests/site $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --ignore tests/site $(ARGS)
 
 test-commands: $(READY)  ## run the commands of README and get-started in new environments, trainings cut short: minutes, downloads
 	COMMANDS=full $(BIN)/python -m pytest -n 0 tests/test_docs.py -k real_environment $(ARGS)

@@ -1,6 +1,8 @@
 """Settings that must be in place before NumPy, torch or matplotlib are imported."""
 
+import multiprocessing
 import os
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
@@ -8,6 +10,9 @@ from hypothesis import settings
 os.environ["MPLBACKEND"] = "Agg"  # no windows, also on a desktop
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores; torch would take them all in each
+
+# Worker processes of solvers are forked from one that has imported what they need, instead of importing it each.
+multiprocessing.set_forkserver_preload(["routing_gym.solvers", "routing_agents"])
 
 settings.register_profile("routing-gym", deadline=None)  # shared machines stall; slow is no failure
 settings.load_profile("routing-gym")
@@ -18,3 +23,17 @@ def backend(request):
     if request.param == "torch":
         pytest.importorskip("torch")
     return request.param
+
+
+@pytest.fixture(autouse=True, scope="session")
+def references(tmp_path_factory):
+    """Let all runs share their reference solutions, which each folder of runs would otherwise compute again."""
+    if find_spec("torch") is None:
+        yield
+        return
+    from routing_agents import runs
+
+    folder, solve = tmp_path_factory.mktemp("references"), runs.reference_cost
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "reference_cost", lambda problem, instance, cache: solve(problem, instance, folder))
+        yield

@@ -42,7 +42,7 @@ def insert(path, pattern, text):
 def run(tree, *arguments):
     """Run Python in the copy; return its output."""
     paths = os.pathsep.join(str(tree / name) for name in (".", "agents", "tests", "docs"))
-    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+    environment = os.environ | {"PYTHONPATH": paths, "COLUMNS": "200"}
     command = [sys.executable, *arguments]
     result = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]

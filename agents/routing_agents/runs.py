@@ -172,10 +172,12 @@ def reference_cost(problem: AnyProblem, instance: Any, cache: Path) -> float | N
     except ImportError as error:
         Console().print(f"The gap is not shown: {error}", markup=False, soft_wrap=True)
         return None
-    count, workers = batch_size(instance), usable_cores()
+    count, seconds = batch_size(instance), batch_size(instance) * solver.time_limit
+    workers = usable_cores() if seconds > 2 else 0  # processes take seconds to start: they import the script, and torch
+    duration = f"{seconds / workers:.0f} s on {workers} cores" if workers else f"{seconds:.1f} s"
     Console().print(
         f"Reference for the gap: {solver.label} for each of {count:,} held-out instances, "
-        f"{count * solver.time_limit / workers:.0f} s on {workers} cores, unless an earlier run left them in {cache}.",
+        f"{duration}, unless an earlier run left them in {cache}.",
         soft_wrap=True,
         markup=False,
     )

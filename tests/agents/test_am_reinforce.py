@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -771,6 +772,21 @@ def test_a_missing_solver_names_its_extra(tiny, monkeypatch, capsys):
     monkeypatch.setattr(FastTSP, "load", missing)
     assert reference_cost(TSP(4), None, tiny.runs) is None
     assert 'The gap is not shown: pip install "routing-gym[solvers]"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("count", "expected"), [(40, 0), (41, 3)])
+def test_few_references_are_solved_without_processes(tmp_path, monkeypatch, count, expected):
+    """At 0.05 s each: 40 take 2 s, less than processes need to start."""
+    asked = []
+
+    def solve(solver, problem, instance, *, num_workers, **others):
+        asked.append(num_workers)
+        return SimpleNamespace(failed=np.zeros(count, dtype=bool), cost=np.ones(count))
+
+    monkeypatch.setattr(FastTSP, "solve", solve)
+    monkeypatch.setattr(runs, "usable_cores", lambda: 3)
+    assert reference_cost(TSP(4), TSP(4).generate(np.random.default_rng(0), count), tmp_path) == 1.0
+    assert asked == [expected]
 
 
 def test_failed_save_keeps_the_previous_checkpoint(tmp_path, monkeypatch):

@@ -19,8 +19,8 @@ TINY = {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 16
     ("name", "family", "settings", "options"),
     [
         ("SDVRP", "SDVRP", {}, {}),  # with a depot, features, a scalar, demand per step
-        ("VRPTW", "OVRPBLTW", {"matrices": True}, {"nearness": True, "edge_logits": True}),
-        ("HFVRP", "PCHFMDOVRPMBLTW", {}, {"nearness": True}),  # several depot nodes
+        # several depot nodes; edges; observations of the family that the problem lacks
+        ("HFVRPTW", "PCHFMDOVRPMBLTW", {"matrices": True}, {"nearness": True, "edge_logits": True}),
     ],
 )
 def test_tours_are_those_of_the_model(name, family, settings, options, tmp_path):

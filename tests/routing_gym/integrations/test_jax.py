@@ -189,9 +189,10 @@ def test_lanes_restart_after_an_instance_with_or_without_matrices(matrices):
     """The opposite of what is drawn."""
     env = AutoReset(JaxEnv(TSP(4, matrices=matrices)))
     instance = TSP(4, matrices=not matrices).generate(np.random.default_rng(0), 1)
-    state, _ = env.reset(jax.random.key(0), to_backend(instance, "jax"))
+    state, _ = jax.jit(env.reset)(jax.random.key(0), to_backend(instance, "jax"))
+    step = jax.jit(env.step)
     for action in (0, 1, 2, 3):
-        state, timestep = jax.jit(env.step)(state, action)
+        state, timestep = step(state, action)
     assert timestep.done
     assert state.instance.distances.shape == (4, 4)
 
