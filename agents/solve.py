@@ -18,13 +18,14 @@ printed, and written to a CSV file in --out and to the files given by --map, --g
 The script prints the cost in the file's own unit, the best known cost if its solution file is in the same folder, and
 the gap. It writes each tour (TSPLIB .tour, CVRPLIB and OPLib .sol; else .csv or .npz) and a picture. A file that cannot
 be read is reported at the end, and the others are solved. A file is also reported if its tour violates a limit that
-only the file states: the number of vehicles (VRPTW), or the ban on backhaul-only routes (VRPB).
+only the file states: the number of vehicles, the duration of routes, or the ban on backhaul-only routes (VRPB).
 
 With --executor, files, and chunks of the instances in .npz files, are solved by worker processes or on Ray; see
 docs/how-to/several-machines.md. The tours are the same, except for sampled tours of .npz files with several chunks.
 
-With --improve, the tour is written before the search starts. It is written again at most once a second, if the search
-has found a better tour. Ctrl-C ends the search, keeps its best tour, and leaves out the files that follow.
+With --improve, the tour is written before the search starts, if the file allows it. It is written again at most once a
+second, if the search has found a better tour. Ctrl-C ends the search, keeps its best tour, and leaves out the files
+that follow (with --executor, also this file).
 """
 
 from __future__ import annotations

@@ -85,7 +85,10 @@ __all__ = [
     "sample_actions",
 ]
 
-_SUBMODULES = ("data", "dynamic", "evaluate", "generators", "planning", "rollout", "solvers", "testing", "wrappers")
+_SUBMODULES = (
+    *("data", "dynamic", "evaluate", "generators", "integrations", "planning", "rollout", "solvers", "testing"),
+    "wrappers",
+)
 
 
 def __getattr__(name: str) -> _ModuleType:

@@ -101,8 +101,8 @@ def main(args: Args) -> Figures:
     console, figures = Console(stderr=True), read_figures(args.out)
     same = figures.get("arguments") == {"seconds": args.seconds, "seed": args.seed}
     rows: dict[str, Any] = figures["files"] if same else {}
-    for path in args.files:
-        file = data.read_instance(path)
+    files = {path: data.read_instance(path) for path in args.files}  # all, before the first is solved
+    for path, file in files.items():
         if file.best_known is None or not RouteSearch.takes(file.problem) or path.stem in rows:
             console.print(f"{path.name}: left out", markup=False)
             continue

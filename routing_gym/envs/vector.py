@@ -308,6 +308,8 @@ class RoutingVectorEnv(LaneVectorEnv):
     def step_some(self, actions: Any, mask: Array) -> tuple[Observation, Array, Array]:
         """Apply one action in the lanes where `mask`, bool (`num_envs`,), is True; the others stay as they are.
 
+        It needs `autoreset_mode="Disabled"`.
+
         Returns:
             Observations, rewards (0 in the other lanes) and whether each episode has ended. No lane is reset.
 
@@ -315,8 +317,10 @@ class RoutingVectorEnv(LaneVectorEnv):
             InvalidAction: See `step`.
             ResetNeeded: Before the first reset, or the mask marks a lane whose episode has ended.
             TypeError: The mask is not bool.
-            ValueError: The mask's shape is wrong, or it marks no lane.
+            ValueError: The mask's shape is wrong, or it marks no lane; or lanes restart automatically.
         """
+        if self.autoreset_mode != AutoresetMode.DISABLED:
+            raise ValueError(f'step_some: needs autoreset_mode="Disabled", got {self.autoreset_mode.value!r}')
         episodes, chosen = self._episodes, check_mask(mask, self.num_envs, "mask")
         episodes.require_start("step_some()")
         if (ended := np.flatnonzero(chosen & to_numpy(episodes.finished))).size:

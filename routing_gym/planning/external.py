@@ -55,19 +55,22 @@ class Numbers:
         self.ready, self.service = in_ticks(task.ready, ticks, up=True), in_ticks(task.service, ticks, up=True)
         self.due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
         self.max_minutes = None if task.max_minutes is None else int(task.max_minutes * ticks + 1e-6)
-        per_km = self.scale if task.minimise == "km" else COST_SCALE / unit_of(task.km)
+        per_km = self.scale * unit / unit_of(task.km)
         self.km = task.km * per_km
         self.max_km = None if task.max_km is None else task.max_km * per_km
         most = UNSERVED * task.cost_per_unit * task.costs.max() + task.fixed_cost
         self.price = np.rint(np.minimum(task.penalty, most) * self.scale)
         self.fixed_cost = round(task.fixed_cost * self.scale)
+        self.forbidden = np.zeros(task.costs.shape, dtype=bool)
         depots = list(task.depots)
         if task.open:
             self.legs[:, depots] = self.durations[:, depots] = self.km[:, depots] = 0
         if not task.mixed and task.pickup.any():
-            back = task.pickup > 0
-            linehaul = np.setdiff1d(np.flatnonzero(~back), depots)
-            self.legs[np.ix_(back, linehaul)] = self.km[np.ix_(back, linehaul)] = FORBIDDEN
+            back = np.flatnonzero(task.pickup > 0)
+            linehaul = np.setdiff1d(np.flatnonzero(task.pickup == 0), depots)
+            self.forbidden[np.ix_(back, linehaul)] = True
+            if task.delivers:
+                self.forbidden[np.ix_(np.array(depots), back)] = True
 
 
 def solve_pyvrp(task: Task, seconds: float, seed: int) -> Routes:
@@ -185,6 +188,7 @@ def legs_of(numbers: Numbers) -> IntArray:
     task, costs = numbers.task, np.rint(numbers.task.cost_per_unit * numbers.legs).astype(np.int64)
     if numbers.max_km is not None:
         costs = rounded_up(task.cost_per_unit * numbers.km)
+    costs[numbers.forbidden] = FORBIDDEN
     if task.allowed is not None:
         costs[:, np.setdiff1d(np.flatnonzero(~task.allowed), task.depots)] = FORBIDDEN
         np.fill_diagonal(costs, 0)
@@ -220,7 +224,11 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Routes:
     manager = pywrapcp.RoutingIndexManager(len(task.ids), len(fleet), starts, starts)
     routing = pywrapcp.RoutingModel(manager)
     factors = {one.task.cost_per_unit for one in fleet}
-    costs = {one: routing.RegisterTransitMatrix(np.rint(one * numbers.legs).astype(int).tolist()) for one in factors}
+    matrices = {one: np.rint(one * numbers.legs).astype(int) for one in factors}
+    costs = {
+        one: routing.RegisterTransitMatrix(np.where(numbers.forbidden, FORBIDDEN, matrix).tolist())
+        for one, matrix in matrices.items()
+    }
     for vehicle, one in enumerate(fleet):
         routing.SetArcCostEvaluatorOfVehicle(costs[one.task.cost_per_unit], vehicle)
         routing.SetFixedCostOfVehicle(one.fixed_cost, vehicle)

@@ -11,6 +11,7 @@ import numpy as np
 from routing_gym.arrays import FloatArray, IntArray
 from routing_gym.data import FileInstance
 from routing_gym.data.tsplib.fleet_rules import FleetRules
+from routing_gym.data.tsplib.instance import RouteRules
 from routing_gym.planning.task import Task
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.geometry import all_durations, all_lengths
@@ -70,10 +71,10 @@ def task_of(problem: AnyProblem, instance: Any, unit: float = 1.0) -> Task:
         for depot in task.depots
     ]
     dearest = {key: max(kind[key] for kind in types) for key in ("fixed_cost", "cost_per_unit")}
-    return with_types(replace(task, **dearest), types)
+    return with_vehicles(replace(task, **dearest), types)
 
 
-def with_types(task: Task, types: Sequence[dict[str, Any]]) -> Task:
+def with_vehicles(task: Task, types: Sequence[dict[str, Any]]) -> Task:
     """Return a task in which the fields of the vehicles at each depot are changed."""
     kinds = [replace(kind, **changes) for kind, changes in zip(task.types or len(types) * (task,), types, strict=True)]
     if len(kinds) == 1:
@@ -90,16 +91,20 @@ def task_of_file(source: FileInstance) -> Task:
     task = task.replaced(km=legs, minutes=legs)
     if rules is None:
         return task
+    if isinstance(rules, RouteRules) and rules.backhaul is not None:
+        task = task.replaced(delivers=True)
     if rules.windows is not None:
         ready, due, service = rules.windows.T.astype(np.float64)
         task = task.replaced(ready=ready, due=due, service=service)
     if isinstance(rules, FleetRules):
+        if rules.max_length is not None:
+            task = task.replaced(max_km=float(rules.max_length[0]))  # the reader refuses limits that differ
         optional = np.zeros(len(nodes)) if rules.prize is None else rules.prize
         task = task.replaced(penalty=np.where(optional > 0, task.penalty, np.inf))
         longest = [None] * len(rules.vehicles) if rules.max_duration is None else rules.max_duration.tolist()
         limits = zip(map(len, rules.vehicles), longest, strict=True)
-        return with_types(task, [{"count": count, "max_minutes": most} for count, most in limits])
-    return task if rules.num_vehicles is None else with_types(task, [{"count": rules.num_vehicles}])
+        return with_vehicles(task, [{"count": count, "max_minutes": most} for count, most in limits])
+    return task if rules.num_vehicles is None else with_vehicles(task, [{"count": rules.num_vehicles}])
 
 
 def stops_of(problem: AnyProblem, actions: Iterable[int]) -> list[list[int]]:

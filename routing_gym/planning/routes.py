@@ -1,8 +1,9 @@
-"""Routes of a task: feasibility, costs, and the best position for another stop, each checked in constant time.
+"""Routes of a task: feasibility, costs, and the best position for another stop.
 
-Times are propagated forwards (departures) and backwards (latest arrivals), and loads are prefix and suffix maxima, a
-simple form of Vidal et al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section
-4.3. A pickup and its delivery are inserted together, in linear time for each position.
+Each position is checked in constant time, but for limits on the time away, which concern the whole route. Times are
+propagated forwards (departures) and backwards (latest arrivals), and loads are prefix and suffix maxima, a simple form
+of Vidal et al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section 4.3. A
+pickup and its delivery are inserted together, in linear time for each position.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Rules:
         num_deliveries = next((k for k, node in enumerate(stops) if self.pickup[node]), len(stops))
         if self.in_order and any(not self.pickup[node] for node in stops[num_deliveries:]):
             return None
-        if self.refused and not self.refused.isdisjoint(stops):
+        if (self.task.delivers and stops and num_deliveries == 0) or not self.refused.isdisjoint(stops):
             return None
         if self.deliveries and not self.paired(stops):
             return None

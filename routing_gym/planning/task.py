@@ -44,13 +44,15 @@ class Task:
         service: Service minutes at each stop.
         penalty: Cost of leaving a stop out, in the unit that is minimised; inf for stops that must be served.
         mixed: Whether pickups and deliveries may alternate on a route; otherwise all deliveries come first.
+        delivers: Whether each route has a delivery, and not only pickups.
         pickup_at: Row of the stop where the goods of a stop are picked up, on the same route, 0 for the depot: int64
             (A,); None if nothing is picked up for another stop. The amount stands at both stops, in `pickup` and in
             `delivery`.
         count: Maximum number of vehicles; None for no limit.
         vehicles: Names of the vehicles, as far as given.
         types: If vehicles differ, one task for each type, with the vehicles of this type only. Capacity, `max_km` and
-            the hours of row 0 are then the widest limits of all types. The vehicles of the first type come first.
+            the hours of row 0 are then the widest limits of all types; `max_minutes` is without meaning. The vehicles
+            of the first type come first.
         fixed_cost: Cost of each vehicle in use, in the unit that is minimised.
         cost_per_unit: Cost of each minute or km, whichever is minimised.
         allowed: Whether vehicles may serve a stop: bool (A,); None for all stops; see `types`.
@@ -87,6 +89,7 @@ class Task:
     penalty: FloatArray
     units: int = 1
     mixed: bool = False
+    delivers: bool = False
     pickup_at: IntArray | None = None
     count: int | None = None
     vehicles: tuple[str, ...] = ()

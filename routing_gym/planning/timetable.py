@@ -224,8 +224,11 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
         who = "a route" if len(roomy) == len(serving) else "a route of a vehicle with room for it"
         return told("distance", f"{alone:.1f} km there and back; {who} may have {max(limits):g}")
     if all(kind.route(unit) is None for kind in rules.kinds):
-        if any(kind.route(unit) is not None for kind in Rules(task.replaced(max_minutes=None)).kinds):
-            least, longest = min(kind.least_duration(unit) for kind in roomy), max(kind.max_minutes for kind in roomy)
+        free = Rules(task.replaced(max_minutes=None)).kinds
+        late = [kind for kind, same in zip(rules.kinds, free, strict=True) if same.route(unit) is not None]
+        if late:
+            kind = min(late, key=lambda kind: kind.least_duration(unit) - kind.max_minutes)
+            least, longest = kind.least_duration(unit), kind.max_minutes
             return told("duration", f"{least:g} minutes there and back; a vehicle may be away for {longest:g}")
         return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
     if np.isfinite(task.penalty[node]) and fits(rules, routes, unit):

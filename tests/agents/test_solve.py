@@ -205,7 +205,7 @@ def test_a_search_starts_from_a_tour_that_the_file_forbids(tmp_path, monkeypatch
     assert solved.written.exists()
     monkeypatch.setattr(TrainedModel, "improve", lambda *_: SimpleNamespace(interrupted=False))
     forbidden.clear()
-    with pytest.raises(ValueError, match="none of the file's: .*one route too many .try more --tours, or --improve."):
+    with pytest.raises(ValueError, match="violates a limit of the file: .*one route too many .try more seconds"):
         solve_script.main(replace(args, overwrite=True))
 
 

@@ -142,6 +142,10 @@ def test_some_lanes_step(backend):
         env.step_some([0, 1, 1], np.array([False, True, True]))
     with pytest.raises(TypeError, match="mask: expected bool, got int64"):
         env.step_some([0, 0, 1], np.array([0, 0, 1]))
+    restarting = RoutingVectorEnv("TSP", 3, num_envs=3, backend=backend)
+    restarting.reset(seed=0)
+    with pytest.raises(ValueError, match='step_some: needs autoreset_mode="Disabled", got'):
+        restarting.step_some([0, 0, 1], np.array([True, True, False]))
 
 
 def test_reset_mask_may_come_from_torch_and_go_with_seeds():

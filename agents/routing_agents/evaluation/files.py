@@ -119,7 +119,10 @@ class Method:
                 best, best_cost = actions[None], cost
             report(seconds, best, best_cost)
 
-        interrupted = self.improver.improve(source, start[0], settings.seconds, settings.seed, keep)
+        try:
+            interrupted = self.improver.improve(source, start[0], settings.seconds, settings.seed, keep)
+        except KeyboardInterrupt:  # before the search or after it
+            interrupted = True
         return best, interrupted
 
 

@@ -62,8 +62,9 @@ class RouteSearch(Improver):
 
     @staticmethod
     def takes(problem: AnyProblem) -> bool:
-        """Return whether it improves tours of a problem: routes of which no policy solves parts."""
-        return problem.plain_routes and problem.has_depot and problem.subproblem is None
+        """Return whether it improves tours of a problem: routes with demands, of which no policy solves parts."""
+        demands = any(column.name == "demand" for column in problem.columns)
+        return demands and problem.plain_routes and problem.has_depot and problem.subproblem is None
 
     def improve(self, source: Source, start: IntArray, seconds: float, seed: int, keep: Keep) -> bool:
         problem = source.problem

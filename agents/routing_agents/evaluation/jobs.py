@@ -144,7 +144,8 @@ def solve_jobs(
             except (MemoryError, OSError) as error:
                 result = str(error)
             except InfeasibleTour as error:  # files may state further limits, such as VEHICLES
-                result = f"the tour found is none of the file's: {error} (try more --tours, or --improve)"
+                more = "more --tours, or --improve" if settings.seconds is None else "more seconds of --improve"
+                result = f"the tour found violates a limit of the file: {error} (try {more})"
             yield number, result
 
 

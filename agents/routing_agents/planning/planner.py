@@ -75,8 +75,8 @@ def solve(
             (minutes, HH:MM or ISO times); pickup; pickup_at (the id of the stop where the goods for a stop are picked
             up); prize, penalty; id, name; and all other columns that problems declare.
         vehicles: Number of vehicles; or {"count": 5, "capacity": 60, "max_length": 80, "earliest": "08:00",
-            "latest": "17:00", "depot": "D", "speed": 30, "open": False}; or a table with a row for each vehicle, or
-            with a count for each type.
+            "latest": "17:00", "max_duration": 480, "depot": "D", "speed": 30, "open": False}; or a table with a row for
+            each vehicle, or with a count for each type.
         durations: Matrix of minutes: array, DataFrame, .csv, .npy, or the JSON of OSRM, VROOM or openrouteservice.
         distances: Matrix of km, in the same formats.
         problem: Name of the problem; by default, the columns determine it.
@@ -139,6 +139,8 @@ def solve_task(
         return replace(plan, seconds=time.perf_counter() - started)
     if fixed is not None and task.pickup_at is not None:
         raise InvalidInput("fixed: not supported with pickups at other stops (pickup_at); leave fixed out")
+    if fixed is not None and any(kind.max_minutes is not None for kind in task.types or (task,)):
+        raise InvalidInput("fixed: not supported with max_duration; leave one of them out")
     beginning = read_beginning(task, start, fixed)
     candidates = run(task, solver, seconds, seed, beginning, told)
     best = min(candidates, key=lambda one: one.total)

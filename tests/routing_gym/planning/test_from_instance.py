@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from helpers import DEPOTS_TEXT, EXPLICIT_TEXT, FLEET_TEXT, PAIRS_TEXT, PRIZES_TEXT, SHARED, SITES_TEXT
+from helpers import DEPOTS_TEXT, EXPLICIT_TEXT, FLEET_TEXT, PAIRS_TEXT, PRIZES_TEXT, SHARED, SITES_TEXT, VRPB_TEXT
 from routing_gym import data
 from routing_gym.planning import external
 from routing_gym.planning.from_instance import actions_of, stops_of, task_of, task_of_file
@@ -42,10 +42,19 @@ def read(folder, text) -> tuple[data.FileInstance, Task]:
     return file, task_of_file(file)
 
 
+@pytest.mark.parametrize("solver", external.SOLVERS)
+def test_classical_solvers_serve_backhauls_after_a_delivery(solver, tmp_path):
+    pytest.importorskip(solver)
+    _, task = read(tmp_path, VRPB_TEXT)
+    assert external.SOLVERS[solver](task, 0.2, 1) == [[1, 2]]
+
+
 TEXTS = {
     "fleet": (FLEET_TEXT, 3.79),
     "depots": (DEPOTS_TEXT, 14000),
     "pairs": (PAIRS_TEXT, 12000),
+    "longest route": (FLEET_TEXT.replace("CAPACITY_SECTION", "VEHICLES_MAX_DISTANCE : 20\nCAPACITY_SECTION"), 3.79),
+    "backhauls": (VRPB_TEXT, 14),
     "sites": (SITES_TEXT, None),
     "prizes": (PRIZES_TEXT, None),
     "explicit": (EXPLICIT_TEXT, None),
@@ -56,7 +65,8 @@ TEXTS = {
 def test_files_are_solved_in_their_own_integers(text, best, tmp_path):
     """The file's exact check accepts the tour.
 
-    Fleet, in hundreds: 200 + 3 x (10 + sqrt(10)) for stops 2 and 4, 100 + 2 x 20 for stop 3. Depots: 6 + 8.
+    Fleet, in hundreds: 200 + 3 x (10 + sqrt(10)) for stops 2 and 4, 100 + 2 x 20 for stop 3, whose route has a length
+    of exactly 20. Depots: 6 + 8. Backhauls: 4 + 7 + 3; two routes cost as much, but one would have a backhaul only.
     """
     file, task = read(tmp_path, text)
     found = Search(task, ()).run(0.1)

@@ -193,22 +193,20 @@ def test_vehicles_that_may_not_be_away_for_long(solver):
     assert left_out.explanation == "45 minutes there and back; a vehicle may be away for 44.9"
 
 
-def test_costs_in_small_units():
-    """With costs 150 times as high, PyVRP's penalties were too small for feasible plans, and costs 60 % higher."""
+@pytest.mark.parametrize("limit", [{}, {"max_length": 400, "minimise": "minutes"}])
+def test_costs_in_small_units(limit):
+    """With high costs, PyVRP's penalties were too small for feasible plans, and costs 60 % higher."""
     pytest.importorskip("pyvrp")
     rng = np.random.default_rng(0)
     stops = {"x": rng.uniform(0, 100, 40), "y": rng.uniform(0, 100, 40), "demand": [0, *rng.integers(5, 20, 39)]}
     fleet = {"count": [3, 2, 2, 2], "capacity": [80, 60, 50, 40]}
-    one, many = (
-        routing_agents.solve(
-            stops,
-            vehicles=fleet | {"cost_per_unit": unit * np.array([1.6, 1.3, 1.1, 1.0])},
-            solver="pyvrp",
-            seconds=0.5,
-        )
-        for unit in (1, 150)
-    )
-    assert many.cost < 1.1 * 150 * one.cost
+    costs = []
+    for unit in (1, 10_000):
+        vehicles = fleet | {"cost_per_unit": unit * np.array([1.6, 1.3, 1.1, 1.0])}
+        plan = routing_agents.solve(stops, vehicles=vehicles, solver="pyvrp", seconds=0.5, speed=60, **limit)
+        assert not plan.unserved
+        costs.append(plan.cost / unit)
+    assert costs[1] < 1.1 * costs[0]
 
 
 def test_times_away_that_differ_by_vehicle():
@@ -216,6 +214,13 @@ def test_times_away_that_differ_by_vehicle():
     vehicles = {"name": ["van", "bicycle"], "count": [1, 1], "capacity": [3, 3], "max_duration": [45, 26]}
     plan = routing_agents.solve(AWAY | {"penalty": ["", 1, 1, ""]}, vehicles=vehicles, seconds=0.3, speed=60)
     assert [[stop.id for stop in route.stops] for route in plan.routes if route.vehicle == "van"] == [["c"]]
+    with pytest.raises(InvalidInput, match="fixed: not supported with max_duration; leave one of them out"):
+        routing_agents.solve(AWAY, vehicles=vehicles, start=plan, fixed=1)
+    late = AWAY | {"earliest": [0, 100, 120, 300]}  # the van is back before c opens
+    vehicles = {"count": [1, 1], "capacity": [3, 3], "latest": [100, 500], "max_duration": [60, 44]}
+    plan = routing_agents.solve(late, vehicles=vehicles, seconds=0.1, solver="search", speed=60)
+    (left_out,) = (stop for stop in plan.unserved if stop.id == "c")
+    assert left_out.explanation == "45 minutes there and back; a vehicle may be away for 44"
     with pytest.raises(InvalidInput, match="vehicles of OP must be alike, without costs and max_duration"):
         read_task({"x": [0, 1], "y": [0, 1], "prize": [0, 1]}, vehicles={"max_duration": 5}, max_length=9)
 
