@@ -27,7 +27,7 @@ class Route:
     """One vehicle's stops, and the data needed to insert another; made by `Rules.route` and never changed."""
 
     __slots__ = (
-        *("cost", "departure", "kind", "km", "latest", "legs", "loads", "most_after", "most_before", "nodes"),
+        *("cost", "departure", "end", "kind", "km", "latest", "legs", "loads", "most_after", "most_before", "nodes"),
         *("num_deliveries", "places"),
     )
 
@@ -41,6 +41,7 @@ class Route:
         self.loads: list[int] = []  # load on the edge to each position
         self.most_before: list[int] = []  # greatest load up to the edge to each position
         self.most_after: list[int] = []  # greatest load from that edge on
+        self.end = 0.0  # return of a vehicle that leaves when the depot opens
         self.km = self.cost = 0.0
         self.places: dict[tuple[int, int], tuple[float, Place]] = {}  # see `Rules.place_of`
 
@@ -134,7 +135,8 @@ class Rules:
             loads.append(load)
             before = node
         loads.pop()
-        if max(loads) > self.capacity or made.km > self.max_km or self.too_long(stops):
+        made.end = time
+        if max(loads) > self.capacity or made.km > self.max_km or self.too_long(stops, made.end):
             return None
         made.cost = self.fixed_cost + sum(made.legs) if stops else 0.0
         made.departure = departure[:-1]
@@ -144,9 +146,14 @@ class Rules:
         made.most_after = list(accumulate(reversed(loads), max))[::-1]
         return made
 
-    def too_long(self, stops: Sequence[int]) -> bool:
-        """Return whether a route within its time windows takes more minutes than vehicles may be away."""
-        return self.max_minutes < NEVER and self.least_duration(stops) > self.max_minutes
+    def too_long(self, stops: Sequence[int], end: float) -> bool:
+        """Return whether a route within its time windows takes more minutes than vehicles may be away.
+
+        Args:
+            stops: Stops of the route.
+            end: Return, or a later time, if the vehicle leaves when the depot opens.
+        """
+        return end - self.ready[0] > self.max_minutes and self.least_duration(stops) > self.max_minutes
 
     def leaving_time(self, stops: Sequence[int]) -> float:
         """Return when a vehicle leaves its depot: when it opens or, if time away is limited, so that it waits least.
@@ -264,11 +271,13 @@ class Rules:
                 continue
             if route.most_before[k] > delivery or route.most_after[k] > pickup:
                 continue
-            if (ready if arrival < ready else arrival) + service + minutes[node][after] > route.latest[k]:
+            arrival = (ready if arrival < ready else arrival) + service + minutes[node][after]
+            if arrival > route.latest[k]:
                 continue
             if km[before][node] + km[node][after] - (km[before][after] if nodes else 0.0) > room:
                 continue
-            if self.too_long((*nodes[:k], node, *nodes[k:])):
+            delay = arrival - route.departure[k] - minutes[before][after]
+            if self.max_minutes < NEVER and self.too_long((*nodes[:k], node, *nodes[k:]), route.end + max(0.0, delay)):
                 continue
             most, place = extra, (k,)
         return most, place
@@ -315,7 +324,7 @@ class Rules:
                 in_time = in_time and leaves + minutes[delivery][following] <= route.latest[second]
                 if in_time and total < most and way + km[node][delivery] + km[delivery][following] <= room:
                     grown = (*nodes[:first], pickup, *nodes[first:second], delivery, *nodes[second:])
-                    if not self.too_long(grown):
+                    if self.max_minutes == NEVER or not self.too_long(grown, NEVER):
                         most, place = total, (first, second)
                 time += minutes[node][following]
                 if into + least[second + 1] >= most or time > route.latest[second]:
