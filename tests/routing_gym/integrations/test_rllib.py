@@ -110,7 +110,7 @@ def test_arguments():
         make_env({"env_id": "routing/TSP-10", "rewards": "sparse"})
     with pytest.raises(TypeError, match="expected the Dict observations of a RoutingEnv"):
         RLlibEnv(RLlibEnv(gym.make("routing/TSP-10")))
-    with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers; got SyncVectorEnv"):
+    with pytest.raises(TypeError, match="a RoutingVectorEnv without wrappers .*; got SyncVectorEnv"):
         RLlibVectorEnv(gym.make_vec("routing/TSP-10", num_envs=2, vectorization_mode="sync"))
 
 
