@@ -226,10 +226,10 @@ def test_solutions_with_another_cost(tmp_path):
 # --- solve.py
 
 
-def test_solve_says_where_a_tour_is_none_of_the_files(tmp_path, monkeypatch):
+def test_solve_says_which_limit_a_tour_violates(tmp_path, monkeypatch):
     """Two routes, and a file that has one vehicle."""
     tiny = replace(TINY, runs=tmp_path, env_id="routing/VRPTW-5", epochs=1)
     read(tmp_path, VRPTW_TEXT.replace("VEHICLES : 2", "VEHICLES : 1").replace("2 0 14", "2 0 13"))
     args = solve_script.Args((tmp_path / "file.txt",), am_reinforce.main(tiny), out=tmp_path / "out", tours=4)
-    with pytest.raises(ValueError, match="not solved: .*file.txt: the tour found is none of .* VEHICLES are 1"):
+    with pytest.raises(ValueError, match="not solved: .*file.txt: the tour found violates a limit of the file: .* VEHICLES are 1"):
         solve_script.main(args)
