@@ -231,5 +231,5 @@ def test_solve_says_which_limit_a_tour_violates(tmp_path, monkeypatch):
     tiny = replace(TINY, runs=tmp_path, env_id="routing/VRPTW-5", epochs=1)
     read(tmp_path, VRPTW_TEXT.replace("VEHICLES : 2", "VEHICLES : 1").replace("2 0 14", "2 0 13"))
     args = solve_script.Args((tmp_path / "file.txt",), am_reinforce.main(tiny), out=tmp_path / "out", tours=4)
-    with pytest.raises(ValueError, match="not solved: .*file.txt: the tour found violates a limit of the file: .* VEHICLES are 1"):
+    with pytest.raises(ValueError, match="file.txt: the tour found violates a limit of the file: .* VEHICLES are 1"):
         solve_script.main(args)
