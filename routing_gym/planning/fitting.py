@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from routing_gym.optional import require
+from routing_gym.planning.insertion import best_place
 from routing_gym.planning.routes import Place, Route, Rules
 
 
@@ -70,7 +71,7 @@ def insert_all(rules: Rules, routes: list[Route], waiting: Iterable[int]) -> tup
         most, chosen = rules.price_of(unit), -1
         place: Place = ()
         for k, route in enumerate(routes):
-            extra, at = rules.kinds[route.kind].best_place(unit, route, 0, most)
+            extra, at = best_place(rules.kinds[route.kind], unit, route, 0, most)
             if at:
                 most, chosen, place = extra, k, at
         alone = next(iter(rules.new_routes(unit, routes)), None)

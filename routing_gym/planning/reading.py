@@ -166,6 +166,13 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
     if rules.plain_routes and OPTIONAL in values:
         penalty = checks.penalties(table, headers[OPTIONAL], values[OPTIONAL])
     whole = [np.rint(one * units).astype(np.int64) for one in (delivery, pickup)]
+    vehicles = fields_of(fleet, capacities[-1], units)
+    for key in ("fixed_cost", "cost_per_unit"):
+        vehicles[key] = max(fields_of(one, None, units)[key] for one in kinds)
+    if not rules.plain_routes:
+        vehicles["max_km"] = None
+    elif not rules.has_depot:
+        vehicles["count"] = 1
     made = Task(
         source=table.source,
         problem=rules.name,
@@ -181,14 +188,8 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
         mixed=chosen.mixed,
         pickup_at=sources,
         units=units,
-        count=1 if rules.plain_routes and not rules.has_depot else fleet.count,
-        vehicles=fleet.names,
         depots=tuple(sorted({0, *depots})),
-        capacity=None if capacities[-1] is None else round(capacities[-1] * units),
-        max_km=fleet.numbers.get("max_length") if rules.plain_routes else None,
-        max_minutes=fleet.max_duration,
-        fixed_cost=max(one.fixed_cost or 0.0 for one in kinds),
-        cost_per_unit=max(one.cost_per_unit or 1.0 for one in kinds),
+        **vehicles,
         open=fleet.open or bool(rules.open_routes),
         values={key: value for key, value in values.items() if key in chosen.columns},
         numbers=chosen.numbers,
@@ -198,7 +199,7 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
     if len(fleet.types) < 2:
         return made
     types = zip(fleet.types, capacities, depots, hours, strict=False)
-    return replace(made, types=tuple(of_type(made, parsed, *of) for of in types))
+    return replace(made, types=tuple(of_type(made, parsed, *of) for of in types), max_minutes=None)
 
 
 def amounts_of(
@@ -269,11 +270,18 @@ def of_type(
         depot=depot,
         ready=ready,
         due=due,
-        count=fleet.count,
-        vehicles=fleet.names,
-        capacity=None if capacity is None else round(capacity * task.units),
-        max_km=fleet.numbers.get("max_length"),
-        max_minutes=fleet.max_duration,
-        fixed_cost=fleet.fixed_cost or 0.0,
-        cost_per_unit=fleet.cost_per_unit or 1.0,
+        **fields_of(fleet, capacity, task.units),
     )
+
+
+def fields_of(fleet: Fleet, capacity: float | None, units: int) -> dict[str, Any]:
+    """Return the fields of a task that describe equal vehicles."""
+    return {
+        "count": fleet.count,
+        "vehicles": fleet.names,
+        "capacity": None if capacity is None else round(capacity * units),
+        "max_km": fleet.numbers.get("max_length"),
+        "max_minutes": fleet.max_duration,
+        "fixed_cost": fleet.fixed_cost or 0.0,
+        "cost_per_unit": fleet.cost_per_unit or 1.0,
+    }

@@ -1,16 +1,15 @@
-"""Routes of a task: feasibility, costs, and the best position for another stop.
+"""Routes of a task: feasibility and costs, and the data with which `insertion` checks positions in constant time.
 
-Each position is checked in constant time, but for limits on the time away, which concern the whole route. Times are
-propagated forwards (departures) and backwards (latest arrivals), and loads are prefix and suffix maxima, a simple form
-of Vidal et al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section 4.3. A
-pickup and its delivery are inserted together, in linear time for each position.
+Times are propagated forwards (departures) and backwards (latest arrivals), and loads are prefix and suffix maxima, a
+simple form of Vidal et al. (2014), "A unified solution framework for multi-attribute vehicle routing problems", section
+4.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class Route:
         self.most_after: list[int] = []  # greatest load from that edge on
         self.end = 0.0  # return of a vehicle that leaves when the depot opens
         self.km = self.cost = 0.0
-        self.places: dict[tuple[int, int], tuple[float, Place]] = {}  # see `Rules.place_of`
+        self.places: dict[tuple[int, int], tuple[float, Place]] = {}  # see `insertion.place_of`
 
 
 class Rules:
@@ -218,121 +217,12 @@ class Rules:
             found.append(min(self.due[node], left))
         return found[::-1]
 
-    def place_of(self, unit: tuple[int, ...], route: Route, locked: int) -> tuple[float, Place]:
-        """Return `best_place` without a bound; the result is cached in the route."""
-        found = route.places.get((unit[0], locked))
-        if found is None:
-            found = route.places[unit[0], locked] = self.best_place(unit, route, locked, NEVER)
-        return found
-
     def with_unit(self, unit: tuple[int, ...], route: Route, place: Place) -> Route | None:
         """Return the route with a unit inserted at the given positions."""
         first, last, nodes = place[0], place[-1], route.nodes
         if len(unit) == 1:
             return self.route((*nodes[:first], *unit, *nodes[first:]))
         return self.route((*nodes[:first], unit[0], *nodes[first:last], unit[1], *nodes[last:]))
-
-    def best_place(self, unit: tuple[int, ...], route: Route, locked: int, most: float) -> tuple[float, Place]:
-        """Return the least extra cost of a unit on a route and its positions; () if it fits nowhere below `most`.
-
-        Args:
-            unit: The stop, or a pickup and its delivery.
-            route: Route to insert the unit into.
-            locked: Number of stops at the head of the route that stay.
-            most: Upper bound; positions with this extra cost or more are rejected.
-        """
-        if len(unit) == 2:
-            return self.best_pair(*unit, route, locked, most)
-        node = unit[0]
-        place: Place = ()
-        if node in self.refused:
-            return most, ()
-        nodes, ends = route.nodes, (0, *route.nodes, 0)
-        delivery, pickup = self.capacity - self.delivery[node], self.capacity - self.pickup[node]
-        first, last = locked, len(nodes)
-        if self.in_order:
-            if self.pickup[node]:
-                first = max(first, route.num_deliveries)
-            else:
-                last = route.num_deliveries
-        minutes, km, into, out = self.minutes, self.km, self.costs_to[node], self.costs[node]
-        legs = route.legs if nodes else [-self.fixed_cost]
-        ready, due, service = self.ready[node], self.due[node], self.service[node]
-        room: float = self.max_km - route.km
-        for k in range(first, last + 1):
-            before, after = ends[k], ends[k + 1]
-            extra = into[before] + out[after] - legs[k]
-            if extra >= most:
-                continue
-            arrival = route.departure[k] + minutes[before][node]
-            if arrival > due:
-                if route.departure[k] > due:
-                    break  # later positions are later still
-                continue
-            if route.most_before[k] > delivery or route.most_after[k] > pickup:
-                continue
-            arrival = (ready if arrival < ready else arrival) + service + minutes[node][after]
-            if arrival > route.latest[k]:
-                continue
-            if km[before][node] + km[node][after] - (km[before][after] if nodes else 0.0) > room:
-                continue
-            delay = arrival - route.departure[k] - minutes[before][after]
-            if self.max_minutes < NEVER and self.too_long((*nodes[:k], node, *nodes[k:]), route.end + max(0.0, delay)):
-                continue
-            most, place = extra, (k,)
-        return most, place
-
-    def best_pair(self, pickup: int, delivery: int, route: Route, locked: int, most: float) -> tuple[float, Place]:
-        """Return the least extra cost of a pickup with its delivery, and their positions; see `best_place`."""
-        if not self.refused.isdisjoint((pickup, delivery)):
-            return most, ()
-        place: Place = ()
-        costs, minutes, km, nodes = self.costs, self.minutes, self.km, route.nodes
-        ends, free, last = (0, *nodes, 0), self.capacity - self.pickup[pickup], len(nodes)
-        legs = route.legs if last else [-self.fixed_cost]
-        ways = [km[before][after] for before, after in pairwise(ends)] if last else [0.0]
-        room = self.max_km - route.km
-        # The extra cost of the delivery alone at each position, and the least one from each position on.
-        extra = [costs[ends[k]][delivery] + costs[delivery][ends[k + 1]] - legs[k] for k in range(last + 1)]
-        least = [*accumulate(reversed(extra), min, initial=NEVER)][::-1]
-        for first in range(locked, last + 1):
-            before, following = ends[first], ends[first + 1]
-            arrival = route.departure[first] + minutes[before][pickup]
-            if arrival > self.due[pickup]:
-                if route.departure[first] > self.due[pickup]:
-                    break
-                continue
-            into = costs[before][pickup] - legs[first]
-            total = into + costs[pickup][delivery] + costs[delivery][following]  # the delivery follows at once
-            into += costs[pickup][following]
-            if total >= most and into + least[first + 1] >= most:
-                continue
-            # The vehicle leaves `node` at `time`, with a detour of `way` km so far.
-            node, time = pickup, max(arrival, self.ready[pickup]) + self.service[pickup]
-            way = km[before][pickup] - ways[first]
-            for second in range(first, last + 1):
-                if route.loads[second] > free:
-                    break
-                following = ends[second + 1]
-                arrival = time + minutes[node][delivery]
-                if arrival > self.due[delivery] and time > self.due[delivery]:
-                    break
-                if second > first:
-                    total = into + extra[second]
-                leaves = max(arrival, self.ready[delivery]) + self.service[delivery]
-                in_time = arrival <= self.due[delivery]
-                in_time = in_time and leaves + minutes[delivery][following] <= route.latest[second]
-                if in_time and total < most and way + km[node][delivery] + km[delivery][following] <= room:
-                    grown = (*nodes[:first], pickup, *nodes[first:second], delivery, *nodes[second:])
-                    if self.max_minutes == NEVER or not self.too_long(grown, NEVER):
-                        most, place = total, (first, second)
-                time += minutes[node][following]
-                if into + least[second + 1] >= most or time > route.latest[second]:
-                    break
-                time = max(time, self.ready[following]) + self.service[following]
-                way += km[node][following] - ways[second + 1]
-                node = following
-        return most, place
 
     def new_routes(self, unit: tuple[int, ...], routes: Sequence[Route]) -> list[Route]:
         """Return a route with one unit for each type that has a free vehicle, if the route keeps the limits."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from routing_gym.planning.fitting import fit
+from routing_gym.planning.insertion import place_of
 from routing_gym.planning.recombine import Pool
 from routing_gym.planning.routes import NEVER, Place, Route, Rules
 from routing_gym.planning.task import Task
@@ -245,7 +246,7 @@ class Search:
             for k, route in enumerate(routes):
                 if draw() < BLINK or (not route.nodes and used >= rules.most_routes):
                     continue
-                extra, at = kinds[route.kind].place_of(unit, route, locked[k] if k < len(locked) else 0)
+                extra, at = place_of(kinds[route.kind], unit, route, locked[k] if k < len(locked) else 0)
                 if extra < most and at:
                     most, chosen, place = extra, k, at
             new = rules.new_routes(unit, routes)

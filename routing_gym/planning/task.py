@@ -51,8 +51,8 @@ class Task:
         count: Maximum number of vehicles; None for no limit.
         vehicles: Names of the vehicles, as far as given.
         types: If vehicles differ, one task for each type, with the vehicles of this type only. Capacity, `max_km` and
-            the hours of row 0 are then the widest limits of all types; `max_minutes` is without meaning. The vehicles
-            of the first type come first.
+            the hours of row 0 are then the widest limits of all types, and `max_minutes` is None. The vehicles of
+            the first type come first.
         fixed_cost: Cost of each vehicle in use, in the unit that is minimised.
         cost_per_unit: Cost of each minute or km, whichever is minimised.
         allowed: Whether vehicles may serve a stop: bool (A,); None for all stops; see `types`.

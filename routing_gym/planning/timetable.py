@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from routing_gym.planning.insertion import best_place
 from routing_gym.planning.routes import Rules
 from routing_gym.planning.task import Task
 
@@ -261,7 +262,7 @@ def fits(rules: Rules, routes: list[list[int]], unit: tuple[int, ...]) -> bool:
     kinds = [rules.kinds[rules.task.type_of(vehicle)] for vehicle in range(len(routes))]
     made = [kind.route(nodes) for kind, nodes in zip(kinds, routes, strict=True)]
     inserted = any(
-        route is not None and bool(kind.best_place(unit, route, 0, float("inf"))[1])
+        route is not None and bool(best_place(kind, unit, route, 0, float("inf"))[1])
         for kind, route in zip(kinds, made, strict=True)
     )
     used = [route for route in made if route is not None and route.nodes]

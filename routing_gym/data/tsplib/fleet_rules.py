@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -145,18 +145,26 @@ class FleetRules:
     def actions(self, routes: list[list[int]]) -> list[int]:
         """Return the actions for routes (customers, perhaps none) in the order of the file's vehicles."""
         kind_of = {vehicle: depot for depot, vehicles in enumerate(self.vehicles) for vehicle in vehicles}
-        actions, current = [], 0
-        for vehicle, customers in enumerate(routes):
-            if customers:
-                start = kind_of[vehicle]
-                actions += [*([start] if start != current else []), *customers, start]
-                current = start
-        if self.prize is not None and sum(map(len, routes)) < len(self.prize) - len(self.vehicles):
-            actions.append(current)  # a repeated depot ends the tour and leaves customers out
-        return actions
+        ends = self.prize is not None and sum(map(len, routes)) < len(self.prize) - len(self.vehicles)
+        return actions_of([(kind_of[vehicle], customers) for vehicle, customers in enumerate(routes)], ends)
 
     def by_vehicle(self, problem: AnyProblem, tour: IntArray) -> list[list[int]]:
         """Return the customers of each vehicle of the file, up to the last vehicle in use."""
         left = [iter(vehicles) for vehicles in self.vehicles]
         routes = {next(left[nodes[0]]): nodes[1:-1] for nodes in problem.split(tour.tolist())}
         return [routes.get(vehicle, []) for vehicle in range(1 + max(routes, default=-1))]
+
+
+def actions_of(routes: Iterable[tuple[int, Sequence[int]]], ends: bool) -> list[int]:
+    """Return the actions for routes: the depot node and the customers of each, perhaps none.
+
+    Args:
+        routes: Depot nodes and customers.
+        ends: Whether customers are left out; the tour is then ended by a repeated depot.
+    """
+    actions, current = [], 0
+    for start, customers in routes:
+        if customers:
+            actions += [*([start] if start != current else []), *customers, start]
+            current = start
+    return [*actions, current] if ends else actions

@@ -12,6 +12,7 @@ from helpers import DEPOTS_TEXT, EXPLICIT_TEXT, FLEET_TEXT, PAIRS_TEXT, PRIZES_T
 from routing_gym import data
 from routing_gym.planning import external
 from routing_gym.planning.from_instance import actions_of, stops_of, task_of, task_of_file
+from routing_gym.planning.insertion import best_place
 from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Search
 from routing_gym.planning.task import Task
@@ -149,6 +150,6 @@ def test_the_duration_of_a_route():
             assert (limited.route(stops) is not None) is allowed
             shorter = limited.route(stops[:2])
             if shorter is not None:
-                _, place = limited.best_place((stops[2],), shorter, 2, np.inf)
+                _, place = best_place(limited, (stops[2],), shorter, 2, np.inf)
                 assert bool(place) is allowed
     assert kept > 50

@@ -11,6 +11,7 @@ import routing_agents
 from routing_agents.planning.planner import solve_task
 from routing_gym.planning import InvalidInput, external, read_task
 from routing_gym.planning.fitting import fit
+from routing_gym.planning.insertion import best_place
 from routing_gym.planning.instances import plain_instance
 from routing_gym.planning.plan import plan_of
 from routing_gym.planning.routes import Rules
@@ -126,7 +127,7 @@ def test_the_best_positions_of_a_pair(windows):
         for node in pickups[:4].tolist():
             nodes = min(orders(nodes, node, rules), key=lambda order: rules.route(order).cost, default=nodes)
         route, unit = rules.route(nodes), (int(pickups[4]), int(pickups[4]) + 8)
-        extra, place = rules.best_place(unit, route, 0, np.inf)
+        extra, place = best_place(rules, unit, route, 0, np.inf)
         costs = [rules.route(order).cost for order in orders(nodes, unit[0], rules)]
         assert bool(place) == bool(costs)
         if costs:
