@@ -44,8 +44,9 @@ from routing_agents.policies.attention.decoding import (
     symmetric_views,
 )
 from routing_agents.policies.attention.features import features_of
-from routing_agents.policies.attention.model import AttentionModel, CostCritic, ModelConfig
+from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
+from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.pointer import saved
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy

@@ -22,8 +22,8 @@ from routing_agents.policies.attention.decoding import (
     sampling_choice,
     symmetric_views,
 )
-from routing_agents.policies.attention.encoder import take_nodes
 from routing_agents.policies.attention.model import AttentionModel, Encoding
+from routing_agents.policies.attention.operations import take_nodes
 from routing_agents.search.beam import search_in_chunks
 from routing_gym import arrays
 from routing_gym.arrays import select

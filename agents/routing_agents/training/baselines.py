@@ -21,7 +21,7 @@ from routing_agents import checkpoint
 from routing_agents.optimizers import optimizer_tensors
 from routing_agents.policies.attention.decoding import num_symmetries, solve
 from routing_agents.policies.attention.memory import MOST_TOURS
-from routing_agents.policies.attention.model import CostCritic
+from routing_agents.policies.attention.value import CostCritic
 from routing_agents.policies.protocol import PolicyNetwork
 from routing_agents.runs import EVALUATION_STREAM, stream
 from routing_agents.training import distributed

@@ -14,6 +14,7 @@ import torch
 
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
+from routing_agents.policies.attention import model as attention_model
 from routing_agents.policies.attention import saved
 from routing_agents.policies.attention.decoding import (
     Decoding,
@@ -23,24 +24,25 @@ from routing_agents.policies.attention.decoding import (
     sampling_choice,
     solve,
 )
-from routing_agents.policies.attention.encoder import FEW_NODES, attend, fixed_edges, partners
+from routing_agents.policies.attention.encoder import fixed_edges, partners
 from routing_agents.policies.attention.features import CODE_SIZE, FEATURES, features_of
 from routing_agents.policies.attention.matrices import node_codes, successions
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_agents.policies.attention.operations import FEW_NODES, attend
 from routing_agents.search import active as eas
 from routing_agents.search.beam import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
-OPTIONS = {"nearness": True, "glimpse_layer": 24}
 
 
-def small(name: str, num_nodes: int = 7, batch_size: int = 6, options: bool = False):
+def small(name: str, num_nodes: int = 7, batch_size: int = 6, options: bool = False, glimpse_layer: int | None = None):
     """A problem, instances of it and a small model with weights away from symmetry, perhaps with all options."""
     problem = make_problem(name, num_nodes)
     instance = to_backend(problem.generate(np.random.default_rng(3), batch_size), "torch")
-    config = replace(SMALL, **OPTIONS if options else {}, edge_logits=options and bool(FEATURES[name].per_edge))
+    edges = {"nearness": options, "edge_logits": options and bool(FEATURES[name].per_edge)}
+    config = replace(SMALL, **edges, glimpse_layer=24 * options if glimpse_layer is None else glimpse_layer)
     model = AttentionModel(FEATURES[name], config, torch.Generator().manual_seed(5))
     return problem, instance, model
 
@@ -116,9 +118,13 @@ def original_logits(model: AttentionModel, observation: dict, context: torch.Ten
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("options", [False, True], ids=["paper", "options"])
-def test_decoder_equals_the_paper_equations(name, options):
-    """Folding projections into the encoder and the rank-one shifts of SDVRP change nothing."""
-    problem, instance, model = small(name, options=options)
+@pytest.mark.parametrize("glimpse_layer", [0, 24])
+@pytest.mark.parametrize("few_pairs", [0, 32])
+@torch.no_grad()
+def test_decoder_equals_the_paper_equations(name, options, glimpse_layer, few_pairs, monkeypatch):
+    """Folded projections, the rank-one shifts of SDVRP, transposed keys and tables of pairs change nothing."""
+    monkeypatch.setattr(attention_model, "FEW_PAIRS", few_pairs)
+    problem, instance, model = small(name, options=options, glimpse_layer=glimpse_layer)
     static = problem.observe_static(instance)
     embeddings = model.eval().encode_nodes(static)
     state = problem.initial(instance)
@@ -135,9 +141,10 @@ def test_decoder_equals_the_paper_equations(name, options):
         if step == 0 and not model.features.depot:
             context = model.placeholder.expand(len(embeddings), -1)
         queries = {key: value[:, None] for key, value in observation.items() if key not in static}
-        ours = model.logits(model.encode(static), queries)[:, 0]
-        torch.testing.assert_close(ours, original_logits(model, observation, context, embeddings))
-        state, _ = problem.step(instance, state, ours.argmax(-1))
+        encoding, expected = model.encode(static), original_logits(model, observation, context, embeddings)
+        for logits in (partial(model.logits, encoding), model.stepwise_logits(encoding, num_tours=1)):
+            torch.testing.assert_close(logits(queries)[:, 0], expected)
+        state, _ = problem.step(instance, state, expected.argmax(-1))
 
 
 @pytest.mark.parametrize("num_nodes", [FEW_NODES, FEW_NODES + 1])
@@ -509,12 +516,15 @@ def test_nothing_is_driven_from_a_depot_to_a_depot(name):
     state = problem.initial(instance)
     for node in (0, problem.num_depots):  # at the first depot, then at the first customer
         seen = problem.observe_dynamic(instance, state) | {"action_mask": problem.action_mask(instance, state)}
-        near = model.nearness(model.encode(problem.observe_static(instance)), {k: x[:, None] for k, x in seen.items()})
-        expected = -(instance.coords - instance.coords[:, node, None]).norm(dim=-1).clamp(min=1e-4).log()
+        encoding, queries = model.encode(problem.observe_static(instance)), {k: x[:, None] for k, x in seen.items()}
+        distance = (instance.coords - instance.coords[:, node, None]).norm(dim=-1).clamp(min=1e-4)
+        expected = -model.nearness_weight * distance.log()
         if node == 0:
             expected[:, : problem.num_depots] = 0
-        torch.testing.assert_close(near[:, 0], expected, rtol=1e-4, atol=1e-5)
-        state, _ = problem.step(instance, state, torch.full((len(near),), problem.num_depots))
+        for one in (encoding, model.tabulate(encoding)):
+            terms = model.edge_terms(one, queries, model.context(queries))
+            torch.testing.assert_close(terms[:, 0], expected, rtol=1e-4, atol=1e-5)
+        state, _ = problem.step(instance, state, torch.full((len(terms),), problem.num_depots))
 
 
 def test_where_partners_lie():

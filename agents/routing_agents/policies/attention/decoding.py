@@ -306,12 +306,14 @@ def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tu
 @contextmanager
 def evaluation_mode(model: PolicyNetwork) -> Iterator[None]:
     """Context manager: put a model into evaluation mode, and restore its mode afterwards, also after an error."""
-    was_training = model.training
+    if not model.training:  # setting the mode of all modules takes a tenth of the time of a tour of 50 nodes
+        yield
+        return
     model.eval()
     try:
         yield
     finally:
-        model.train(was_training)
+        model.train()
 
 
 def best_tours(

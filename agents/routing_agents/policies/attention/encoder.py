@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,9 +16,9 @@ from torch import Tensor, nn
 
 from routing_agents.policies.attention.features import Features
 from routing_agents.policies.attention.matrices import VIEW, node_codes, relative, successions
+from routing_agents.policies.attention.operations import attend, merge_heads, products, split_heads, take_nodes
 from routing_agents.policies.attention.sizes import check_sizes
 
-FEW_NODES = 32  # see `attend`
 EDGE_INPUTS = 4  # inputs per matrix, see `edges`
 EDGE_DIM = 16  # hidden size of the edge network, as in MatNet
 NORMALIZATIONS = ("batch", "instance", "layer", "none")
@@ -260,38 +259,3 @@ def fixed_edges(coords: Tensor, partner: Tensor) -> Tensor:
     partner = partner.long()
     has_edge = partner != torch.arange(partner.shape[1], device=partner.device)
     return torch.cat([has_edge[..., None].to(coords.dtype), take_nodes(coords, partner) - coords], dim=-1)
-
-
-def products(x: Tensor, bfloat16: bool) -> AbstractContextManager[None]:
-    """Return a context manager in which matrix products have the chosen precision."""
-    return torch.autocast(x.device.type, torch.bfloat16) if bfloat16 else nullcontext()
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = None) -> Tensor:
-    """Return softmax(query key' / sqrt(d_k) + shift) value, for query (B, H, Q, d_k), key and value (B, H, A, d_k).
-
-    With gradients, several queries and few nodes, separate products take half to two thirds of the time of torch's
-    fused attention on a CPU.
-    """
-    if query.shape[2] == 1 or key.shape[2] > FEW_NODES or not (key.requires_grad and key.is_cpu):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=shift)
-    scores = (query / math.sqrt(query.shape[3])) @ key.transpose(2, 3)
-    return (scores if shift is None else scores.add_(shift)).softmax(dim=-1) @ value
-
-
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Split the last axis into heads: (B, Q, d) -> (B, H, Q, d/H)."""
-    return x.view(*x.shape[:2], num_heads, -1).transpose(1, 2)
-
-
-def merge_heads(x: Tensor) -> Tensor:
-    """Concatenate the heads: (B, H, Q, d/H) -> (B, Q, d)."""
-    return x.transpose(1, 2).flatten(2)
-
-
-def take_nodes(x: Tensor, index: Tensor) -> Tensor:
-    """Select nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
-    if len(x) == 1:
-        return F.embedding(index, x[0])
-    starts = torch.arange(0, x.shape[0] * x.shape[1], x.shape[1], device=x.device)[:, None]
-    return F.embedding(index + starts, x.flatten(0, 1))  # copies rows: ten times as fast as gather on a CPU

@@ -10,7 +10,7 @@ B = instances, A = nodes, Q = queries per instance, d = embedding size, H = head
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,24 +19,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from routing_agents.policies.attention.encoder import (
-    Encoder,
-    ModelConfig,
+from routing_agents.policies.attention.encoder import Encoder, ModelConfig
+from routing_agents.policies.attention.features import Features
+from routing_agents.policies.attention.matrices import successions
+from routing_agents.policies.attention.operations import (
     attend,
     merge_heads,
+    penalties,
     products,
     split_heads,
     take_nodes,
 )
-from routing_agents.policies.attention.features import Features
-from routing_agents.policies.attention.matrices import successions
 from routing_agents.policies.protocol import PolicyNetwork
 
 SHORTEST = 1e-4  # lower bound of lengths in `nearness`, whose logarithm would be infinite at 0
 RAREST = 1e-9  # lower bound of probabilities in `nearness`
-FEW_NUMBERS = 2**14  # see `penalties`
-TABULATED = 200  # nodes; with more, the table of all pairs would take over a third of the memory of the other tensors
-LOOPED = 400  # multiplications; on a CPU, torch computes batches of smaller matrix products in a loop, without MKL
+FEW_PAIRS = 32  # nodes up to which looking up products of all pairs is faster than computing those of a step
+TABULATED = 200  # nodes; with more, tables of all pairs would take over a third of the memory of the other tensors
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Encoding:
     places: tuple[Tensor, ...] = ()  # coordinates (B, A, 2), or lengths or `successions` (B, A, A), for nearness
     edge_logits: tuple[Tensor, ...] = ()  # (B, A, A), from node to node
     depots: tuple[Tensor, ...] = ()  # (B, A), 1.0 for depots; only if the observation has a flag of depots
-    near: tuple[Tensor, ...] = ()  # (B, A, A), -log of all distances; see `AttentionModel.tabulate`
+    edge_table: tuple[Tensor, ...] = ()  # (B, A, A), or (B, A + 1, A) with a placeholder; see `AttentionModel.tabulate`
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Encoding:
         """Apply a function to every tensor."""
@@ -146,22 +145,53 @@ class AttentionModel(Encoder, PolicyNetwork):
 
     def query(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Build the decoder's queries from the context: (B, Q, d)."""
-        nodes = []
+        nodes = self.context(observation)
+        return self.combine(nodes, observation, encoding.fixed_query, encoding.node_queries, self.scalar_queries)
+
+    @property
+    def scalar_queries(self) -> tuple[Tensor, ...]:
+        """Projections of the context scalars, (d,) each."""
+        return self.project_context.weight[:, len(self.features.context_nodes) * self.config.embed_dim :].unbind(dim=1)
+
+    def context(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the context nodes, int64 (B, Q) each. Without a depot, they are A before the first action."""
+        nodes = {}
         for key in self.features.context_nodes:
             absent = key in self.features.optional and key not in observation  # then it is the depot
-            nodes.append(torch.zeros_like(observation["current_node"]) if absent else observation[key])
+            nodes[key] = torch.zeros_like(observation["current_node"]) if absent else observation[key]
         if not self.features.depot:
-            not_started = observation["action_mask"].all(dim=-1)
-            nodes = [node.masked_fill(not_started, observation["action_mask"].shape[-1]) for node in nodes]
-        query = encoding.fixed_query
-        for projected, node in zip(encoding.node_queries, nodes, strict=True):
-            query = take_nodes(projected, node).add_(query)
-        for index, key in enumerate(self.features.context_scalars):
+            not_started, placeholder = observation["action_mask"].all(dim=-1), observation["action_mask"].shape[-1]
+            nodes = {key: node.masked_fill(not_started, placeholder) for key, node in nodes.items()}
+        return nodes
+
+    def combine(
+        self,
+        nodes: dict[str, Tensor],
+        observation: dict[str, Tensor],
+        fixed: Tensor,
+        per_node: Sequence[Tensor],
+        per_scalar: Sequence[Tensor],
+    ) -> Tensor:
+        """Evaluate a linear function of the context, such as the query.
+
+        Args:
+            nodes: Context nodes; see `context`.
+            observation: Dynamic observations, which include the context scalars.
+            fixed: Constant term: (B, 1, D).
+            per_node: Term of each node, (B, A, D), or (B, A + 1, D) with a placeholder; for each context node.
+            per_scalar: Factor of each context scalar: (D,) or (B, 1, D).
+
+        Returns:
+            float32 (B, Q, D).
+        """
+        total = fixed
+        for terms, node in zip(per_node, nodes.values(), strict=True):
+            total = take_nodes(terms, node).add_(total)
+        for factor, key in zip(per_scalar, self.features.context_scalars, strict=True):
             if key in self.features.optional and key not in observation:
                 continue  # zero
-            column = len(self.features.context_nodes) * self.config.embed_dim + index
-            query = query + observation[key] * self.project_context.weight[:, column]
-        return query
+            total = total + observation[key] * factor
+        return total
 
     def logits(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Score the actions of Q queries per instance (eqs. 5 to 8).
@@ -173,26 +203,33 @@ class AttentionModel(Encoder, PolicyNetwork):
         Returns:
             float32 (B, Q, A), -inf for illegal actions.
         """
-        legal = penalties(observation["action_mask"])
-        query = self.query(encoding, observation)
+        legal, nodes = penalties(observation["action_mask"]), self.context(observation)
+        query = self.combine(nodes, observation, encoding.fixed_query, encoding.node_queries, self.scalar_queries)
         if self.features.per_step:
             scores = self.dynamic_scores(encoding, query, legal, observation[self.features.per_step])
         else:
             heads = split_heads(query, self.config.num_heads)
             glimpse = attend(heads, encoding.keys, encoding.values, legal[:, None])
             scores = self.refine(merge_heads(glimpse), query) @ encoding.logit_keys.transpose(1, 2)
-        return self.clip(scores.div_(math.sqrt(self.config.embed_dim)), legal, encoding, observation)
+        scores = scores.div_(math.sqrt(self.config.embed_dim))
+        return self.clip(scores, legal, self.edge_terms(encoding, observation, nodes))
 
-    def clip(self, scores: Tensor, legal: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
+    def clip(self, scores: Tensor, legal: Tensor, edge_terms: Tensor | None) -> Tensor:
         """Convert scores (B, Q, A), divided by sqrt(d), to logits (eqs. 7 and 8)."""
-        if self.config.nearness:
-            near = self.nearness_weight * self.nearness(encoding, observation)
-            logits = torch.add(near, scores.tanh_(), alpha=self.config.tanh_clipping)
-        else:
+        if edge_terms is None:
             logits = self.config.tanh_clipping * scores.tanh_()
-        for edge_logits in encoding.edge_logits:
-            logits = logits + self.driven(take_nodes(edge_logits, observation["current_node"]), encoding, observation)
+        else:
+            logits = torch.add(edge_terms, scores.tanh_(), alpha=self.config.tanh_clipping)
         return logits.float().add_(legal)
+
+    def edge_terms(self, encoding: Encoding, observation: dict[str, Tensor], nodes: dict[str, Tensor]) -> Tensor | None:
+        """Return what the edges from the current node add to the logits, (B, Q, A), or None for nothing."""
+        if encoding.edge_table:
+            return take_nodes(encoding.edge_table[0], nodes["current_node"])
+        terms = [take_nodes(logits, observation["current_node"]) for logits in encoding.edge_logits]
+        if self.config.nearness:
+            terms.append(self.nearness_weight * self.nearness(encoding, observation))
+        return self.driven(sum(terms[1:], terms[0]), encoding, observation) if terms else None
 
     def refine(self, glimpse: Tensor, query: Tensor) -> Tensor:
         """Pass the glimpse (B, Q, d) through the feed-forward layer, if there is one."""
@@ -202,40 +239,32 @@ class AttentionModel(Encoder, PolicyNetwork):
         return x + self.contract_glimpse(F.relu(self.expand_glimpse(x)))
 
     def nearness(self, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
-        """Return -log of each node's distance from the current node, 0 for edges that are not driven: (B, Q, A).
+        """Return -log of each node's distance from the current node: (B, Q, A).
 
         With matrices and without coordinates, lengths may be in any unit. The result is then the logarithm of the
         probability that the node follows the current one, and not another node that the tour has yet to leave.
         """
-        (table,) = encoding.near or encoding.places
-        here = take_nodes(table, observation["current_node"])
-        if encoding.near:
-            near = here
-        elif self.features.coords:
-            near = self.log_nearness(here, table)
-        else:
-            still = observation["action_mask"].to(here.dtype) @ table + here  # of the nodes that are still to be left
-            near = here.clamp(min=RAREST).log_().sub_(still.clamp(min=RAREST).log_())
-        return self.driven(near, encoding, observation)
-
-    def log_nearness(self, here: Tensor, places: Tensor) -> Tensor:
-        """Return -log of the distances (B, Q, A) from some nodes to all.
-
-        Args:
-            here: Coordinates (B, Q, 2), or rows (B, Q, A) of the matrix of lengths.
-            places: Coordinates (B, A, 2); not used with a matrix.
-        """
+        (places,) = encoding.places
+        here = take_nodes(places, observation["current_node"])
+        if not self.features.coords:
+            still = observation["action_mask"].to(here.dtype) @ places + here  # of the nodes that are still to be left
+            return here.clamp(min=RAREST).log_().sub_(still.clamp(min=RAREST).log_())
         if self.features.per_edge:
             return here.clamp(min=SHORTEST).log_().neg_()
         x, y = (here[..., None, axis] - places[:, None, :, axis] for axis in (0, 1))
         return x.square_().addcmul_(y, y).clamp_(min=SHORTEST**2).log_().mul_(-0.5)
 
     def tabulate(self, encoding: Encoding) -> Encoding:
-        """Compute the nearness of all pairs of nodes, so that the steps of a tour only select rows; for few nodes."""
-        if not (encoding.places and self.features.coords) or encoding.keys.shape[2] > TABULATED:
+        """Compute `edge_terms` of all pairs of nodes, so that the steps of a tour only select rows; for few nodes."""
+        num_instances, _, num_nodes, _ = encoding.keys.shape
+        fixed = self.features.coords or not self.config.nearness  # otherwise they depend on the mask
+        if not (fixed and (encoding.places or encoding.edge_logits)) or num_nodes > TABULATED:
             return encoding
-        (places,) = encoding.places
-        return replace(encoding, near=(self.log_nearness(places, places),))
+        every_node = torch.arange(num_nodes, device=encoding.keys.device).expand(num_instances, -1)
+        started = torch.zeros_like(every_node, dtype=torch.bool)[..., None]  # a mask of tours that have begun
+        table = self.edge_terms(encoding, {"current_node": every_node, "action_mask": started}, {})
+        assert table is not None
+        return replace(encoding, edge_table=(table if self.features.depot else F.pad(table, (0, 0, 0, 1)),))
 
     def driven(self, numbers: Tensor, encoding: Encoding, observation: dict[str, Tensor]) -> Tensor:
         """Set numbers (B, Q, A) of the edges from the current node to 0 for edges that no vehicle drives.
@@ -255,28 +284,51 @@ class AttentionModel(Encoder, PolicyNetwork):
     def stepwise_logits(
         self, encoding: Encoding, num_tours: int, skip: int = 0
     ) -> Callable[[dict[str, Tensor]], Tensor]:
-        """Return a function that computes `logits`; see `PolicyNetwork.stepwise_logits`. This decoder has no memory.
-
-        For few queries, products with keys that are stored transposed take two thirds of the time of torch's
-        attention on a CPU. torch multiplies very small matrices in a loop; padded with zeros, they take a sixth
-        of that time.
-        """
+        """Return a function that computes `logits`; see `PolicyNetwork.stepwise_logits`. This decoder has no memory."""
         encoding = self.tabulate(encoding)
         if self.features.per_step:
             return partial(self.logits, encoding)
-        num_nodes, head_dim = encoding.keys.shape[2:]
-        width = max(head_dim, math.ceil(LOOPED / (num_tours * num_nodes))) if encoding.keys.is_cpu else head_dim
-        keys = (widen(encoding.keys, width) / math.sqrt(head_dim)).transpose(2, 3).contiguous()
-        values = widen(encoding.values, width)
+        num_instances, _, num_nodes, _ = encoding.keys.shape
+        if num_nodes <= (TABULATED if num_instances == 1 else FEW_PAIRS) and not self.config.glimpse_layer:
+            return self.tabulated_logits(encoding)
+        # For few queries, products with transposed keys take two thirds of the time of torch's attention on a CPU.
+        keys = (encoding.keys / math.sqrt(encoding.keys.shape[3])).transpose(2, 3).contiguous()
         logit_keys = (encoding.logit_keys / math.sqrt(self.config.embed_dim)).transpose(1, 2).contiguous()
 
         def logits(observation: dict[str, Tensor]) -> Tensor:
-            legal = penalties(observation["action_mask"])
-            query = self.query(encoding, observation)
-            heads = widen(split_heads(query, self.config.num_heads), width)
+            legal, nodes = penalties(observation["action_mask"]), self.context(observation)
+            query = self.combine(nodes, observation, encoding.fixed_query, encoding.node_queries, self.scalar_queries)
+            heads = split_heads(query, self.config.num_heads)
             weights = (heads @ keys).add_(legal[:, None]).softmax(dim=-1)
-            glimpse = self.refine(merge_heads((weights @ values)[..., :head_dim]), query)
-            return self.clip(glimpse @ logit_keys, legal, encoding, observation)
+            glimpse = self.refine(merge_heads(weights @ encoding.values), query)
+            return self.clip(glimpse @ logit_keys, legal, self.edge_terms(encoding, observation, nodes))
+
+        return logits
+
+    def tabulated_logits(self, encoding: Encoding) -> Callable[[dict[str, Tensor]], Tensor]:
+        """Return a function that computes `logits` from the products of all pairs of nodes, for few nodes.
+
+        The scores of the glimpse, q . k, are linear in the query, and thus in the context. The glimpse is linear in its
+        weights, and the scores of the actions are linear in the glimpse.
+        """
+        num_instances, num_heads, num_nodes, head_dim = encoding.keys.shape
+        keys = encoding.keys.transpose(2, 3) / math.sqrt(head_dim)
+
+        def scores_of(queries: Tensor) -> Tensor:
+            """Return the scores of all nodes and heads for queries (B, R, d): (B, R, H A)."""
+            return merge_heads(split_heads(queries, num_heads) @ keys)
+
+        fixed = scores_of(encoding.fixed_query)
+        per_node = [scores_of(queries) for queries in encoding.node_queries]
+        per_scalar = [scores_of(query.expand(num_instances, 1, -1)) for query in self.scalar_queries]
+        logit_keys = split_heads(encoding.logit_keys / math.sqrt(self.config.embed_dim), num_heads)
+        outputs = (encoding.values @ logit_keys.transpose(2, 3)).flatten(1, 2)  # (B, H A, A)
+
+        def logits(observation: dict[str, Tensor]) -> Tensor:
+            legal, nodes = penalties(observation["action_mask"]), self.context(observation)
+            scores = self.combine(nodes, observation, fixed, per_node, per_scalar).unflatten(2, (num_heads, num_nodes))
+            weights = scores.add_(legal[:, :, None]).softmax(dim=-1)
+            return self.clip(weights.flatten(2) @ outputs, legal, self.edge_terms(encoding, observation, nodes))
 
         return logits
 
@@ -303,39 +355,3 @@ class AttentionModel(Encoder, PolicyNetwork):
         shift = (weights * remaining).sum(dim=-1, keepdim=True) * shift_value.view(num_heads, 1, -1)
         glimpse = self.refine(merge_heads(weights @ encoding.values + shift), query)
         return glimpse @ encoding.logit_keys.transpose(1, 2) + remaining[:, 0] * (glimpse @ shift_logit)[..., None]
-
-
-class CostCritic(Encoder):
-    """Critic that predicts an instance's cost from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
-
-    Args:
-        features: Observations to read.
-        config: Sizes and options.
-        generator: Random number generator for the initial weights.
-    """
-
-    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
-        super().__init__(features, config)
-        self.hidden = nn.Linear(config.embed_dim, config.embed_dim)
-        self.value = nn.Linear(config.embed_dim, 1)
-        self.initialise(generator)
-
-    def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """Return the predicted cost: (B, 1)."""
-        return self.value(F.relu(self.hidden(self.encode_nodes(observation).mean(dim=1))))
-
-
-def penalties(mask: Tensor) -> Tensor:
-    """Convert a mask to numbers that are added to the scores: -inf for illegal actions, 0 for legal ones.
-
-    For large masks this takes a quarter of the time of `torch.where` or `masked_fill` on a CPU; for small masks
-    these are faster.
-    """
-    if mask.numel() < FEW_NUMBERS and mask.is_cpu:
-        return torch.where(mask, 0.0, -torch.inf)
-    return mask.float().sub_(1).mul_(torch.finfo(torch.float32).max).mul_(2.0)
-
-
-def widen(x: Tensor, width: int) -> Tensor:
-    """Append zeros to the last axis up to a width."""
-    return F.pad(x, (0, width - x.shape[-1])) if width > x.shape[-1] else x

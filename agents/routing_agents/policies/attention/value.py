@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from routing_agents.policies.attention.encoder import Encoder, ModelConfig
+from routing_agents.policies.attention.features import Features
 from routing_agents.policies.attention.model import Encoding
 
 
@@ -42,3 +44,23 @@ class ValueHead(nn.Module):
         # left predicts the value best.
         legal = mask.float() @ nodes / mask.shape[-1]
         return F.relu(self.context(query) + legal)
+
+
+class CostCritic(Encoder):
+    """Critic that predicts an instance's cost from the mean of its node embeddings (Kool et al. 2019, appendix B.2).
+
+    Args:
+        features: Observations to read.
+        config: Sizes and options.
+        generator: Random number generator for the initial weights.
+    """
+
+    def __init__(self, features: Features, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(features, config)
+        self.hidden = nn.Linear(config.embed_dim, config.embed_dim)
+        self.value = nn.Linear(config.embed_dim, 1)
+        self.initialise(generator)
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return the predicted cost: (B, 1)."""
+        return self.value(F.relu(self.hidden(self.encode_nodes(observation).mean(dim=1))))

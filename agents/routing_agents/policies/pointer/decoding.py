@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.encoder import take_nodes
+from routing_agents.policies.attention.operations import take_nodes
 from routing_agents.policies.pointer.model import END, PointerNetwork
 from routing_agents.policies.pointer.sequences import PADDING, Answers, Order, Points, rename, sorting
 from routing_agents.policies.pointer.tasks import Task

@@ -17,8 +17,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from routing_agents.policies.attention.encoder import NORMALIZATIONS, Encoder, ModelConfig, products, take_nodes
+from routing_agents.policies.attention.encoder import NORMALIZATIONS, Encoder, ModelConfig
 from routing_agents.policies.attention.features import Features
+from routing_agents.policies.attention.operations import products, take_nodes
 from routing_agents.policies.attention.sizes import check_sizes
 
 POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads

@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.encoder import take_nodes
 from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.operations import take_nodes
 from routing_agents.policies.pointer.model import PointerConfig, PointerEncoding, PointerNetwork
 from routing_agents.policies.protocol import PolicyNetwork
 

@@ -1,0 +1,62 @@
+"""Operations on tensors that the encoder and the decoder share.
+
+B = instances, A = nodes, Q = queries per instance, d = embedding size, H = heads, d_k = d / H.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FEW_NODES = 32  # see `attend`
+FEW_NUMBERS = 2**14  # see `penalties`
+
+
+def products(x: Tensor, bfloat16: bool) -> AbstractContextManager[None]:
+    """Return a context manager in which matrix products have the chosen precision."""
+    return torch.autocast(x.device.type, torch.bfloat16) if bfloat16 else nullcontext()
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = None) -> Tensor:
+    """Return softmax(query key' / sqrt(d_k) + shift) value, for query (B, H, Q, d_k), key and value (B, H, A, d_k).
+
+    With gradients, several queries and few nodes, separate products take half to two thirds of the time of torch's
+    fused attention on a CPU.
+    """
+    if query.shape[2] == 1 or key.shape[2] > FEW_NODES or not (key.requires_grad and key.is_cpu):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=shift)
+    scores = (query / math.sqrt(query.shape[3])) @ key.transpose(2, 3)
+    return (scores if shift is None else scores.add_(shift)).softmax(dim=-1) @ value
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """Split the last axis into heads: (B, Q, d) -> (B, H, Q, d/H)."""
+    return x.view(*x.shape[:2], num_heads, -1).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Concatenate the heads: (B, H, Q, d/H) -> (B, Q, d)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def take_nodes(x: Tensor, index: Tensor) -> Tensor:
+    """Select nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
+    if len(x) == 1:
+        return F.embedding(index, x[0])
+    starts = torch.arange(0, x.shape[0] * x.shape[1], x.shape[1], device=x.device)[:, None]
+    return F.embedding(index + starts, x.flatten(0, 1))  # copies rows: ten times as fast as gather on a CPU
+
+
+def penalties(mask: Tensor) -> Tensor:
+    """Convert a mask to numbers that are added to the scores: -inf for illegal actions, 0 for legal ones.
+
+    For large masks this takes a quarter of the time of `torch.where` or `masked_fill` on a CPU; for small masks
+    these are faster.
+    """
+    if mask.numel() < FEW_NUMBERS and mask.is_cpu:
+        return torch.where(mask, 0.0, -torch.inf)
+    return mask.float().sub_(1).mul_(torch.finfo(torch.float32).max).mul_(2.0)
