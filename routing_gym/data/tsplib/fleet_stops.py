@@ -28,8 +28,8 @@ class Stops:
 
 def number_depot(document: Document) -> None:
     """Change the first number of each section from 0 to 1; PyVRP's files after Li and Lim have 0 for the depot."""
-    for section in document.sections.values():
-        if section.rows and (cells := section.rows[0].text.split())[0] == "0":
+    for keyword, section in document.sections.items():
+        if keyword != "EDGE_WEIGHT_SECTION" and section.rows and (cells := section.rows[0].text.split())[0] == "0":
             section.rows[0] = Value(" ".join(["1", *cells[1:]]), section.rows[0].line)
 
 

@@ -3,7 +3,8 @@
 Sources: HFVRP (Pessoa et al. 2018), MDVRPTW (Vidal et al. 2013), SDVRPTW (Cordeau and Laporte 2001), PDPTW (Li and Lim
     2001), PCVRPTW (PyVRP, after Gehring and Homberger 1999). The sections of a file decide which attributes the problem
     has. Its TYPE decides how lengths are counted, following the published costs: in thousandths, rounded; for HFVRP in
-    millionths, with costs in hundreds to two decimals; for PCVRPTW in tenths, truncated.
+    millionths, with costs in hundreds to two decimals; for PCVRPTW in tenths, truncated. EXPLICIT distances, which are
+    also the durations, are counted in the file's unit.
 
 Identical vehicles become one depot node. Whether a limited number of vehicles of several kinds suffices is a
 bin-packing problem. Such files therefore become problems with PC, whose penalties are larger than the cost of any tour.
@@ -23,7 +24,7 @@ from routing_gym.data.tsplib.document import Document
 from routing_gym.data.tsplib.fleet_rules import Counting, FleetRules
 from routing_gym.data.tsplib.fleet_stops import Stops, read_depots, read_stops
 from routing_gym.data.tsplib.fleet_vehicles import ANY, Kind, check_depots, group, read_vehicles
-from routing_gym.data.tsplib.instance import scale_coords, scale_distances, unit_scale
+from routing_gym.data.tsplib.instance import matrix_scale, places_of, scale_coords, scale_distances, unit_scale
 from routing_gym.data.tsplib.metrics import TENTHS, file_distances
 from routing_gym.data.tsplib.vehicle_routing import own_capacity
 from routing_gym.files import InvalidFile, UnsupportedFile
@@ -56,32 +57,42 @@ FLEET_SECTIONS = (
     *("VEHICLES_FIXED_COST_SECTION", "VEHICLES_UNIT_DISTANCE_COST_SECTION"),
     *("VEHICLES_MAX_DURATION_SECTION", "VEHICLES_MAX_DISTANCE_SECTION"),
 )
+WHOLE = Counting(unit=1, cost_unit=1, decimals=0)  # of EXPLICIT distances
 MAX_EXTENT = 10**12  # in 1 / unit, so that sums of lengths stay far within int64
 MAX_TIME = 2_000_000  # in 1 / unit, so that float32 distinguishes all times
 
 
-def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, Any]:
-    """Return the fields of a `FileInstance` of TYPE `kind`; `coords` belong to nodes 1 to DIMENSION.
+def read_fleet(document: Document, kind: str, coords: FloatArray | None, matrix: IntArray | None) -> dict[str, Any]:
+    """Return the fields of a `FileInstance`.
+
+    Args:
+        document: Parsed file.
+        kind: TYPE of the file.
+        coords: Coordinates of nodes 1 to DIMENSION, float64 (DIMENSION, 2); None if the file has none.
+        matrix: Distances of these nodes, int64 (DIMENSION, DIMENSION); None for distances of coordinates.
 
     Raises:
         InvalidFile: A section contradicts others, or some customer or vehicle is useless.
         UnsupportedFile: A number is too large, or limits on length differ.
     """
-    counting = COUNTING[kind]
-    depots = read_depots(document, len(coords))
-    stops = read_stops(document, [depot for depot, _ in depots], len(coords))
+    counting = COUNTING[kind] if matrix is None else WHOLE
+    places = places_of(coords, matrix) if matrix is not None else coords
+    assert places is not None
+    depots = read_depots(document, len(places))
+    stops = read_stops(document, [depot for depot, _ in depots], len(places))
     kinds = group(read_vehicles(document, depots, stops))
     check_depots(document, depots, kinds)
     ids = np.concatenate([[one.depot for one in kinds], stops.ids]).astype(np.int64)
-    scale = unit_scale(coords)
+    scale = unit_scale(places) if matrix is None else matrix_scale(matrix)
     if scale * counting.unit > MAX_EXTENT:
-        line = document.section("NODE_COORD_SECTION").line
+        line = document.section("NODE_COORD_SECTION" if matrix is None else "EDGE_WEIGHT_SECTION").line
         most = MAX_EXTENT // counting.unit
         raise UnsupportedFile(document.path, line, f"the nodes lie {scale:g} apart; at most {most} is supported")
-    legs = file_distances(coords[ids - 1], "EUC_2D", counting.unit)
-    windows = None if stops.windows is None else scale_windows(document, stops.windows[ids - 1], counting.unit)
+    order = ids - 1
+    legs = file_distances(places[order], "EUC_2D", counting.unit) if matrix is None else matrix[np.ix_(order, order)]
+    windows = None if stops.windows is None else scale_windows(document, stops.windows[order], counting.unit)
     check_served(document, kinds, stops, legs, windows, counting.unit)
-    problem, instance = make(kinds, stops, coords[ids - 1], legs, windows, scale, counting)
+    problem, instance = make(kinds, stops, places[order], legs, windows, scale, counting)
     durations, lengths = (np.array([getattr(one, key) for one in kinds]) for key in ("max_duration", "max_length"))
     rules = FleetRules(
         counting=counting,
@@ -93,8 +104,16 @@ def read_fleet(document: Document, kind: str, coords: FloatArray) -> dict[str, A
         max_length=limit(lengths, counting.unit),
         prize=None if stops.prize is None else np.concatenate([np.zeros(len(kinds), dtype=np.int64), stops.prize]),
     )
-    found = {"ids": ids, "coords": coords[ids - 1], "scale": scale, "unit": counting.unit, "rules": rules}
-    return found | {"problem": problem, "instance": instance}
+    return {
+        "ids": ids,
+        "coords": None if coords is None else coords[order],
+        "matrix": None if matrix is None else legs,
+        "scale": scale,
+        "unit": counting.unit,
+        "rules": rules,
+        "problem": problem,
+        "instance": instance,
+    }
 
 
 def limit(values: IntArray, unit: int) -> IntArray | None:
@@ -164,7 +183,7 @@ def make(
         settings["max_length"] = max(MAX_LENGTH_OF_PAIRS, float(fields["max_length"][0]))  # enough for generated ones
     demand = np.concatenate([np.zeros(depots, dtype=np.int64), stops.demand])[None]
     distances = scale_distances(legs, unit)
-    instance = VRPInstance(scale_coords(coords, scale), demand, np.array([capacity]), distances, **fields)
+    instance = VRPInstance(scale_coords(coords, unit_scale(coords)), demand, np.array([capacity]), distances, **fields)
     return VRP(n, own_capacity(capacity), num_depots=depots, **settings), instance
 
 

@@ -16,7 +16,7 @@ from routing_gym.data.tsplib.fleet_rules import FleetRules
 from routing_gym.data.tsplib.metrics import TENTHS, file_distances, file_legs
 from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE
-from routing_gym.problems.geometry import MAX_FLOAT
+from routing_gym.problems.geometry import MAX_FLOAT, embedding
 from routing_gym.problems.op import OPInstance
 
 
@@ -78,14 +78,15 @@ class FileInstance:
         metric: EDGE_WEIGHT_TYPE of the file.
         ids: int64 (A,), number of each node in the file, from 1.
         coords: float64 (A, 2), as in the file; None if the file has distances only.
-        matrix: int64 (A, A), distances in the file; None if distances are computed from coordinates.
+        matrix: int64 (A, A), distances in the file, which are also the durations; None if distances are computed from
+            coordinates.
         scale: Length in the file's unit that is 1 in the instance; the longest distance, if distances are in the file.
         problem: Problem of the instance.
         instance: Batch of one: coordinates moved and scaled into the unit square, distances divided by the scale;
             without distances if `read_instance` was asked to omit them.
         cost_limit: OP: maximum length of a tour, in the file's metric.
         scores: OP: int64 (A,), as in the file; every tour collects the depot's score, which the instance omits.
-        unit: Number of parts of the file's unit in which lengths are counted: VRPTW with coordinates 10, HFVRP
+        unit: Number of parts of the file's unit in which lengths are counted: 1 with a `matrix`, else VRPTW 10, HFVRP
             1,000,000, PCVRPTW 10, other fleets 1,000.
         rules: VRPTW, VRPB, fleets: limits of the file on routes.
         best_known: Best cost stored beside the file; None if there is none.
@@ -149,9 +150,9 @@ class FileInstance:
             actions: Actions of the environment, integers (T,).
 
         Returns:
-            The length, an integer except for VRPTW with coordinates; for fleets, the published cost: in thousandths of
-            the file's unit (HFVRP in hundreds, PCVRPTW in tenths); if the problem maximises (OP), the sum of the
-            scores, including the depot's.
+            The length, an integer except for VRPTW without a `matrix`; for fleets, the published cost: in thousandths
+            of the file's unit (HFVRP in hundreds, PCVRPTW in tenths), with a `matrix` in this unit; if the problem
+            maximises (OP), the sum of the scores, including the depot's.
 
         Raises:
             InfeasibleTour: The tour breaks a rule; the message has step, value, bound and remedy.
@@ -187,6 +188,11 @@ def unit_scale(coords: FloatArray) -> float:
 def matrix_scale(matrix: IntArray) -> float:
     """Return the largest distance; 1 if all are 0."""
     return float(matrix.max()) or 1.0
+
+
+def places_of(coords: FloatArray | None, matrix: IntArray) -> FloatArray:
+    """Return the coordinates (A, 2) of a file, or if it has none, places whose distances resemble the matrix."""
+    return embedding(matrix.astype(np.float64)) if coords is None else coords
 
 
 def scale_coords(coords: FloatArray, scale: float) -> Array:

@@ -21,6 +21,7 @@ from routing_gym.data.tsplib.instance import (
     FileInstance,
     matrix_scale,
     orienteering_instance,
+    places_of,
     scale_coords,
     scale_distances,
     unit_scale,
@@ -59,13 +60,13 @@ class FileType(NamedTuple):
 
 
 FILE_TYPES = {
-    "TSP": FileType(sections=("EDGE_WEIGHT_SECTION", "FIXED_EDGES_SECTION"), has_depot=False),
-    "ATSP": FileType(sections=("EDGE_WEIGHT_SECTION",), has_depot=False),
+    "TSP": FileType(sections=("FIXED_EDGES_SECTION",), has_depot=False),
+    "ATSP": FileType(has_depot=False),
     "CVRP": FileType(("CAPACITY",), ("DEMAND_SECTION", "DEPOT_SECTION")),
     "OP": FileType(("COST_LIMIT",), ("NODE_SCORE_SECTION", "DEPOT_SECTION")),
     "VRPTW": FileType(
         ("CAPACITY", "VEHICLES", "SERVICE_TIME"),
-        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION", "EDGE_WEIGHT_SECTION"),
+        ("DEMAND_SECTION", "TIME_WINDOW_SECTION", "SERVICE_TIME_SECTION", "DEPOT_SECTION"),
     ),
     "VRPB": FileType(("CAPACITY",), ("DEMAND_SECTION", "BACKHAUL_SECTION", "DEPOT_SECTION")),
 } | {kind: FileType(FLEET_VALUES, FLEET_SECTIONS) for kind in COUNTING}
@@ -81,11 +82,10 @@ COMMON_VALUES = (
     "NODE_COORD_TYPE",
     "DISPLAY_DATA_TYPE",
 )
-COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")
-EXPLICIT = "EXPLICIT"  # distances in the file; no coordinates
+COMMON_SECTIONS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION", "EDGE_WEIGHT_SECTION")
+EXPLICIT = "EXPLICIT"  # distances in the file; coordinates only of files with a depot
 SUPPORTED = (
-    f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)}, or EXPLICIT for "
-    "TSP, ATSP and VRPTW"
+    f"supported are files of TYPE {', '.join(FILE_TYPES)} with EDGE_WEIGHT_TYPE {', '.join(METRICS)} or {EXPLICIT}"
 )
 GRAMMAR = Grammar(
     values=tuple({*COMMON_VALUES, *(value for kind in FILE_TYPES.values() for value in kind.values)}),
@@ -132,25 +132,25 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     name = document.values["NAME"].text if "NAME" in document.values else path.name
     if kind in COUNTING:
         number_depot(document)
-        fields = read_fleet(document, kind, read_coords(document, dimension, metric))
-        fleet = FileInstance(name, path, tuple(document.comments), metric, matrix=None, **fields)
-        return with_best_known(fleet)
+    coords = read_coords(document, dimension, metric)
+    matrix = read_matrix(document, dimension, symmetric=kind == "TSP") if metric == EXPLICIT else None
+    if kind in COUNTING:
+        fields = read_fleet(document, kind, coords, matrix)
+        return with_best_known(FileInstance(name, path, tuple(document.comments), metric, **fields))
     ids = np.arange(1, dimension + 1)
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, kind, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
-    coords = places = matrix = distances = None
-    unit = TENTHS if kind == "VRPTW" and metric != EXPLICIT else 1
-    if metric == EXPLICIT:
-        matrix = read_matrix(document, dimension, symmetric=kind == "TSP")[np.ix_(ids - 1, ids - 1)]
+    coords = places = None if coords is None else coords[ids - 1]
+    unit, distances = TENTHS if kind == "VRPTW" and matrix is None else 1, None
+    if matrix is not None:
+        matrix = matrix[np.ix_(ids - 1, ids - 1)]
         scale = matrix_scale(matrix)
         distances = scale_distances(matrix, scale)
         if FILE_TYPES[kind].has_depot:
-            places = coords = read_coords(document, dimension, metric)[ids - 1]
-        else:
-            check_display(document, dimension)
+            places = places_of(coords, matrix)
     else:
-        coords = read_coords(document, dimension, metric)[ids - 1]
+        assert coords is not None
         places = planar(coords, metric)
         scale = unit_scale(places)
         only_cost = kind in LENGTHS_ONLY_COST and metric != "GEO"
@@ -194,7 +194,7 @@ def make_instance(
     """Make the problem and its instance (a batch of one), with OP's length limit and scores; `distances` are scaled."""
     if coords is None:
         return ATSP(len(ids)), ATSPInstance(distances), None, None
-    scaled_coords = scale_coords(coords, scale)
+    scaled_coords = scale_coords(coords, unit_scale(coords))
     if "FIXED_EDGES_SECTION" in document.sections:
         partner = read_fixed_edges(document, len(ids))
         return TSPFE(len(ids)), TSPFEInstance(scaled_coords, partner[None], distances), None, None
@@ -234,18 +234,19 @@ def check_kind(document: Document) -> str:
 def check_metric(document: Document, kind: str) -> str:
     """Return the EDGE_WEIGHT_TYPE after checking that it is supported and agrees with related keywords."""
     metric, line = document.value("EDGE_WEIGHT_TYPE")
-    if metric == EXPLICIT and kind == "VRPTW":
-        return metric
-    if metric == EXPLICIT and not FILE_TYPES[kind].has_depot:
+    if metric == EXPLICIT:
         for keyword in ("NODE_COORD_SECTION", "FIXED_EDGES_SECTION"):
-            if keyword in document.sections:
+            if keyword in document.sections and not FILE_TYPES[kind].has_depot:
                 line, told = document.sections[keyword].line, "is not supported with EDGE_WEIGHT_TYPE EXPLICIT"
                 raise UnsupportedFile(document.path, line, f"{keyword} {told}; {SUPPORTED}")
         return metric
     if "EDGE_WEIGHT_SECTION" in document.sections and metric in METRICS:
         line = document.sections["EDGE_WEIGHT_SECTION"].line
         raise InvalidFile(document.path, line, f"EDGE_WEIGHT_SECTION has no place with EDGE_WEIGHT_TYPE {metric}")
-    if metric not in METRICS or kind == "ATSP":
+    if kind == "ATSP":
+        told = f"EDGE_WEIGHT_TYPE {found(metric)} is not supported with TYPE ATSP; expected {EXPLICIT}"
+        raise UnsupportedFile(document.path, line, told)
+    if metric not in METRICS:
         raise UnsupportedFile(document.path, line, f"EDGE_WEIGHT_TYPE {found(metric)} is not supported; {SUPPORTED}")
     if (kind == "VRPTW" or kind in COUNTING) and metric != "EUC_2D":
         told = f"{kind} counts {'tenths' if kind == 'VRPTW' else 'parts'} of Euclidean lengths: expected EUC_2D"
@@ -269,10 +270,12 @@ def check_dimension(document: Document, max_nodes: int) -> int:
     return dimension
 
 
-def read_coords(document: Document, dimension: int, metric: str) -> FloatArray:
-    """Return the coordinates of nodes 1 to `dimension`: float64 (dimension, 2)."""
-    rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
+def read_coords(document: Document, dimension: int, metric: str) -> FloatArray | None:
+    """Return the coordinates of nodes 1 to `dimension`: float64 (dimension, 2). EXPLICIT files may lack them: None."""
     check_display(document, dimension)
+    if metric == EXPLICIT and "NODE_COORD_SECTION" not in document.sections:
+        return None
+    rows = document.rows_by_node("NODE_COORD_SECTION", dimension, "x y")
     most = GREATEST.get(metric, (MAX_COORDINATE, MAX_COORDINATE))
     coords = np.array([[*map(document.parse_coordinate, texts, (line, line), most)] for texts, line in rows])
     extent = float((coords.max(axis=0) - coords.min(axis=0)).max())

@@ -412,15 +412,17 @@ INVALID = [  # the text, a part and its replacement, and the error
     (CVRP_TEXT, "CAPACITY : 5", "CAPACITY : 9999999999999", ":7: CAPACITY: found '9999999999999'.* 12 digits"),
     (OP_TEXT, "COST_LIMIT : 20", "COST_LIMIT : 20.5", ":4: COST_LIMIT: found '20.5', expected an integer"),
     (OP_TEXT, "3 6\n", "", ":12: NODE_SCORE_SECTION: found 2 nodes, expected DIMENSION 3; node 3 is missing"),
+    (CVRP_TEXT, "EUC_2D", "EXPLICIT", "the file ends without EDGE_WEIGHT_FORMAT"),
+    (
+        CVRP_TEXT,
+        "DEMAND_SECTION",
+        "EDGE_WEIGHT_SECTION\n0\nDEMAND_SECTION",
+        ":14: EDGE_WEIGHT_SECTION has no place with",
+    ),
 ]
 UNSUPPORTED = [
     (TSP_TEXT, "TYPE : TSP", "TYPE : HCP", r":2: TYPE 'HCP' is not supported; supported are files of TYPE TSP, ATSP"),
-    (
-        TSP_TEXT,
-        "TYPE : TSP",
-        "TYPE : ATSP",
-        ":4: EDGE_WEIGHT_TYPE 'EUC_2D' is not supported; .* or EXPLICIT for TSP, ATSP",
-    ),
+    (TSP_TEXT, "TYPE : TSP", "TYPE : ATSP", ":4: .* 'EUC_2D' is not supported with TYPE ATSP; expected EXPLICIT"),
     (ATSP_TEXT, "FULL_MATRIX", "FUNCTION", ":4: EDGE_WEIGHT_FORMAT 'FUNCTION' .* expected one of FULL_MATRIX, UPPER_"),
     (ATSP_TEXT, ": 3", ": 3000", ":2: DIMENSION 3000 exceeds 2000, the most with EDGE_WEIGHT_TYPE EXPLICIT"),
     (FIXED_TEXT, "EUC_2D", "EXPLICIT", ":5: NODE_COORD_SECTION is not supported with EDGE_WEIGHT_TYPE EXPLICIT"),
@@ -430,7 +432,6 @@ UNSUPPORTED = [
         "1 2\n4 1\n",
         ":12: node 1 has a fixed edge in line 11 already; .* contract a chain of edges",
     ),
-    (CVRP_TEXT, "EUC_2D", "EXPLICIT", ":6: EDGE_WEIGHT_TYPE 'EXPLICIT' is not supported; .* EXPLICIT for TSP, ATSP"),
     (TSP_TEXT, "EUC_2D", "EUC_3D", ":4: EDGE_WEIGHT_TYPE 'EUC_3D' is not supported; .* EUC_2D, CEIL_2D, ATT, GEO"),
     (TSP_TEXT, "DIMENSION : 4", "DIMENSION : 999999999", r":3: DIMENSION 999999999 exceeds 10000; .* max_nodes"),
     (TSP_TEXT, "TYPE", "EDGE_WEIGHT_FORMAT : FULL_MATRIX\nTYPE", ":2: EDGE_WEIGHT_FORMAT 'FULL_MATRIX' is not"),

@@ -176,12 +176,6 @@ SECTION = "SERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n"
         (EXPLICIT_TEXT, "1 10 20", "1 0 4", ":21: this customer cannot be served: .* reaches it at 5.0, after 4.0"),
         (EXPLICIT_TEXT, "3 0 30", "3 0 15", ":21: this customer cannot be served: .* is back at 16.0, after 15.0"),
         (EXPLICIT_TEXT, "3 0 2\n", "3 0\n", ":11: EDGE_WEIGHT_SECTION: found 8 numbers, expected 9: FULL_MATRIX with"),
-        (
-            EXPLICIT_TEXT,
-            EXPLICIT_TEXT[EXPLICIT_TEXT.index("NODE_C") : EXPLICIT_TEXT.index("DEMAND")],
-            "",
-            "without NODE",
-        ),
         (VRPTW_TEXT, "VEHICLES : 2\n", "", ":22: the file ends without VEHICLES"),
         (VRPTW_TEXT, "TYPE : VRPTW", "TYPE : CVRP", ":4: VEHICLES has no place in a file of TYPE CVRP, but of VRPT"),
         (SOLOMON_TEXT, "CUST NO.", "NUMBER", ":8: found 'NUMBER .*, expected CUST NO., as in Solomon's files"),
