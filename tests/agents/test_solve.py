@@ -220,6 +220,18 @@ def test_fleets_are_improved_within_the_limits_of_the_file(tmp_path):
         solve_script.main(replace(args, repair=Path("TSP-20"), overwrite=True))
 
 
+def test_distances_of_the_file_are_improved_on_the_routes(tmp_path):
+    """The published model for parts of CVRP tours reads coordinates. 3 + 4 + 5 one way; the other way costs more."""
+    path = tmp_path / "ways.vrp"
+    path.write_text(
+        "NAME : ways\nTYPE : CVRP\nDIMENSION : 3\nCAPACITY : 9\nEDGE_WEIGHT_TYPE : EXPLICIT\n"
+        "EDGE_WEIGHT_FORMAT : FULL_MATRIX\nEDGE_WEIGHT_SECTION\n0 3 9\n9 0 4\n5 9 0\n"
+        "DEMAND_SECTION\n1 0\n2 4\n3 5\nDEPOT_SECTION\n1\n-1\nEOF\n"
+    )
+    (solved,) = solve_script.main(solve_script.Args((path,), improve=0.2, out=tmp_path / "out"))
+    assert (solved.cost, solved.solved_by) == (12, "ovrpbltw-matrices-50, improved by route search")
+
+
 def test_prizes_that_show_on_the_way_choose_no_tour(square, tmp_path):
     """The best of many tours of SPCTSP, by their real prizes, would be a bound."""
     problem = make_problem("SPCTSP", 20)

@@ -55,16 +55,16 @@ class PolicySearch(Improver):
         return self.model.improve(source.problem, source.instance, start, seconds, seed, keep, legs).interrupted
 
 
-class RouteSearch(Improver):
+class PlanSearch(Improver):
     """The search of plans, which removes stops from routes and inserts them again; see `planning.search`."""
 
     name = "route search"
 
     @staticmethod
     def takes(problem: AnyProblem) -> bool:
-        """Return whether it improves tours of a problem: routes with demands, of which no policy solves parts."""
+        """Return whether it improves tours of a problem: routes with demands."""
         demands = any(column.name == "demand" for column in problem.columns)
-        return demands and problem.plain_routes and problem.has_depot and problem.subproblem is None
+        return demands and problem.plain_routes and problem.has_depot
 
     def improve(self, source: Source, start: IntArray, seconds: float, seed: int, keep: Keep) -> bool:
         problem = source.problem
@@ -82,7 +82,9 @@ class RouteSearch(Improver):
 
 
 def choose_improver(path: Path, source: Source, model: TrainedModel, named: Path | None) -> Improver:
-    """Return the search for a file: on the routes of the VRP family, with a model for other problems.
+    """Return the search for a file: with a model if one solves parts of the tour, else on the routes.
+
+    The published models for parts read coordinates. With distances in the file, the search on the routes replaces them.
 
     Args:
         path: Path of the file, for messages.
@@ -96,10 +98,12 @@ def choose_improver(path: Path, source: Source, model: TrainedModel, named: Path
     if (rows := batch_size(source.instance)) > 1:
         raise ValueError(f"{path} holds {rows} instances; --improve takes files with one")
     problem = source.problem
-    if RouteSearch.takes(problem):
-        if named is not None:
+    if PlanSearch.takes(problem):
+        if named is not None and problem.subproblem is None:
             raise ValueError(f"{path}: --repair {named} has no effect on {problem.name}; leave it out")
-        return RouteSearch()
+        given = isinstance(source, FileInstance) and source.matrix is not None
+        if named is None and (given or problem.subproblem is None):
+            return PlanSearch()
     try:
         wanted, _ = neighbourhoods_of(problem).repaired_by(problem)
         repair = load_repair(problem, otherwise=model) if named is None else load(named)
