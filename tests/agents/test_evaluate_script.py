@@ -151,6 +151,7 @@ def test_sources_of_instances(tmp_path, source):
         ({"instances": "random/CVRP-8", "methods": ("fast-tsp",)}, "fast-tsp does not solve CVRP"),
         ({"methods": ("{model}:beam",)}, "'beam' has no value"),
         ({"methods": ("2-opt:",)}, "'2-opt:': a setting is empty; write 2-opt:SETTING=VALUE, or leave the colon out"),
+        ({"methods": ("{model}:beam=2,symmetries=9",)}, "symmetries must be 1 to 8, got 9"),
         ({"methods": ("{model}:beam=2,beam=3",)}, "beam is set twice; leave one out"),
         ({"methods": ("{model}:temperature=2",)}, "temperature 2 has no effect without sample; leave it out"),
         ({"problem": "TSP"}, "--problem TSP has no effect: random/TSP-8 says what it holds; leave it out"),
@@ -161,7 +162,10 @@ def test_sources_of_instances(tmp_path, source):
         ({"methods": ("{model}:sample=true,temperature=warm",)}, "temperature must be a number, got 'warm'"),
         ({"methods": ("{model}:active=0",)}, "active must be an integer of at least 1, got 0"),
         ({"methods": ("{model}:active=2,embeddings=3",)}, "embeddings must be true or false, got 3"),
-        ({"methods": ("{model}:beam=2,embeddings=true",)}, "beam goes with expansion only; leave out embeddings"),
+        (
+            {"methods": ("{model}:beam=2,embeddings=true",)},
+            "beam goes with expansion and symmetries only; leave out embeddings",
+        ),
         ({"instances": "random/SPCTSP-8", "methods": ("trained:active=2",)}, "shows prizes early; take beam alone"),
         ({"methods": ("held-karp", "{model}:num_tours=9,force_starts=true")}, "9 starts asked of 8 nodes"),
         (

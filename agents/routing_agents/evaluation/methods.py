@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from routing_agents.evaluation.decoding import CHUNK_SIZE, Decoder, DecodeWork, Tours, decode_all, threads_of
-from routing_agents.policies.attention.decoding import Decoding, first_nodes, solve
+from routing_agents.policies.attention.decoding import Decoding, check_symmetries, first_nodes, solve
 from routing_agents.runs import BEST, LAST
 from routing_agents.search.active import active_search
 from routing_agents.search.beam import beam_search, simulation_guided_search
@@ -30,7 +30,7 @@ from routing_gym.solvers import SOLVERS, Solution, make_solver
 from routing_gym.solvers.runtime.work import Executor
 
 TRAINED = "trained"
-SEARCHES = {"beam": "expansion", "active": "embeddings"}  # settings that select a search, each with its option
+SEARCHES = {"beam": ("expansion", "symmetries"), "active": ("embeddings",)}  # settings that select a search: options
 Method = Callable[[AnyProblem, Any], Solution]
 
 
@@ -114,7 +114,7 @@ def make_method(text: str, setup: Setup, problem: AnyProblem) -> Method:
     model = load(path)
     model.check(problem)
     problem = model.as_read(problem)
-    searches = any(key in settings and settings.keys() <= {key, option} for key, option in SEARCHES.items())
+    searches = any(key in settings and settings.keys() <= {key, *options} for key, options in SEARCHES.items())
     decoder, several = (search_decoder if searches else plain_decoder)(text, dict(settings), model, problem)
     work = DecodeWork(text, problem, decoder, setup.seed, setup.tours_at_once, setup.device, threads_of(setup.executor))
     if setup.executor is not None:
@@ -162,20 +162,27 @@ def search_decoder(
             raise ValueError(f"{text!r}: {key} must be an integer of at least 1, got {value!r}")
     completing = "".join(settings.keys() & {"active", "expansion"})  # one of them, or neither
     if isinstance(model, TrainedPointer):
-        if completing:
-            raise ValueError(f"{text!r}: a pointer network has beam alone; leave {completing} out")
+        if others := ", ".join(sorted(settings.keys() - {"beam"})):
+            raise ValueError(f"{text!r}: a pointer network has beam alone; leave {others} out")
         decoding = Decoding(settings["beam"], force_starts=settings["beam"] > 1)
         return Decoder(model.network, partial(decode_pointer, model, decoding)), False
     if completing and problem.stochastic:
         raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
+    symmetries = settings.pop("symmetries", 1)
+    try:
+        check_symmetries(problem, symmetries)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from error
     decode: Callable[..., Rollout]
     if completing == "active":
         decode = partial(active_search, iterations=settings["active"], embeddings=embeddings)
     elif completing == "expansion":
-        decode = partial(simulation_guided_search, width=settings["beam"], expansion=settings["expansion"])
+        widths = {"width": settings["beam"], "expansion": settings["expansion"]}
+        decode = partial(simulation_guided_search, **widths, symmetries=symmetries)
     else:
-        decode = partial(beam_search, width=settings["beam"])
-    return Decoder(model.network, decode, random=completing == "active"), settings != {"beam": 1}
+        decode = partial(beam_search, width=settings["beam"], symmetries=symmetries)
+    several = symmetries > 1 or settings != {"beam": 1}
+    return Decoder(model.network, decode, random=completing == "active"), several
 
 
 def plain_decoder(
@@ -188,12 +195,12 @@ def plain_decoder(
     """
     known = [field.name for field in fields(Decoding)]
     if search := next((key for key in SEARCHES if key in settings), None):
-        others = ", ".join(sorted(settings.keys() - {search, SEARCHES[search]}))
-        raise ValueError(f"{text!r}: {search} goes with {SEARCHES[search]} only; leave out {others}")
+        others = ", ".join(sorted(settings.keys() - {search, *SEARCHES[search]}))
+        raise ValueError(f"{text!r}: {search} goes with {' and '.join(SEARCHES[search])} only; leave out {others}")
     if unknown := sorted(settings.keys() - set(known)):
         raise ValueError(
-            f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, and expansion; "
-            "or active, and embeddings"
+            f"{text!r}: no setting {', '.join(unknown)}; a model has {', '.join(known)}; or beam, expansion "
+            "and symmetries; or active, and embeddings"
         )
     try:
         decoding = Decoding(**settings)

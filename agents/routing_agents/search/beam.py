@@ -10,11 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.decoding import better_of, cheapest, greedy_choice, in_chunks
+from routing_agents.policies.attention.decoding import (
+    as_tensors,
+    better_of,
+    cheapest,
+    check_symmetries,
+    greedy_choice,
+    in_chunks,
+    symmetric_views,
+)
 from routing_agents.policies.attention.memory import chunk_size
-from routing_agents.policies.attention.model import AttentionModel
+from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_gym import arrays
-from routing_gym.arrays import select
+from routing_gym.arrays import select, to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout, rollout
 
@@ -27,6 +35,7 @@ def beam_search(
     width: int,
     batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
+    symmetries: int = 1,
 ) -> Rollout:
     """Search in evaluation mode, chunk by chunk; return the cheapest tour of each instance's last beam.
 
@@ -36,18 +45,21 @@ def beam_search(
         model: Attention model; its training mode is restored.
         problem: Problem of the instances.
         instance: Any number of instances, on the model's device.
-        width: Number of partial tours kept per instance.
-        batch_size: Number of partial tours at a time, which limits the memory, but never fewer than `width`; by
-            default 1,024, or fewer if instances are large (see `memory.chunk_size`).
+        width: Number of partial tours kept per instance and symmetry.
+        batch_size: Number of partial tours at a time, which limits the memory, but never fewer than an instance has;
+            by default 1,024, or fewer if instances are large (see `memory.chunk_size`).
         progress: Called with the number of instances done after each chunk.
+        symmetries: Number of views of each instance, which are searched separately; see `Decoding`.
 
     Raises:
-        ValueError: `width` or `batch_size` is not positive.
+        ValueError: `width` or `batch_size` is not positive, or the problem does not allow the symmetries.
         MemoryError: Torch cannot allocate the memory for the beams of a chunk.
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
-    return search_in_chunks(partial(search, width=width), model, problem, instance, width, batch_size, progress)
+    check_symmetries(problem, symmetries)
+    find = partial(search_views, partial(search, width=width), symmetries)
+    return search_in_chunks(find, model, problem, instance, width, batch_size, progress, symmetries)
 
 
 @torch.no_grad()
@@ -59,6 +71,7 @@ def simulation_guided_search(
     expansion: int,
     batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
+    symmetries: int = 1,
 ) -> Rollout:
     """Run the search of Choo et al. (2022), "Simulation-guided beam search for neural combinatorial optimization".
 
@@ -70,22 +83,24 @@ def simulation_guided_search(
         model: Attention model; its training mode is restored.
         problem: Problem of the instances.
         instance: Any number of instances, on the model's device.
-        width: Number of partial tours kept per instance.
+        width: Number of partial tours kept per instance and symmetry.
         expansion: Number of actions by which each of them is continued.
-        batch_size: Number of tours completed at a time, but never fewer than `width * expansion`; see `beam_search`.
+        batch_size: Number of tours completed at a time, but never fewer than an instance has; see `beam_search`.
         progress: Called with the number of instances done after each chunk.
+        symmetries: Number of views of each instance; see `beam_search`.
 
     Raises:
-        ValueError: `width`, `expansion` or `batch_size` is not positive; or the problem is stochastic: completing
-            tours would use values that only a visit reveals.
+        ValueError: `width`, `expansion` or `batch_size` is not positive; the problem does not allow the symmetries; or
+            it is stochastic: completing tours would use values that only a visit reveals.
         MemoryError: See `beam_search`.
     """
     if min(width, expansion) < 1:
         raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
     if problem.stochastic:
         raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
-    simulate = partial(search_by_simulation, width=width, expansion=expansion)
-    return search_in_chunks(simulate, model, problem, instance, width * expansion, batch_size, progress)
+    check_symmetries(problem, symmetries)
+    find = partial(search_views, partial(search_by_simulation, width=width, expansion=expansion), symmetries)
+    return search_in_chunks(find, model, problem, instance, width * expansion, batch_size, progress, symmetries)
 
 
 def search_in_chunks(
@@ -105,21 +120,39 @@ def search_in_chunks(
     return in_chunks(partial(search_chunk, model, problem), model, instance, max(1, fit // views), progress)
 
 
+def search_views(
+    search_rows: Callable[[AttentionModel, AnyProblem, Any, Encoding], Rollout],
+    symmetries: int,
+    model: AttentionModel,
+    problem: AnyProblem,
+    instance: Any,
+) -> Rollout:
+    """Search one chunk of instances under each of the symmetries; return the cheapest tour of each instance."""
+    views, observation = symmetric_views(problem, instance, range(symmetries))
+    found = search_rows(model, problem, views, model.encode(observation))
+    return cheapest(found.actions, found.cost, arrays.batch_size(instance))
+
+
 def search_by_simulation(
-    model: AttentionModel, problem: AnyProblem, instance: Any, width: int, expansion: int
+    model: AttentionModel, problem: AnyProblem, instance: Any, encoding: Encoding, width: int, expansion: int
 ) -> Rollout:
     """Search one chunk of B instances. Row b * k + i is tour i of the k of instance b."""
-    encoding = model.encode(problem.observe_static(instance))
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     expansion = min(expansion, problem.num_actions)
     score = model.stepwise_logits(encoding, width * expansion)
+    on_cpu = torch.device(device).type == "cpu"  # then the rules run on NumPy, which is faster; see `decode`
 
-    def logits(observation: dict[str, Tensor]) -> Tensor:
+    def logits(observation: dict[str, Any]) -> Tensor:
         """Score the actions of the current tours, of which every instance has the same number: (rows, A)."""
-        queries = {key: value.unflatten(0, (batch_size, -1)) for key, value in observation.items()}
-        return score(queries).flatten(0, 1)
+        seen = as_tensors(observation) if on_cpu else observation
+        return score({key: value.unflatten(0, (batch_size, -1)) for key, value in seen.items()}).flatten(0, 1)
 
-    state, rows, best = problem.initial(instance), instance, None
+    def ruled(x: Tensor) -> Any:
+        """Return a tensor as the backend of the rules takes it."""
+        return x.numpy() if on_cpu else x
+
+    rows = to_backend(instance, "numpy") if on_cpu else instance
+    state, best = problem.initial(rows), None
     cost, taken = torch.zeros(batch_size, device=device), torch.empty(batch_size, 0, dtype=torch.int64, device=device)
     for step in range(problem.horizon):
         observation = {**problem.observe_dynamic(rows, state), "action_mask": problem.action_mask(rows, state)}
@@ -128,14 +161,16 @@ def search_by_simulation(
         impossible = likely == -math.inf
         action = torch.where(impossible, action[:, :1], action).flatten()
         parents = torch.arange(len(cost), device=device).repeat_interleave(expansion)
-        rows = select(rows, parents)
-        state, step_cost = problem.step(rows, select(state, parents), action)
-        cost, taken = cost[parents] + step_cost, torch.cat([taken[parents], action[:, None]], dim=1)
+        rows = select(rows, ruled(parents))
+        state, step_cost = problem.step(rows, select(state, ruled(parents)), ruled(action))
+        cost = cost[parents] + torch.as_tensor(step_cost)
+        taken = torch.cat([taken[parents], action[:, None]], dim=1)
         total, tours = cost.masked_fill(impossible.flatten(), math.inf), taken
         if step + 1 < problem.horizon:
             left = problem.horizon - step - 1
-            rest = rollout(problem, rows, lambda seen: greedy_choice(logits(seen)), state=state, max_steps=left)
-            total, tours = total + rest.cost, torch.cat([taken, rest.actions], dim=1)
+            rest = rollout(problem, rows, lambda seen: ruled(greedy_choice(logits(seen))), state=state, max_steps=left)
+            total = total + torch.as_tensor(rest.cost)
+            tours = torch.cat([taken, torch.as_tensor(rest.actions)], dim=1)
         found = cheapest(tours, total, batch_size)
         best = found if best is None else better_of([best, found])
         if not problem.fixed_length and bool(problem.done(rows, state).all()):
@@ -143,14 +178,14 @@ def search_by_simulation(
         totals = total.unflatten(0, (batch_size, -1))  # (B, tours of each)
         kept = totals.topk(min(width, totals.shape[1]), largest=False).indices
         kept = (kept + torch.arange(0, len(total), totals.shape[1], device=device)[:, None]).flatten()
-        state, rows, cost, taken = select(state, kept), select(rows, kept), cost[kept], taken[kept]
+        state, rows = select(state, ruled(kept)), select(rows, ruled(kept))
+        cost, taken = cost[kept], taken[kept]
     assert best is not None
     return best
 
 
-def search(model: AttentionModel, problem: AnyProblem, instance: Any, width: int) -> Rollout:
+def search(model: AttentionModel, problem: AnyProblem, instance: Any, encoding: Encoding, width: int) -> Rollout:
     """Search one chunk of B instances; row b * width + k is beam k of instance b."""
-    encoding = model.encode(problem.observe_static(instance))
     batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
     firsts = torch.arange(0, batch_size * width, width, device=device)[:, None]
     if width > 1:

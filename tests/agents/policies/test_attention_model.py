@@ -33,6 +33,7 @@ from routing_agents.search import active as eas
 from routing_agents.search.beam import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
+from routing_gym.problems.geometry import symmetry
 
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
 
@@ -255,6 +256,23 @@ def test_simulation_guided_search(name):
     everything = simulation_guided_search(model, problem, instance, 200, 5)
     samples = solve(model, problem, instance, Decoding(1000, sample=True), generator())
     assert (everything.cost <= samples.cost + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if FEATURES[name].coords and name != "SPCTSP"])
+def test_beams_under_symmetries(name):
+    """The best of eight views, the first of which is the instance itself; each view is searched as if it were alone."""
+    problem, instance, model = small(name, batch_size=3)
+    for search in (partial(beam_search, width=2), partial(simulation_guided_search, width=2, expansion=2)):
+        plain, eight = search(model, problem, instance), search(model, problem, instance, symmetries=8)
+        np.testing.assert_allclose(problem.objective(instance, eight.actions), eight.cost, atol=1e-5)
+        assert (eight.cost <= plain.cost + 1e-6).all()
+        turned = replace(instance, coords=symmetry(instance.coords, 5))
+        assert (eight.cost <= search(model, problem, turned).cost + 1e-4).all()
+        np.testing.assert_allclose(
+            search(model, problem, instance, symmetries=8, batch_size=1).cost, eight.cost, atol=1e-5
+        )
+    with pytest.raises(ValueError, match="symmetries must be 1 to 8, got 9"):
+        beam_search(model, problem, instance, 2, symmetries=9)
 
 
 def test_simulation_guided_search_is_refused():

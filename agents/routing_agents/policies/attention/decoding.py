@@ -231,10 +231,7 @@ def solve(
         raise ValueError("sampling draws random numbers: pass a generator")
     if decoding.force_starts:
         first_nodes(problem, decoding.num_tours)  # refuses before any work
-    if decoding.symmetries > num_symmetries(problem):
-        raise ValueError(
-            f"{decoding.symmetries} symmetries, but {problem.name} has neither coordinates nor a matrix; ask 1"
-        )
+    check_symmetries(problem, decoding.symmetries)
     if not torch.is_tensor(arrays.any_array(instance)):
         instance = to_backend(instance, "torch", str(next(model.parameters()).device))
     choose = sampling_choice(generator, decoding.temperature) if decoding.sample and generator else greedy_choice
@@ -277,6 +274,18 @@ def in_chunks(
 def num_symmetries(problem: AnyProblem) -> int:
     """Return the number of views of an instance: symmetries of the square, or orders of the codes of nodes."""
     return 8 if "coords" in problem.observation_space().spaces or problem.observed.per_edge else 1
+
+
+def check_symmetries(problem: AnyProblem, symmetries: int) -> None:
+    """Check that an instance has as many views.
+
+    Raises:
+        ValueError: It has fewer, or the number is not positive.
+    """
+    if not 1 <= symmetries <= 8:
+        raise ValueError(f"symmetries must be 1 to 8, got {symmetries}")
+    if symmetries > num_symmetries(problem):
+        raise ValueError(f"{symmetries} symmetries, but {problem.name} has neither coordinates nor a matrix; ask 1")
 
 
 def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
