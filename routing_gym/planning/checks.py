@@ -230,7 +230,7 @@ def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
 
 
 def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> None:
-    """Check service times and time windows, and that every stop that must be served can be reached in time.
+    """Check service times, time windows and pairs.
 
     Raises:
         InvalidInput: A value is invalid; the message has row, column, value and remedy.
@@ -250,6 +250,14 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
         raise table.error(row, header or "latest", told, value if header is None else None)
     if task.pickup_at is not None:
         check_pairs(task, table, headers)
+
+
+def check_reach(task: Task, table: Table, headers: Headers) -> None:
+    """Check that every stop that must be served can be reached in time.
+
+    Raises:
+        InvalidInput: No vehicle reaches a stop, or is back, in time; the message has row, column, value and remedy.
+    """
     for row in task.stops:
         kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[row]]
         if np.isfinite(task.penalty[row]):

@@ -32,6 +32,7 @@ def read_task(
     problem: str | None = None,
     speed: float | None = None,
     minimise: Minimise | None = None,
+    reachable: bool = True,
     **numbers: Any,
 ) -> Task:
     """Read a planning task.
@@ -44,6 +45,7 @@ def read_task(
         problem: Key of `PROBLEMS`; by default the problem is recognised from the columns.
         speed: Speed in km/h, for durations along geodesics, or along `distances`.
         minimise: "minutes" of driving or "km"; by default minutes if `durations` are given, otherwise km.
+        reachable: Whether to refuse a stop that no vehicle reaches in time; during the day, it may have been visited.
         **numbers: Values that problems declare per instance: capacity, max_length, required_prize, num_salesmen.
 
     Raises:
@@ -64,6 +66,8 @@ def read_task(
     lengths = lengths_of(chosen, parsed, fleet, matrices, speed, minimise)
     task = make_task(chosen, lengths, parsed, fleet)
     checks.check_task(task, parsed.table, parsed.headers, bool(matrices))
+    if reachable:
+        checks.check_reach(task, parsed.table, parsed.headers)
     return task
 
 

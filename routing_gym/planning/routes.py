@@ -92,6 +92,8 @@ class Rules:
         self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
         self.end = NEVER if task.open else self.due[0]
         self.fixed_cost = task.fixed_cost
+        self.head = tuple(visit.row for visit in task.driven[1:])  # stops at the beginning of each route
+        self.left = [visit.departure for visit in task.driven]  # departures from the depot and from these stops
         self.refused = set() if task.allowed is None else set(np.flatnonzero(~task.allowed).tolist())
         self.capacity = 2**60 if task.capacity is None else task.capacity
         self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
@@ -110,8 +112,10 @@ class Rules:
         return made
 
     def new_route(self, stops: tuple[int, ...]) -> Route | None:
-        """Return a route, or None if it breaks a limit."""
-        ends = (*stops, 0)
+        """Return a route, or None if it breaks a limit. What a vehicle has driven already breaks none."""
+        ends, checked = (*stops, 0), not self.head or stops != self.head
+        if stops[: len(self.head)] != self.head:
+            return None
         num_deliveries = next((k for k, node in enumerate(stops) if self.pickup[node]), len(stops))
         if self.in_order and any(not self.pickup[node] for node in stops[num_deliveries:]):
             return None
@@ -120,22 +124,23 @@ class Rules:
         if self.deliveries and not self.paired(stops):
             return None
         made = Route(stops, num_deliveries, self.kind)
-        time, before, load = self.ready[0], 0, sum(self.loaded[node] for node in stops)
-        loads, departure = [load], [time]
-        for node in ends:
-            time += self.minutes[before][node]
-            if time > (self.due[node] if node else self.end):
-                return None
+        load, before = sum(self.loaded[node] for node in stops), 0
+        loads, departure = [load], self.left[:] or [self.ready[0]]
+        for k, node in enumerate(ends):
+            if k >= len(self.head):
+                time = departure[k] + self.minutes[before][node]
+                if checked and time > (self.due[node] if node else self.end):
+                    return None
+                departure.append(max(time, self.ready[node]) + self.service[node])
             made.legs.append(self.costs[before][node])
             made.km += self.km[before][node]
-            time = max(time, self.ready[node]) + self.service[node]
-            departure.append(time)
             load += self.pickup[node] - self.delivery[node]
             loads.append(load)
             before = node
         loads.pop()
-        made.end = time
-        if max(loads) > self.capacity or made.km > self.max_km or self.too_long(stops, made.end):
+        made.end = departure[-1]
+        broken = max(loads) > self.capacity or made.km > self.max_km or self.too_long(stops, made.end)
+        if checked and broken:
             return None
         made.cost = self.fixed_cost + sum(made.legs) if stops else 0.0
         made.departure = departure[:-1]

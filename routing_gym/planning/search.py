@@ -99,7 +99,9 @@ class Search:
             route = rules.route(head)
             if route is None:
                 names = ", ".join(self.rules.task.names[node] for node in head)
-                raise ValueError(f"fixed: the stops {names} of vehicle {k + 1} break a limit in this order")
+                raise ValueError(
+                    f"fixed: the stops {names} of vehicle {self.rules.task.vehicle(k)} break a limit in this order"
+                )
             for node in stops[len(head) :]:
                 longer = rules.route((*route.nodes, node))
                 if longer is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,15 @@ from routing_gym.problems.geometry import embedding
 
 Minimise = Literal["minutes", "km"]
 DAY = 1440  # minutes
+
+
+class Driven(NamedTuple):
+    """Visit that a vehicle has made, or is driving to; times in minutes."""
+
+    row: int
+    arrival: float
+    start: float  # of service
+    departure: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +72,8 @@ class Task:
         max_minutes: Maximum time between departure and return of each route, with service and waiting; None for no
             limit.
         open: Whether vehicles stay at their last stop.
+        driven: In `types`, of a vehicle that has left: the depot and the stops that stay at the head of its route, with
+            the times of these visits. Such a type has one vehicle.
         values: Values of the table by the names of the problem's columns.
         numbers: Values per instance, by name.
         clock: Format of times: minutes, HH:MM, or with the date.
@@ -103,6 +114,7 @@ class Task:
     max_km: float | None = None
     max_minutes: float | None = None
     open: bool = False
+    driven: tuple[Driven, ...] = ()
     values: Mapping[str, FloatArray] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
     clock: Literal["minutes", "clock", "iso"] = "minutes"
@@ -166,7 +178,10 @@ class Task:
         fixed = [kind.fixed_cost for kind in self.types or (self,)]
         if any(fixed):
             parts.append(f"{span(min(fixed), max(fixed))} for each vehicle")
-        return ", ".join([*parts, f"minimises {self.minimise}"])
+        if kind.maximises:
+            return ", ".join([*parts, "maximises the prize"])
+        goal = f"the longest route ({self.minimise})" if kind.minimises_longest else self.minimise
+        return ", ".join([*parts, f"minimises {goal}"])
 
     def at(self, minutes: float) -> str:
         """Return a time in the format of the table."""

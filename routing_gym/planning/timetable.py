@@ -166,7 +166,7 @@ def timetable(
         nodes: Rows that it visits, the start first, without the return.
         closed: Whether the vehicle returns.
         loads: Load after each visit, if it does not follow from deliveries and pickups.
-        leaves: Departure; by default when the depot opens.
+        leaves: Departure; by default when the depot opens. The times of `task.driven` are not computed again.
     """
     opens = float(task.ready[nodes[0]]) if nodes[0] in task.depots else 0.0
     time, km, driven = opens if leaves is None else leaves, 0.0, 0.0
@@ -177,11 +177,14 @@ def timetable(
         back = closed and k == len(ends) - 1
         if k:
             before = ends[k - 1]
-            leg = float(task.minutes[before, node])
+            leg = task.driven[k].arrival - time if k < len(task.driven) else float(task.minutes[before, node])
             time, driven, km = time + leg, driven + leg, km + float(task.km[before, node])
         arrival = time
         service = 0.0 if back or k == 0 else float(task.service[node])
         start = arrival if back else max(arrival, float(task.ready[node]))
+        if k < len(task.driven):
+            _, arrival, start, left = task.driven[k]
+            service = left - start
         if k and not back:
             load += int(task.pickup[node] - task.delivery[node])
         time = start + service
@@ -213,6 +216,8 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
         return Unserved(node, task.ids[node], task.names[node], reason, words)
 
     serving = [kind for kind in rules.kinds if kind.refused.isdisjoint(unit)]
+    if not serving:
+        return told("fleet", "all vehicles that may serve it have left, without its goods")
     largest = max((math.inf if kind.task.capacity is None else kind.capacity for kind in serving), default=0)
     if amount > largest:
         return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")
@@ -224,14 +229,14 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     if all(length > limit for length, limit in zip(lengths, limits, strict=True)):
         who = "a route" if len(roomy) == len(serving) else "a route of a vehicle with room for it"
         return told("distance", f"{alone:.1f} km there and back; {who} may have {max(limits):g}")
-    if all(kind.route(unit) is None for kind in rules.kinds):
+    if all(kind.route((*kind.head, *unit)) is None for kind in rules.kinds):
         free = Rules(task.replaced(max_minutes=None)).kinds
         late = [kind for kind, same in zip(rules.kinds, free, strict=True) if same.route(unit) is not None]
         if late:
             kind = min(late, key=lambda kind: kind.least_duration(unit) - kind.max_minutes)
             least, longest = kind.least_duration(unit), kind.max_minutes
             return told("duration", f"{least:g} minutes there and back; a vehicle may be away for {longest:g}")
-        return told("window", "no vehicle that leaves when the depot opens is there, or back, in time")
+        return told("window", "no vehicle that leaves as early as possible is there, or back, in time")
     if np.isfinite(task.penalty[node]) and fits(rules, routes, unit):
         price = sum(task.penalty[list(unit)].tolist())
         return told("price", f"its detour costs more than its penalty of {price:g} {task.unit}")
@@ -262,7 +267,7 @@ def fits(rules: Rules, routes: list[list[int]], unit: tuple[int, ...]) -> bool:
     kinds = [rules.kinds[rules.task.type_of(vehicle)] for vehicle in range(len(routes))]
     made = [kind.route(nodes) for kind, nodes in zip(kinds, routes, strict=True)]
     inserted = any(
-        route is not None and bool(best_place(kind, unit, route, 0, float("inf"))[1])
+        route is not None and bool(best_place(kind, unit, route, len(kind.head), float("inf"))[1])
         for kind, route in zip(kinds, made, strict=True)
     )
     used = [route for route in made if route is not None and route.nodes]

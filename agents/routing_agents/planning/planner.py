@@ -86,7 +86,9 @@ def solve(
         seconds: Seconds for planning; loading is not counted.
         start: Plan to continue from, or its JSON file; stops are matched by their ids.
         fixed: Part of `start` to keep: the current time (for everything that has been driven by then), the number of
-            completed stops by vehicle, or ids of stops (with all stops before them).
+            completed stops by vehicle, or ids of stops (with all stops before them). Vehicles with kept stops deliver
+            what they have loaded, and nothing else; one that is on its way back gets no further stops. Not with
+            pickup_at or max_duration.
         seed: Random seed.
         speed: Speed in km/h, for durations without a matrix; by default 30 for lat and lon, and one unit per minute for
             x and y.
@@ -113,6 +115,7 @@ def solve(
         problem=problem,
         speed=speed,
         minimise=minimise,
+        reachable=fixed is None,
         **numbers,
     )
     return solve_task(task, solver, seconds, seed, start, fixed, progress)
@@ -141,7 +144,7 @@ def solve_task(
         raise InvalidInput("fixed: not supported with pickups at other stops (pickup_at); leave fixed out")
     if fixed is not None and any(kind.max_minutes is not None for kind in task.types or (task,)):
         raise InvalidInput("fixed: not supported with max_duration; leave one of them out")
-    beginning = read_beginning(task, start, fixed)
+    task, beginning = read_beginning(task, start, fixed)
     candidates = run(task, solver, seconds, seed, beginning, told)
     best = min(candidates, key=lambda one: one.total)
     plan = plan_of(task, best.routes, best.absent, best.name)
@@ -175,6 +178,16 @@ def run(
     task: Task, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
 ) -> list[Candidate]:
     """Run the solvers one after the other; return the candidates that they find."""
+    started = time.perf_counter()
+    found = run_each(task, solver, seconds, seed, beginning, told)
+    late = others.overtime(task, seconds, time.perf_counter() - started)
+    return [replace(found[0], notes=(*found[0].notes, *late)), *found[1:]]
+
+
+def run_each(
+    task: Task, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
+) -> list[Candidate]:
+    """See `run`."""
     if beginning.locked and solver not in ("auto", "search"):
         raise ValueError(f"solver {solver!r} keeps no fixed stops; choose search or auto")
     if beginning.locked or solver == "search":
@@ -194,7 +207,7 @@ def run(
         except ValueError as error:
             notes += (f"{rival} did not plan: {error}",)
         except KeyboardInterrupt:
-            notes += (others.STOPPED,)
+            notes += (f"{others.STOPPED}; what {rival} found is discarded",)
     return [replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]]
 
 
@@ -261,7 +274,9 @@ def classical(task: Task, name: str, seconds: float, seed: int, told: Progress) 
     """
     told(f"{name}: {seconds:g} s")
     if name in external.SOLVERS:
-        return candidate(task, name, external.SOLVERS[name](task, seconds, seed))
+        with external.stop_request() as stop:
+            routes = external.SOLVERS[name](task, seconds, seed, stop.is_set)
+        return candidate(task, name, routes, (others.STOPPED,) if stop.is_set() else ())
     own, rows = plain_instance(task)
     notes = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)
     routes = routes_in(own, rows, others.actions_of(own, name, seconds, seed))

@@ -1,19 +1,25 @@
-"""Continuation of a previous plan: the stops that still exist, and those that have been driven already."""
+"""Continuation of a previous plan: the stops that still exist, and those that have been driven already.
+
+A vehicle that has left keeps the goods that it loaded at its depot: it delivers them itself, or nobody does, and it
+gets no others. Each such vehicle becomes a type of its own, with the times of the visits that it has made.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from routing_gym.data.cells import BadCell, moment
 from routing_gym.files import InvalidFile, read_bytes
 from routing_gym.planning.plan import Plan
 from routing_gym.planning.table import InvalidInput
-from routing_gym.planning.task import Task
+from routing_gym.planning.task import Driven, Task
 
 MAX_BYTES = 2**26
 
@@ -26,6 +32,9 @@ class Beginning:
     locked: tuple[int, ...] = ()
 
 
+Times = tuple[float, float, float]
+
+
 @dataclass(frozen=True)
 class Previous:
     """A previous plan to continue from.
@@ -33,13 +42,13 @@ class Previous:
     Attributes:
         vehicles: Name of the vehicle of each route.
         stops: Ids of each route's stops.
-        leaves: Departure times of each vehicle from its start and its stops, in minutes.
+        times: Arrival, start of service and departure, in minutes, at the start of each route and at its stops.
         origin: Midnight from which times are counted.
     """
 
     vehicles: tuple[str, ...]
     stops: tuple[tuple[str, ...], ...]
-    leaves: tuple[tuple[float, ...], ...]
+    times: tuple[tuple[Times, ...], ...]
     origin: datetime | None
 
 
@@ -53,8 +62,11 @@ def read_previous(start: Any) -> Previous:
     """
     if isinstance(start, Plan):
         stops = tuple(tuple(visit.id for visit in route.stops) for route in start.routes)
-        leaves = tuple(tuple(visit.departure for visit in route.visits) for route in start.routes)
-        return Previous(tuple(route.vehicle for route in start.routes), stops, leaves, start.task.origin)
+        times = tuple(
+            tuple((one.arrival, one.start, one.departure) for one in (route.visits[0], *route.stops))
+            for route in start.routes
+        )
+        return Previous(tuple(route.vehicle for route in start.routes), stops, times, start.task.origin)
     if not isinstance(start, str | Path):
         raise InvalidInput(
             f"start: found {type(start).__name__}; expected a plan that solve returned, or its JSON file"
@@ -64,23 +76,25 @@ def read_previous(start: Any) -> Previous:
         document = json.loads(read_bytes(path, MAX_BYTES))
         vehicles: list[str] = []
         done: list[tuple[str, ...]] = []
-        left: list[tuple[float, ...]] = []
+        driven: list[tuple[Times, ...]] = []
         for route in document["routes"]:
             visits = route["visits"]
             last = len(visits) - (len(visits) > 1 and visits[-1]["row"] == visits[0]["row"])
             vehicles.append(str(route["vehicle"]))
             done.append(tuple(str(visit["id"]) for visit in visits[1:last]))
-            left.append(tuple(float(visit["departure"]) for visit in visits))
+            driven.append(
+                tuple((float(one["arrival"]), float(one["start"]), float(one["departure"])) for one in visits[:last])
+            )
         origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InvalidFile):
             raise
         raise InvalidFile(path, None, f"no plan that --json wrote ({type(error).__name__}: {error})") from None
-    return Previous(tuple(vehicles), tuple(done), tuple(left), origin)
+    return Previous(tuple(vehicles), tuple(done), tuple(driven), origin)
 
 
-def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
-    """Return the routes of a previous plan, with the stops that still exist, and the number of stops to keep.
+def read_beginning(task: Task, start: Any, fixed: Any) -> tuple[Task, Beginning]:
+    """Return the routes of a previous plan, with the stops that still exist, and the task for the rest of the day.
 
     Raises:
         InvalidInput: `fixed` is given without a plan, the plan visits a stop twice, or a stop or vehicle to keep does
@@ -89,7 +103,7 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
     if start is None:
         if fixed is not None:
             raise InvalidInput("fixed: it keeps stops of a previous plan; give that as start")
-        return Beginning()
+        return task, Beginning()
     previous = read_previous(start)
     rows = {task.ids[row]: row for row in task.stops}  # without stops that have become depots
     seen: set[str] = set()
@@ -97,32 +111,113 @@ def read_beginning(task: Task, start: Any, fixed: Any) -> Beginning:
         if key in seen:
             raise InvalidInput(f"start: the plan visits {key} twice; give one that solve made")
         seen.add(key)
-    counts = [0] * len(previous.stops) if fixed is None else fixed_counts(previous, fixed)
-    numbers = {task.vehicle(k): k for k in range(task.count or len(previous.vehicles))}
-    routes: dict[int, tuple[tuple[int, ...], int]] = {}
+    names: Iterable[str] = map(task.vehicle, range(task.count or len(previous.vehicles) + len(task.stops)))
+    if task.count is None:
+        names = dict.fromkeys((*previous.vehicles, *names))
+    numbers = {name: k for k, name in enumerate(names)}
+    left = {
+        key: tuple(rows[stop] for stop in stops if stop in rows)
+        for key, stops in zip(previous.vehicles, previous.stops, strict=True)
+    }
+    if fixed is None:
+        order = sorted(left, key=lambda vehicle: numbers.get(vehicle, len(numbers)))
+        return task, Beginning(tuple(left[vehicle] for vehicle in order))
+    now = time_of(previous, fixed)
+    counts = fixed_counts(previous, fixed) if now is None else counts_at(previous, now)
     for vehicle, stops, count in zip(previous.vehicles, previous.stops, counts, strict=True):
         for key in stops[:count]:
             if key not in rows:
                 raise InvalidInput(f"fixed: stop {key} of vehicle {vehicle} is not in {task.source}; keep it there")
         if count and vehicle not in numbers:
             raise InvalidInput(f"fixed: there is no vehicle {vehicle} any more, which has been at {stops[0]}; keep it")
-        routes[numbers.get(vehicle, len(numbers) + len(routes))] = (
-            tuple(rows[key] for key in stops if key in rows),
-            count,
+    types = split(task, previous, left, numbers, counts, now)
+    order = [name for kind in types for name in kind.vehicles]
+    last = max((place for place, name in enumerate(order) if name in left), default=-1)
+    routes = [left.pop(name, ()) for name in order[: last + 1]]  # vehicles without a route keep their numbers, too
+    locked = tuple(count for count in counts if count)
+    later = replace(task, types=types) if len(types) > 1 else replace(types[0], count=task.count)
+    return replace(later, vehicles=tuple(order)), Beginning((*routes, *left.values()), locked)
+
+
+def split(
+    task: Task,
+    previous: Previous,
+    rows: Mapping[str, Sequence[int]],
+    numbers: Mapping[str, int],
+    counts: Sequence[int],
+    now: float | None,
+) -> tuple[Task, ...]:
+    """Return types of vehicles for the rest of the day: each one that has left, then those that have not.
+
+    Args:
+        task: The task, without the previous plan.
+        previous: The previous plan.
+        rows: Rows of the stops of each of its routes that still exist, by vehicle.
+        numbers: Number of each vehicle, by name.
+        counts: Number of stops to keep on each route; vehicles with none have not left.
+        now: Current time, before which nobody leaves; None if it is not known.
+    """
+    carried = task.loaded > 0
+    gone = {previous.vehicles[k]: k for k, count in enumerate(counts) if count}
+    aboard = [row for vehicle in gone for row in rows[vehicle]]
+    types = []
+    for vehicle, k in gone.items():
+        base, times, own = task.driven_by(numbers[vehicle]), previous.times[k], list(rows[vehicle])
+        visited = [base.depot, *own[: counts[k]]]
+        driven = [Driven(row, *at) for row, at in zip(visited, times, strict=False)]
+        may = ~carried if base.allowed is None else base.allowed & ~carried
+        if now is not None and len(visited) == len(times) and driven[-1].departure < now:
+            if not base.open:  # on its way back, or there
+                may = np.zeros_like(carried)
+            driven[-1] = driven[-1]._replace(departure=max(driven[-1].departure, now if base.open else 0.0))
+        may = may.copy()
+        may[own] = True
+        types.append(replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven)))
+    for number, base in enumerate(task.types or (task,)):
+        free = [name for name, k in numbers.items() if task.type_of(k) == number and name not in gone]
+        if not free:
+            continue
+        may = np.ones_like(carried) if base.allowed is None else base.allowed.copy()
+        may[[row for row in aboard if carried[row]]] = False
+        ready = base.ready.copy()
+        if now is not None:
+            ready[base.depot] = min(max(ready[base.depot], now), base.due[base.depot])
+        types.append(replace(base, count=len(free), vehicles=tuple(free), allowed=may, ready=ready, types=()))
+    return tuple(types)
+
+
+def time_of(previous: Previous, fixed: Any) -> float | None:
+    """Return the current time in minutes, or None if `fixed` names stops or their numbers.
+
+    Raises:
+        InvalidInput: The time is invalid, or not written like those of the plan.
+    """
+    if isinstance(fixed, Mapping | list | tuple | set | frozenset):
+        return None
+    try:
+        now = moment(fixed)
+    except BadCell as error:
+        raise InvalidInput(f"fixed: found {fixed!r}; {error}; or a number of stops by vehicle, or ids") from None
+    if not isinstance(now, datetime):
+        return now
+    if previous.origin is None or (previous.origin.tzinfo is None) != (now.tzinfo is None):
+        raise InvalidInput(
+            f"fixed: found {fixed!r}, but the plan's times have no date, or only one of the two has a time zone; "
+            "write it like the plan's times"
         )
-    if fixed is None:
-        return Beginning(tuple(stops for stops, _ in routes.values()))
-    least = max((k for k in routes if k < len(numbers)), default=-1) + 1
-    in_order = [routes.pop(k, ((), 0)) for k in range(least)]  # vehicles without a route keep their numbers, too
-    in_order += routes.values()
-    return Beginning(tuple(stops for stops, _ in in_order), tuple(count for _, count in in_order))
+    return (now - previous.origin).total_seconds() / 60
+
+
+def counts_at(previous: Previous, now: float) -> list[int]:
+    """Return the number of stops of each route that a vehicle has visited at a time, or is driving to."""
+    return [sum(left < now for _, _, left in times[:-1]) for times in previous.times]
 
 
 def fixed_counts(previous: Previous, fixed: Any) -> list[int]:
-    """Return the number of stops to keep on each route.
+    """Return the number of stops to keep on each route, of numbers by vehicle or ids of stops.
 
     Raises:
-        InvalidInput: A vehicle or a stop does not exist in the plan, or the number or the time is invalid.
+        InvalidInput: A vehicle or a stop does not exist in the plan, or the number is invalid.
     """
     if isinstance(fixed, Mapping):
         sizes = {vehicle: len(stops) for vehicle, stops in zip(previous.vehicles, previous.stops, strict=True)}
@@ -133,24 +228,7 @@ def fixed_counts(previous: Previous, fixed: Any) -> list[int]:
             if type(value) is not int or not 0 <= value <= sizes[key]:
                 raise InvalidInput(f"fixed: vehicle {key}: found {value!r}; expected 0 to {sizes[key]} stops")
         return [counts.get(vehicle, 0) for vehicle in previous.vehicles]
-    if isinstance(fixed, list | tuple | set | frozenset):
-        wanted = {str(key) for key in fixed}
-        if missing := sorted(wanted.difference(*previous.stops)):
-            raise InvalidInput(f"fixed: the plan does not visit {', '.join(missing)}; leave them out")
-        return [
-            max((k for k, key in enumerate(stops, start=1) if key in wanted), default=0) for stops in previous.stops
-        ]
-    try:
-        now = moment(fixed)
-    except BadCell as error:
-        raise InvalidInput(f"fixed: found {fixed!r}; {error}; or a number of stops by vehicle, or ids") from None
-    if isinstance(now, datetime):
-        if previous.origin is None or (previous.origin.tzinfo is None) != (now.tzinfo is None):
-            raise InvalidInput(
-                f"fixed: found {fixed!r}, but the plan's times have no date, or only one of the two has a time zone; "
-                "write it like the plan's times"
-            )
-        now = (now - previous.origin).total_seconds() / 60
-    pairs = zip(previous.stops, previous.leaves, strict=True)
-    # A stop that a vehicle is driving to is kept, too.
-    return [sum(left < now for left in leaves[: len(stops)]) for stops, leaves in pairs]
+    wanted = {str(key) for key in fixed}
+    if missing := sorted(wanted.difference(*previous.stops)):
+        raise InvalidInput(f"fixed: the plan does not visit {', '.join(missing)}; leave them out")
+    return [max((k for k, key in enumerate(stops, start=1) if key in wanted), default=0) for stops in previous.stops]

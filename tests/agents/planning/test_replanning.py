@@ -1,0 +1,113 @@
+"""Plans that are continued during the day: what vehicles have driven and loaded stays as it is."""
+
+import json
+
+import numpy as np
+import pytest
+
+import routing_agents
+
+
+def table(rows):
+    """Columns of rows (id, x, y, demand, earliest, latest); distances are km and minutes."""
+    keys = ("id", "x", "y", "demand", "earliest", "latest")
+    return dict(zip(keys, map(list, zip(*rows, strict=True)), strict=True))
+
+
+MORNING = [("D", 0, 0, 0, 480, 1200), ("A", 10, 0, 1, 0, 500), ("B", 70, 0, 1, 0, 1200)]
+
+
+def visits(plan, vehicle):
+    """Id, arrival and departure of each visit of a vehicle."""
+    return [(one.id, one.arrival, one.departure) for r in plan.routes if r.vehicle == vehicle for one in r.visits]
+
+
+@pytest.mark.parametrize("count", [2, None])
+def test_nobody_leaves_in_the_past(count):
+    """At 10:00, N has been closed for an hour; M is open, and an idle vehicle goes there at 10:00."""
+    fleet = {"capacity": 2} | ({} if count is None else {"count": count})
+    first = routing_agents.solve(table(MORNING), vehicles=fleet, seconds=0.3, solver="search")
+    later = table([*MORNING, ("N", -10, 0, 1, 0, 540), ("M", -20, 0, 1, 0, 1200)])
+    plan = routing_agents.solve(later, vehicles=fleet, start=first, fixed=600, seconds=0.3)
+    assert [(one.id, one.reason) for one in plan.unserved] == [("N", "window")]
+    assert visits(plan, "1") == visits(first, "1")
+    assert visits(plan, "2") == [("D", 600, 600), ("M", 620, 620), ("D", 640, 640)]
+
+
+def test_goods_stay_on_their_vehicle():
+    """Both have left when C moves next to A: the second still delivers it, and the new order finds no vehicle."""
+    rows = [*MORNING[:2], ("B", 12, 0, 1, 0, 1200), ("C", -10, 0, 1, 0, 1200), ("E", -12, 0, 1, 0, 1200)]
+    fleet = {"count": 2, "capacity": 4, "max_length": 40}
+    first = routing_agents.solve(table(rows), vehicles=fleet, seconds=0.3, solver="search")
+    served = {route.vehicle: {one.id for one in route.stops} for route in first.routes}
+    assert sorted(map(sorted, served.values())) == [["A", "B"], ["C", "E"]]
+    moved = [row if row[0] != "E" else ("E", 11, 0, 1, 0, 1200) for row in rows] + [("F", 11, 1, 1, 0, 1200)]
+    plan = routing_agents.solve(table(moved), vehicles={**fleet, "max_length": 90}, start=first, fixed=481, seconds=0.3)
+    assert {route.vehicle: {one.id for one in route.stops} for route in plan.routes} == served
+    assert [(one.id, one.reason) for one in plan.unserved] == [("F", "fleet")]
+    assert "without its goods" in plan.unserved[0].explanation
+    assert [route.visits[0].load for route in plan.routes] == [2, 2]
+
+
+def test_goods_may_be_fetched_by_a_vehicle_on_the_road():
+    """A pickup needs nothing from the depot; a vehicle that is back gets nothing more."""
+    rows = table(MORNING)
+    fleet = {"count": 1, "capacity": 2}
+    first = routing_agents.solve({**rows, "pickup": [0, 0, 0]}, vehicles=fleet, seconds=0.3, solver="search")
+    later = {**table([*MORNING, ("P", 40, 0, 0, 0, 1200)]), "pickup": [0, 0, 0, 1]}
+    for now, reason in ((495, None), (555, "fleet")):
+        plan = routing_agents.solve(later, vehicles=fleet, start=first, fixed=now, seconds=0.3)
+        assert [one.reason for one in plan.unserved] == ([] if reason is None else [reason])
+        assert {"A", "B"} < {one.id for one in plan.routes[0].visits}
+
+
+def test_the_times_of_driven_stops_stay(tmp_path):
+    """A was reached at 490 and B is due at 550; with doubled durations from now on, B keeps 550 and the way back 140.
+
+    A's window has closed since; that does not matter.
+    """
+    fleet = {"count": 1, "capacity": 2}
+    first = routing_agents.solve(table(MORNING), vehicles=fleet, seconds=0.3, solver="search")
+    assert visits(first, "1") == [("D", 480, 480), ("A", 490, 490), ("B", 550, 550), ("D", 620, 620)]
+    path = tmp_path / "plan.json"
+    first.to_json(path)
+    rows = [row if row[0] != "A" else ("A", 10, 0, 1, 0, 485) for row in MORNING]
+    points = np.array([row[1] for row in rows], dtype=float)
+    minutes = 2 * np.abs(points[:, None] - points)
+    plan = routing_agents.solve(table(rows), vehicles=fleet, durations=minutes, start=path, fixed=495, seconds=0.3)
+    assert visits(plan, "1") == [("D", 480, 480), ("A", 490, 490), ("B", 550, 550), ("D", 690, 690)]
+    assert plan.minutes == pytest.approx(210)
+    assert json.loads(plan.to_json())["routes"][0]["minutes"] == pytest.approx(210)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_days(seed):
+    """Kept visits keep their times, others begin after now, and each vehicle that has left delivers what it loaded."""
+    rng = np.random.default_rng(seed)
+    rows = [("D", 0, 0, 0, 480, 1000)]
+    for k in range(12):
+        x, y = rng.integers(-30, 30, 2).tolist()
+        opens = int(rng.integers(480, 700))
+        rows.append((f"S{k}", x, y, int(rng.integers(0, 4)), opens, opens + int(rng.integers(60, 300))))
+    vehicles = {"name": ["a", "b", "c", "d"], "capacity": [9, 9, 14, 14], "earliest": [480, 540, 480, 600]}
+    first = routing_agents.solve(table(rows[:9]), vehicles=vehicles, seconds=0.3, solver="search")
+    now = int(rng.integers(500, 700))
+    plan = routing_agents.solve(table(rows), vehicles=vehicles, start=first, fixed=now, seconds=0.3)
+    before = {route.vehicle: route for route in first.routes}
+    demand = {row[0]: row[3] for row in rows}
+    for route in plan.routes:
+        past = before.get(route.vehicle)
+        kept = 0 if past is None else min(sum(one.departure < now for one in past.visits[:-1]), len(past.stops))
+        for k in range(1, len(route.visits)):
+            if k <= kept:
+                assert route.visits[k].arrival == past.visits[k].arrival
+                assert route.visits[k].id == past.visits[k].id
+            elif k < len(route.visits) - 1:
+                assert route.visits[k - 1].departure >= now
+        goods = {one.id for one in route.stops if demand[one.id]}
+        if kept:
+            assert goods <= {one.id for one in past.stops}
+        else:
+            aboard = [other for other in first.routes if other.visits[0].departure < now]
+            assert goods.isdisjoint(one.id for other in aboard for one in other.stops)
+        assert max(one.load for one in route.visits) <= dict(zip("abcd", vehicles["capacity"], strict=True))[route.vehicle]
