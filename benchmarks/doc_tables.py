@@ -223,6 +223,7 @@ WRITERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {  # by name: f
     "search-on-files": (search_on_files, ("search_on_files",)),
     "planning-variants": (quality_tables.planning_variants, ("planning_variants",)),
     "family-files": (quality_tables.family_files, ("family_files",)),
+    "beam-search": (quality_tables.beam_search, ("beam_search",)),
     "planner": (quality_tables.planner, ("planner",)),
     "env-throughput": (speed_tables.env_throughput, ("env_throughput",)),
     "env-peers": (speed_tables.env_peers, ("env_peers",)),

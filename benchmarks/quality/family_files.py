@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks.output import Figures, finish, read_figures
 from routing_agents import load
 from routing_agents.evaluation.files import Method, Settings
-from routing_agents.evaluation.improving import RouteSearch
+from routing_agents.evaluation.improving import PlanSearch
 from routing_agents.evaluation.sources import cost_if_allowed
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -74,7 +74,7 @@ def ours(file: data.FileInstance, args: Args) -> dict[str, Any]:
     def report(seconds: float, tours: IntArray, cost: float) -> None:
         costs.append(cost)
 
-    method = Method(model, choose_decoding("starts", problem), RouteSearch())
+    method = Method(model, choose_decoding("starts", problem), PlanSearch())
     found = method.solve(file, Settings(args.seed, seconds=args.seconds), report)
     if found.interrupted:  # not a measurement
         raise KeyboardInterrupt(f"while {file.name} was searched")
@@ -103,7 +103,7 @@ def main(args: Args) -> Figures:
     rows: dict[str, Any] = figures["files"] if same else {}
     files = {path: data.read_instance(path) for path in args.files}  # all, before the first is solved
     for path, file in files.items():
-        if file.best_known is None or not RouteSearch.takes(file.problem) or path.stem in rows:
+        if file.best_known is None or not PlanSearch.takes(file.problem) or path.stem in rows:
             console.print(f"{path.name}: left out", markup=False)
             continue
         about = {"problem": file.problem.name, "customers": file.problem.num_nodes, "best known": file.best_known}

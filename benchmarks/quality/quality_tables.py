@@ -45,6 +45,7 @@ PUBLISHED = {  # gaps in per cent of the best of many tours, where generator and
     "VRPB-50": "RouteFinder 3.08",  # CoEKS (2026), table 5: RF-TE; to PyVRP
     "OVRPB-50": "RouteFinder 2.54",
 }
+WITH_BEAMS = {"paper/TSP-50": "POMO 0.03", "paper/TSP-100": "POMO 0.14", "MVMoE/CVRP-50": "MVMoE 0.91"}  # see above
 POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
     "TSP-20": "0.00 %",
     "TSP-50": "0.03 %",
@@ -205,6 +206,23 @@ def family_files(figures: Any) -> str:
         lines.append((name, row["problem"], str(row["customers"]), f"{row['best known']:.10g}", *gaps))
     ways = ("best of many, %", "and search, %", "PyVRP, %")
     return markdown(("file", "problem", "customers", "best known", *ways), lines)
+
+
+def beam_search(figures: Any) -> str:
+    """Return gaps and times of greedy tours, of the best of many tours, and of beam search, beside published gaps."""
+    lines = []
+    for name, row in figures["sets"].items():
+        reference, *methods = row["methods"].items()
+        source, _, problem = name.partition("/")
+        published = PUBLISHED.get(problem) if source == "MVMoE" else None
+        cells = [f"{reference[1]['mean']:.3f}", reference[0].partition(":")[0]]
+        for method, found in methods:
+            half = f" ± {(found['gap_high'] - found['gap_low']) / 2:.2f}" * ("beam" in method)
+            cells += [f"{found['gap']:.2f}{half}", two_digits(1000 * found["seconds"])]
+        label = f"{problem}, MVMoE's" if source == "MVMoE" else problem
+        lines.append((label, str(row["instances"]), *cells, WITH_BEAMS.get(name, published or "-")))
+    ways = ("greedy, %", "time, ms", "best of many, %", "time, ms", "beam search, %", "time, ms", "published, %")
+    return markdown(("set", "instances", "mean cost", "reference", *ways), lines)
 
 
 def planner(figures: Any) -> str:

@@ -11,7 +11,9 @@ import torch
 import routing_agents
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model
+from routing_agents.search.beam import Beam, simulation_guided_search
 from routing_gym import TSPInstance
+from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
 
 LINE = [(0, 0), (300, 0), (600, 0)]  # there and back: 1,200
@@ -99,6 +101,22 @@ def test_tours_found_on_a_gpu(models, monkeypatch):
     assert sorted(models["TSP"].solve(instance).tour) == list(range(5))
 
 
+def test_beam_search_is_a_decoding():
+    """It is the search of `evaluate.py`, never worse than its greedy tours; stochastic problems have none."""
+    problem = make_problem("CVRP", 12)
+    instance = problem.generate(np.random.default_rng(4), 1)
+    model = routing_agents.load("CVRP-20")
+    beam, greedy = (model.solve(instance, decoding=decoding) for decoding in ("beam", "greedy"))
+    expected = simulation_guided_search(model.network, problem, to_backend(instance, "torch"), 4, 4, symmetries=8)
+    assert (beam.actions == expected.actions[0].numpy()).all()
+    assert beam.cost <= greedy.cost
+    assert model.solve_batch(problem, instance, Beam(1, 1, 1)).cost == pytest.approx(greedy.cost)
+    with pytest.raises(ValueError, match="SPCTSP is stochastic: comparing its tours would use values"):
+        routing_agents.load("SPCTSP-20").solve(
+            make_problem("SPCTSP", 5).generate(np.random.default_rng(1), 1), decoding="beam"
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "coords", "others", "message"),
     [
@@ -107,7 +125,7 @@ def test_tours_found_on_a_gpu(models, monkeypatch):
         ("TSP", [(0, 0), (np.nan, 1), (2, 2)], {}, "x of row 1 is nan; expected a number"),
         ("TSP", [(0, 0)], {}, "1 rows; TSP needs at least 2"),
         ("TSP", LINE, {"demand": [0, 1, 1]}, "TSP has no demand; it takes x, y"),
-        ("TSP", LINE, {"decoding": "best"}, "decoding must be one of greedy, starts, sampling, or a Decoding"),
+        ("TSP", LINE, {"decoding": "best"}, "decoding must be one of greedy, starts, sampling, beam, or a Decoding"),
         ("CVRP", LINE, {"demand": [0, 1, 1]}, "CVRP needs x, y, demand, capacity; capacity missing"),
         ("CVRP", LINE, {"demand": [0, 1], "capacity": 3}, "different lengths: {'x': 3, 'y': 3, 'demand': 2}"),
         ("CVRP", LINE, {"demand": [1, 1, 1], "capacity": 3}, "demand of row 0, the depot, is 1; set it to 0"),

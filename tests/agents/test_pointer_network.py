@@ -159,7 +159,7 @@ def test_the_shortest_over_all_symmetries_counts(tours):
         for rest in itertools.permutations(range(1, 5))
     ]
     assert min(lengths) - 1e-6 <= starts <= greedy + 1e-6
-    with pytest.raises(ValueError, match="does not sample tours; choose greedy or starts"):
+    with pytest.raises(ValueError, match="neither samples tours nor completes them; choose greedy"):
         model.solve(points, decoding="sampling")
 
 

@@ -19,8 +19,8 @@ import torch
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.improving import Improver
 from routing_agents.evaluation.sources import Instances, Source, cost_if_allowed
-from routing_agents.policies.attention.decoding import GREEDY, Decoding
-from routing_agents.trained import TrainedModel
+from routing_agents.policies.attention.decoding import GREEDY
+from routing_agents.trained import Strategy, TrainedModel
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import IntArray, batch_size, select
 from routing_gym.problem import InfeasibleTour
@@ -72,7 +72,7 @@ class Method:
     """
 
     model: TrainedModel
-    decoding: Decoding | None
+    decoding: Strategy | None
     improver: Improver | None = None
 
     def label(self, source: Source) -> str:

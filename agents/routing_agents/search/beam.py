@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,21 @@ from routing_gym import arrays
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import AnyProblem
 from routing_gym.rollout import Rollout, rollout
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Settings of `simulation_guided_search`.
+
+    Attributes:
+        width: Number of partial tours kept per instance and symmetry.
+        expansion: Number of actions by which each of them is continued.
+        symmetries: Number of views of each instance; see `Decoding`.
+    """
+
+    width: int = 4
+    expansion: int = 4
+    symmetries: int = 8
 
 
 @torch.no_grad()

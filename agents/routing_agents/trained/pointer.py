@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from routing_agents.header import CheckpointError
-from routing_agents.policies.attention.decoding import GREEDY, Decoding, better_of
+from routing_agents.policies.attention.decoding import GREEDY, better_of
 from routing_agents.policies.pointer.decoding import predict
 from routing_agents.policies.pointer.model import PointerNetwork
 from routing_agents.policies.pointer.policy import PointerPolicy
 from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS, Task
-from routing_agents.trained.model import TrainedModel
+from routing_agents.search.beam import Beam
+from routing_agents.trained.model import Strategy, TrainedModel
 from routing_gym.arrays import cast_instance
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
@@ -65,7 +66,7 @@ class TrainedPointer(TrainedModel):
         self,
         problem: AnyProblem,
         instance: Any,
-        decoding: Decoding = GREEDY,
+        decoding: Strategy = GREEDY,
         seed: int = 1,
         tours_at_once: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -76,11 +77,12 @@ class TrainedPointer(TrainedModel):
         answer is returned. `predict` determines how many instances are decoded at a time.
 
         Raises:
-            ValueError: Sampled tours are requested, or the network does not solve the problem.
+            ValueError: Sampled or completed tours are requested, or the network does not solve the problem.
         """
         self.check(problem)
-        if decoding.sample:
-            raise ValueError(f"{self.path}: a pointer network does not sample tours; choose greedy or starts")
+        if isinstance(decoding, Beam) or decoding.sample:
+            told = "a pointer network neither samples tours nor completes them; choose greedy or starts"
+            raise ValueError(f"{self.path}: {told}")
         instance = cast_instance(instance)
         coords = problem.rescale(instance).coords
         settings: dict[str, Any] = {"order": self.order, "width": decoding.num_tours, "each_once": True}
