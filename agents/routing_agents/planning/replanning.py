@@ -167,10 +167,10 @@ def split(
         driven = [Driven(row, *at) for row, at in zip(visited, times, strict=False)]
         may = ~carried if base.allowed is None else base.allowed & ~carried
         if now is not None and len(visited) == len(times) and driven[-1].departure < now:
-            if not base.open:  # on its way back, or there
+            if base.open:  # it is still at its last stop
+                driven[-1] = driven[-1]._replace(departure=now)
+            else:  # on its way back, or there
                 may = np.zeros_like(carried)
-            driven[-1] = driven[-1]._replace(departure=max(driven[-1].departure, now if base.open else 0.0))
-        may = may.copy()
         may[own] = True
         types.append(replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven)))
     for number, base in enumerate(task.types or (task,)):

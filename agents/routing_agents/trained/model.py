@@ -104,7 +104,7 @@ class TrainedModel:
             decoding: Decoding strategy. "greedy": one greedy tour. "starts": greedy tours from up to 128 first nodes
                 or, if the first node matters, 128 sampled tours, under the eight symmetries of the square; for
                 stochastic problems one greedy tour. "sampling": 128 sampled tours under these symmetries. "beam":
-                simulation-guided beam search, which takes about ten times as long and finds better tours. Or a
+                simulation-guided beam search, which takes ten to twenty times as long and finds better tours. Or a
                 `Decoding` or `Beam`. The best tour is returned.
             seed: Random seed for sampled tours.
             **columns: The problem's other columns, which `model.problem.columns` lists: CVRP takes `demand` and

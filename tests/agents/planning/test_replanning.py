@@ -110,4 +110,6 @@ def test_random_days(seed):
         else:
             aboard = [other for other in first.routes if other.visits[0].departure < now]
             assert goods.isdisjoint(one.id for other in aboard for one in other.stops)
-        assert max(one.load for one in route.visits) <= dict(zip("abcd", vehicles["capacity"], strict=True))[route.vehicle]
+        assert (
+            max(one.load for one in route.visits) <= dict(zip("abcd", vehicles["capacity"], strict=True))[route.vehicle]
+        )
