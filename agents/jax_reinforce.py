@@ -340,7 +340,7 @@ def problem_of(env_id: str) -> AnyProblem:
         ValueError: The problem is neither TSP nor CVRP, or the size is missing.
     """
     name, _, size = env_id.removeprefix("routing/").partition("-")
-    if name not in READ_PROBLEMS or not size.isdigit():
+    if name not in READ_PROBLEMS or not (size.isascii() and size.isdigit()):
         raise ValueError(f"--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got {env_id!r}")
     return make_problem(name, int(size))
 

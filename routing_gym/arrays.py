@@ -140,7 +140,11 @@ def euclidean(origin: Array, destination: Array) -> Array:
     xp = array_namespace(origin)
     x = origin[..., 0] - destination[..., 0]
     y = origin[..., 1] - destination[..., 1]
-    return xp.sqrt(x * x + y * y)
+    squares = x * x + y * y
+    if is_jax(xp) or getattr(squares, "requires_grad", False):  # the gradient of sqrt at 0 is infinite, which gives NaN
+        same = squares == 0
+        return xp.where(same, 0, xp.sqrt(xp.where(same, 1, squares)))
+    return xp.sqrt(squares)
 
 
 def map_arrays(function: Callable[..., Array], first: Batch, *others: Batch) -> Batch:

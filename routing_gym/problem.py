@@ -72,6 +72,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
     fixed_length: ClassVar[bool] = False  # every episode takes exactly `horizon` steps
     any_first_node: ClassVar[bool] = False  # a tour may be forced to start at any node, as in POMO
     maximises: ClassVar[bool] = False  # the cost is minus a prize, which tables and pictures show
+    minimises_longest: ClassVar[bool] = False  # the cost is the length of the longest route
     length_observations: ClassVar[tuple[str, ...]] = ()  # in the unit of the coordinates, like the costs of `step`
     stochastic: ClassVar[bool] = False  # only visits reveal some values: the best of several tours is a bound
     visits_all: ClassVar[bool] = True  # every tour serves every node

@@ -60,8 +60,6 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
         OSError: The file cannot be opened.
     """
     data = read_bytes(path, max_bytes)
-    if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):  # .xlsx and .ods, .xls
-        raise InvalidFile(path, None, "found a spreadsheet, expected a CSV file; save the sheet as CSV (UTF-8)")
     lines = lines_of(path, data)
     first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), 0)
     separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")

@@ -30,6 +30,16 @@ class Day:
 
     Request i of a row (i from 0) has the id i + 1, like in the competition. Slots without a request come last, hold
     zeros, and have the arrival epoch `NEVER`. All times are integers in one unit.
+
+    A log of orders takes the shapes of a drawn day, here with two orders for the customers 1 and 2 of `static`::
+
+        day = ResampledDays(static, max_requests=5).draw([np.random.default_rng(0)])
+        arrival, customer = np.full_like(day.arrival, NEVER), np.zeros_like(day.customer)
+        arrival[0, :2], customer[0, :2] = [1, 2], [1, 2]
+        numbers = {name: getattr(static, name)[customer] for name in ("time_window", "demand", "service_time")}
+        day = dataclasses.replace(day, arrival=arrival, customer=customer, **numbers)
+        env = gym.make("routing/DVRPTW", static=static, max_requests=5)
+        env.reset(options={"instance": day})
     """
 
     durations: IntArray  # int32 (B, L, L), driving from row to column; one broadcast matrix if the days share it

@@ -15,10 +15,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from routing_gym.arrays import Array, add_batch_types, any_array, batch_size, gather, integer, map_arrays, use_jax
+from routing_gym.arrays import (
+    Array,
+    add_batch_types,
+    batch_size,
+    cast_instance,
+    gather,
+    integer,
+    map_arrays,
+    use_jax,
+)
 from routing_gym.optional import explain_missing
-from routing_gym.problem import AnyProblem
-from routing_gym.problems.geometry import match_fields
+from routing_gym.problem import AnyProblem, InvalidInstance, Problem
+from routing_gym.problems.checks import KINDS, check_integer
+from routing_gym.problems.geometry import MATRICES, match_fields
 
 with explain_missing("JAX", "jax"):
     import jax
@@ -68,19 +78,19 @@ add_batch_types(EnvState, TimeStep, Episodes)
 use_jax()
 
 
-def as_key(key: Key) -> Key:
-    """Return a random key as one of the new type.
+def as_key(key: Key, num_axes: int = 0) -> Key:
+    """Return a random key, or with `num_axes=1` an array (B,) of keys, as keys of the new type.
 
     Raises:
-        TypeError: The argument is not a single key.
+        TypeError: The argument is not a single key, or not an array (B,) of keys.
     """
     old = getattr(key, "dtype", None) == jnp.uint32 and key.shape[-1:] == (2,)
     new = jax.random.wrap_key_data(key) if old else key
-    if not (hasattr(new, "dtype") and jnp.issubdtype(new.dtype, jax.dtypes.prng_key) and new.shape == ()):
+    if not (hasattr(new, "dtype") and jnp.issubdtype(new.dtype, jax.dtypes.prng_key) and new.ndim == num_axes):
+        expected = "one key per lane, (B,)" if num_axes else "one key, as jax.random.key(0) makes"
         found = f"{new.shape} of them" if hasattr(new, "shape") and new.shape else repr(key)
         raise TypeError(
-            f"expected one key, as jax.random.key(0) makes, got {found}; for many lanes: "
-            "jax.vmap(env.reset)(jax.random.split(key, lanes))"
+            f"expected {expected}, got {found}; for many lanes: jax.vmap(env.reset)(jax.random.split(key, lanes))"
         )
     return new
 
@@ -89,10 +99,12 @@ def generate(problem: AnyProblem, key: Key, batch_size: int) -> Any:
     """Draw random instances from the distribution of `Problem.generate`, with `jax.random`; works inside `jit`.
 
     Raises:
-        TypeError: The key is not a single key, or the batch size is not an integer (for example, traced by `jit`).
+        TypeError: The key is not a single key, or `jit` traces the batch size.
+        ValueError: The batch size is not a positive integer.
     """
-    if not isinstance(batch_size, int):
-        raise TypeError(f"batch_size must be an integer, got {batch_size!r}; if jit traces it, use static_argnums")
+    if isinstance(batch_size, jax.core.Tracer):
+        raise TypeError(f"batch_size must be an integer, got {batch_size!r}, which jit traces; use static_argnames")
+    batch_size = check_integer("batch_size", batch_size, 1)
     return problem.from_uniforms(jax.random.uniform(as_key(key), (batch_size, problem.num_uniforms), jnp.float32))
 
 
@@ -100,16 +112,17 @@ def sample_actions(action_mask: Array, key: Key) -> Array:
     """Sample uniformly among the legal nodes of each row, with one random number per row for the rank of the node.
 
     Args:
-        action_mask: Mask of the legal actions (B, A), bool or int8 like in the observation.
+        action_mask: Mask of the legal actions (..., A), bool or int8 like in the observation.
         key: Random key.
 
     Returns:
-        Actions: integers (B,).
+        Actions: integers (...), without the last axis.
     """
     rank_of = jnp.cumsum(action_mask, axis=-1, dtype=jnp.int32)  # 1 for the first legal node, 2 for the second
-    legal = rank_of[:, -1]
+    legal = rank_of[..., -1]
     rank = jax.random.uniform(as_key(key), legal.shape, jnp.float32) * legal
-    return jnp.argmax(rank_of > jnp.minimum(rank.astype(jnp.int32), legal - 1)[:, None], axis=-1).astype(integer(jnp))
+    rank = jnp.minimum(rank.astype(jnp.int32), legal - 1)
+    return jnp.argmax(rank_of > rank[..., None], axis=-1).astype(integer(jnp))
 
 
 class JaxEnv:
@@ -126,7 +139,7 @@ class JaxEnv:
     """
 
     def __init__(self, problem: AnyProblem) -> None:
-        if not hasattr(problem, "from_uniforms"):
+        if not isinstance(problem, Problem):
             raise TypeError(f"expected a problem, such as make_problem('TSP', 50), got {problem!r}")
         self.problem = problem
 
@@ -139,12 +152,9 @@ class JaxEnv:
 
         Raises:
             TypeError: The key is not a single key, or the instance has another class or backend.
-            ValueError: There are several instances, or the instance has another size.
+            InvalidInstance: See `check_instance`.
+            ValueError: There are several instances.
         """
-        if instance is not None:
-            check_instance(self.problem, instance)
-            if batch_size(instance) != 1:
-                raise ValueError(f"reset begins one episode, but the instance has {batch_size(instance)} rows")
         return first_row(self.reset_lanes(as_key(key)[None], instance))
 
     def step(self, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
@@ -157,14 +167,16 @@ class JaxEnv:
         Raises:
             TypeError: The action is not a single integer.
         """
-        if jnp.ndim(action) or not jnp.issubdtype(jnp.result_type(action), jnp.integer):
-            found = f"{jnp.result_type(action)} of shape {jnp.shape(action)}"
-            raise TypeError(f"action: expected one integer, got {found}; step_lanes takes several")
-        return first_row(self.step_lanes(*one_row((state, action))))
+        return first_row(self.step_lanes(*one_row((state, as_actions(action, ())))))
 
     def reset_lanes(self, keys: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
-        """Start B episodes, like `reset` but without `vmap`; `keys` are B keys of the new type."""
-        instance = self.draw(keys) if instance is None else instance
+        """Start B episodes, like `reset` but without `vmap`, with B keys and, if given, B instances."""
+        keys = as_key(keys, num_axes=1)
+        instance = self.draw(keys) if instance is None else check_instance(self.problem, instance, len(keys))
+        return self.start_lanes(keys, instance)
+
+    def start_lanes(self, keys: Key, instance: Any) -> tuple[EnvState, TimeStep]:
+        """Start B episodes on B instances, without checks."""
         state = self.problem.initial(instance)
         cost, never = jnp.zeros(len(keys), jnp.float32), jnp.zeros(len(keys), bool)
         bound = self.problem.cost_bound(instance).astype(jnp.float32)
@@ -181,6 +193,7 @@ class JaxEnv:
     def step_lanes(self, lanes: EnvState, actions: Array) -> tuple[EnvState, TimeStep]:
         """Apply one action in each of B episodes, like `step` but without `vmap`."""
         problem, num_actions = self.problem, lanes.mask.shape[1]
+        actions = as_actions(actions, lanes.finished.shape)
         within = (actions >= 0) & (actions < num_actions)
         taken = jnp.where(within, actions, 0).astype(integer(jnp))
         legal = within & gather(lanes.mask, taken)
@@ -220,9 +233,14 @@ class AutoReset:
 
     Args:
         env: Environment to reset.
+
+    Raises:
+        TypeError: `env` is not a `JaxEnv`.
     """
 
     def __init__(self, env: JaxEnv) -> None:
+        if not isinstance(env, JaxEnv):
+            raise TypeError(f"env: expected a JaxEnv, such as JaxEnv(make_problem('TSP', 50)), got {env!r}")
         self.env = env
         self.problem = env.problem
         step = custom_vmap(lambda state, action: first_row(self.step_lanes(*one_row((state, action)))))
@@ -239,14 +257,20 @@ class AutoReset:
 
     def reset(self, key: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
         """Start an episode, see `JaxEnv.reset`. A given instance gets the matrices that generated instances have."""
-        if instance is not None:
-            check_instance(self.problem, instance)
-            instance, _ = match_fields((instance, self.env.draw(as_key(key)[None])))
-        return self.env.reset(key, instance)
+        return first_row(self.reset_lanes(as_key(key)[None], instance))
+
+    def reset_lanes(self, keys: Key, instance: Any = None) -> tuple[EnvState, TimeStep]:
+        """Start B episodes, like `reset` but without `vmap`, with B keys and, if given, B instances."""
+        keys = as_key(keys, num_axes=1)
+        if instance is None:
+            return self.env.reset_lanes(keys)
+        instance = check_instance(self.problem, instance, len(keys))
+        instance, _ = match_fields((instance, self.env.draw(keys[:1])))
+        return self.env.start_lanes(keys, instance)
 
     def step(self, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
         """Apply one action, see `JaxEnv.step`, and start a new episode if this step ends one."""
-        result: tuple[EnvState, TimeStep] = self._step(state, jnp.asarray(action))
+        result: tuple[EnvState, TimeStep] = self._step(state, as_actions(action, ()))
         return result
 
     def step_lanes(self, lanes: EnvState, actions: Array) -> tuple[EnvState, TimeStep]:
@@ -264,7 +288,7 @@ class AutoReset:
             index = jnp.nonzero(lanes.finished, size=few, fill_value=num_lanes)[0]  # lanes outside are not written
             keys = lanes.key.at[index].get(mode="clip")
             _, drawn = match_fields((lanes.instance, self.env.draw(keys)))
-            fresh, _ = self.env.reset_lanes(keys, drawn)
+            fresh, _ = self.env.start_lanes(keys, drawn)
             begun: EnvState = jax.tree.map(lambda old, new: old.at[index].set(new, mode="drop"), lanes, fresh)
             return begun
 
@@ -295,14 +319,13 @@ def rollout(
         record: Whether to return the dynamic observations of the policy.
 
     Raises:
-        TypeError: The key is not a single key, the batch size is traced, or the instance has another class or backend.
-        ValueError: The instance has another size.
+        TypeError: The key is not a single key, the batch size is traced, the instance has another class or backend, or
+            the policy returns something else than B integers.
+        InvalidInstance: See `check_instance`.
+        ValueError: The batch size is not a positive integer.
     """
     draw_key, key = jax.random.split(as_key(key))
-    if instance is None:
-        instance = generate(problem, draw_key, batch_size)
-    else:
-        check_instance(problem, instance)
+    instance = generate(problem, draw_key, batch_size) if instance is None else check_instance(problem, instance)
     static, start = problem.observe_static(instance), problem.initial(instance)
 
     def step(state: Any, key: Key) -> tuple[Any, Any]:
@@ -310,7 +333,8 @@ def rollout(
         seen = {**problem.observe_dynamic(instance, state), "action_mask": mask}
 
         def choose() -> Array:
-            return policy(params, {**static, **seen}, key).astype(integer(jnp))
+            actions = policy(params, {**static, **seen}, key)
+            return as_actions(actions, mask.shape[:1], "the policy's actions").astype(integer(jnp))
 
         if problem.fixed_length:
             action = choose()
@@ -325,27 +349,89 @@ def rollout(
     return Episodes(instance, actions.T, costs.sum(axis=0), by_row)
 
 
-def check_instance(problem: AnyProblem, instance: Any) -> None:
-    """Check the class, the backend and the size of instances.
+def check_instance(problem: AnyProblem, instance: Any, num_rows: int | None = None) -> Any:
+    """Check instances from the user and convert them to the dtypes of generated ones.
+
+    Inside `jit` and `vmap`, arrays have no values yet: only their shapes and dtypes are checked.
+
+    Args:
+        problem: Problem of the instances.
+        instance: Instances on JAX.
+        num_rows: Expected number of instances; None accepts any number.
 
     Raises:
-        TypeError: The class or the backend is wrong.
-        ValueError: The size is wrong.
+        TypeError: The instances have another class or backend.
+        InvalidInstance: An array is missing or not used by the problem, has a wrong shape or dtype, or a wrong value:
+            see `Problem.validate`.
+        ValueError: The number of instances is wrong.
     """
-    if type(instance) is not problem.instance_type:
-        expected, found = problem.instance_type.__name__, type(instance).__name__
-        raise TypeError(f"instance: expected a {expected}, got {found}")
-    array = any_array(instance)
-    if not isinstance(array, jax.Array):
-        found = f"{type(array).__module__}.{type(array).__name__}"
-        raise TypeError(
-            f'instance: expected JAX arrays, got {found}; move them with routing_gym.arrays.to_backend(instance, "jax")'
-        )
-    uniforms = jax.ShapeDtypeStruct((batch_size(instance), problem.num_uniforms), jnp.float32)
-    for name, expected in vars(jax.eval_shape(problem.from_uniforms, uniforms)).items():
-        array = getattr(instance, name)
-        if expected is not None and array is not None and array.shape != expected.shape:
-            raise ValueError(f"instance: {name} has shape {array.shape}, expected {expected.shape} for {problem}")
+    found_type = type(instance)
+    if found_type is not problem.instance_type:
+        raise TypeError(f"instance: expected a {problem.instance_type.__name__}, got {found_type.__name__}")
+    arrays = {name: array for name, array in vars(instance).items() if array is not None}
+    for name, array in arrays.items():
+        if not isinstance(array, jax.Array):
+            found = f"{type(array).__module__}.{type(array).__name__}"
+            raise TypeError(
+                f"instance: {name}: expected JAX arrays, got {found}; "
+                'move them with routing_gym.arrays.to_backend(instance, "jax")'
+            )
+    optional = {*MATRICES, *getattr(problem.instance_type, "stands_for", ())}
+    uniforms = jax.ShapeDtypeStruct((1, problem.num_uniforms), jnp.float32)
+    drawn = vars(jax.eval_shape(problem.from_uniforms, uniforms))
+    matrix = jax.ShapeDtypeStruct((1, problem.num_actions, problem.num_actions), jnp.float32)
+    for name, expected in (drawn | {name: matrix for name in MATRICES if name in drawn}).items():
+        if name in arrays and expected is not None:
+            arrays[name] = check_array(name, arrays[name], expected)
+        elif name not in optional and (name in arrays or expected is not None):
+            fault = "has none; leave it out" if name in arrays else "needs it, got None"
+            raise InvalidInstance(f"{name}: {problem.name} {fault}")
+    instance = replace(instance, **arrays)
+    if not any(isinstance(array, jax.core.Tracer) for array in arrays.values()):
+        problem.validate(cast_instance(instance))
+    sizes = {name: len(array) for name, array in arrays.items()}
+    if len(set(sizes.values())) > 1:
+        raise InvalidInstance(f"the arrays of an instance must have one batch size, got {sizes}")
+    if num_rows is not None and batch_size(instance) != num_rows:
+        rows = f"{num_rows} row{'s' * (num_rows > 1)}"
+        raise ValueError(f"instance: expected {rows}, one per key, got {batch_size(instance)}")
+    return instance
+
+
+def check_array(name: str, array: Array, expected: Any) -> Array:
+    """Check the shape and the kind of one array of an instance, and return it with the expected dtype.
+
+    Raises:
+        InvalidInstance: The shape or the kind differs from that of `expected`, an array of one instance.
+    """
+    shape = array.shape
+    if shape[1:] != expected.shape[1:] or not shape:
+        message = f"{name}: expected shape {('B', *expected.shape[1:])}, got {shape}".replace("'", "")
+        if shape == expected.shape[1:]:
+            message += "; with jax.vmap, give a batch of one to each lane: jax.tree.map(lambda x: x[:, None], instance)"
+        raise InvalidInstance(message)
+    kind, wanted = array.dtype.kind.replace("u", "i"), expected.dtype.kind
+    if kind != wanted:
+        found = KINDS.get(kind, array.dtype)
+        raise InvalidInstance(f"{name}: expected {KINDS[wanted]} (e.g. .astype(np.{expected.dtype})), got {found}")
+    return array.astype(expected.dtype)
+
+
+def as_actions(actions: Any, shape: tuple[int, ...], name: str = "action") -> Array:
+    """Return actions as an array.
+
+    Raises:
+        TypeError: They are not integers of this shape.
+    """
+    expected = f"integers of shape {shape}" if shape else "one integer"
+    remedy = "" if shape else "; step_lanes takes several"
+    try:
+        array = jnp.asarray(actions)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{name}: expected {expected}, got {actions!r}{remedy}") from error
+    if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
+        raise TypeError(f"{name}: expected {expected}, got {array.dtype} of shape {array.shape}{remedy}")
+    return array
 
 
 def one_row(tree: Tree) -> Tree:

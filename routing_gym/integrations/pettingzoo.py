@@ -31,6 +31,13 @@ NOBODY = np.arange(0)
 PerAgent = dict[str, Any]
 
 
+class NamedEpisodes(GameEpisodes):
+    """One game, whose error messages have PettingZoo's names of the agents."""
+
+    def name_of(self, lane: int, agent: int) -> str:
+        return f"vehicle_{agent}"
+
+
 class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see pyproject.toml
     """PettingZoo environment of one game, with the agents `vehicle_0`, `vehicle_1` and so on.
 
@@ -67,7 +74,7 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         generator: Generator | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self._episodes = GameEpisodes(game, 1, keep_trail=render_mode is not None)
+        self._episodes = NamedEpisodes(game, 1, keep_trail=render_mode is not None)
         self.game = game
         self.mask_in_infos = mask_in_infos
         self.generator = check_generator(generator)
@@ -159,10 +166,14 @@ class GameParallelEnv(ParallelEnv):  # type: ignore[misc]  # of type Any: see py
         """Convert the agents' actions to an array (1, m, ...)."""
         rows = [np.asarray(actions[agent]) for agent in self.agents]
         shape = self.game.action_space().shape
+        kinds, expected = ("f", "floats") if self.game.num_actions is None else ("iu", "an integer")
         for agent, row in zip(self.agents, rows, strict=True):
             if row.shape != shape:
                 raise InvalidAction(f"{agent}: expected an action of shape {shape}, got {row.shape}")
-        return np.stack(rows)[None]
+            if row.dtype.kind not in kinds:
+                raise InvalidAction(f"{agent}: expected {expected}, got {row.dtype}")
+        dtype = np.float64 if self.game.num_actions is None else np.int64
+        return np.stack(rows, dtype=dtype, casting="unsafe")[None]
 
     def _observe(self) -> PerAgent:
         seen = self._episodes.observe(copy=True)

@@ -131,8 +131,12 @@ class GameEpisodes(LaneArrays):
             lane, agent, *_ = map(int, np.argwhere(to_numpy(bad))[0])
             found, last = taken[lane, agent].tolist(), self.problem.num_actions
             bounds = "velocities must be finite" if last is None else f"actions are 0 to {last - 1}"
-            raise InvalidAction(f"{self.place(lane)}agent {agent}: action {found} does not exist; {bounds}")
+            raise InvalidAction(f"{self.name_of(lane, agent)}: action {found} does not exist; {bounds}")
         return taken
+
+    def name_of(self, lane: int, agent: int) -> str:
+        """Return the name of an agent, for error messages."""
+        return f"{self.place(lane)}agent {agent}"
 
     def observe(self, copy: bool) -> dict[str, Array]:
         """Return the observations of the agents of all lanes, in new arrays."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import chain
 from typing import Any
@@ -17,6 +21,7 @@ from routing_gym.solvers.external.pyvrp_routes import visits_of
 from routing_gym.solvers.runtime.base import unit_of
 
 Routes = list[list[int]]
+Stop = Callable[[], bool]  # called between the steps of a solver
 COST_SCALE = 4e4  # integers in the cost of the longest edge, so that costs and prices of stops can be distinguished
 TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
 NEVER = 2**52
@@ -35,6 +40,29 @@ def in_ticks(values: FloatArray, ticks: float, up: bool) -> IntArray:
 def rounded_up(values: FloatArray) -> IntArray:
     """Return the next integers; rounding errors do not count."""
     return np.asarray(np.ceil(values - 1e-6), dtype=np.int64)
+
+
+@contextmanager
+def stop_request() -> Iterator[threading.Event]:
+    """Context manager: the first Ctrl-C sets the event that is returned; a second one raises KeyboardInterrupt.
+
+    Outside the main thread, and if the program handles Ctrl-C itself, nothing changes.
+    """
+    asked = threading.Event()
+    default = signal.default_int_handler
+
+    def ask(number: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, default)
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not default:
+        yield asked
+        return
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, default)
 
 
 class Numbers:
@@ -73,8 +101,8 @@ class Numbers:
                 self.forbidden[np.ix_(np.array(depots), back)] = True
 
 
-def solve_pyvrp(task: Task, seconds: float, seed: int) -> Routes:
-    """Plan with PyVRP's iterated local search; stops that fit nowhere are left out.
+def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: False) -> Routes:
+    """Plan with PyVRP's iterated local search until `stop` returns True; stops that fit nowhere are left out.
 
     If the number of vehicles is limited and all stops may fit, half of the time is spent on plans that serve all stops.
     If routes have a limit in km and minutes are minimised, PyVRP minimises km.
@@ -91,9 +119,10 @@ def solve_pyvrp(task: Task, seconds: float, seed: int) -> Routes:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings that there may be no feasible plan; checked with is_feasible
             data = pyvrp_data(pyvrp, numbers, required)
+            late = runtime(share * seconds)
             return pyvrp.solve(
                 data,
-                runtime(share * seconds),
+                lambda cost: stop() or late(cost),
                 seed=seed,
                 collect_stats=False,
                 display=False,
@@ -211,8 +240,10 @@ def vehicle_type(numbers: Numbers, profile: int) -> dict[str, Any]:
     return vehicle
 
 
-def solve_ortools(task: Task, seconds: float, seed: int) -> Routes:
-    """Plan with OR-Tools' guided local search; stops that fit nowhere are left out. The seed is not used.
+def solve_ortools(task: Task, seconds: float, seed: int, stop: Stop = lambda: False) -> Routes:
+    """Plan with OR-Tools' guided local search until `stop` returns True; stops that fit nowhere are left out.
+
+    The seed is not used.
 
     Raises:
         ImportError: OR-Tools is missing; the message names the extra to install.
@@ -245,6 +276,7 @@ def solve_ortools(task: Task, seconds: float, seed: int) -> Routes:
         routing.VehicleVar(manager.NodeToIndex(node)).RemoveValues(np.flatnonzero(refusing).tolist())
     if task.pickup_at is not None:
         add_pairs(routing, manager, task.pickup_at)
+    routing.AddSearchMonitor(routing.solver().CustomLimit(stop))
     found = routing.SolveWithParameters(guided_local_search(seconds, "PARALLEL_CHEAPEST_INSERTION"))
     if found is None:
         return []

@@ -139,7 +139,7 @@ def fleet_of(table: Table, numbers: Mapping[str, float], by_name: bool, alike: b
     own.update(numbers)
     if "num_salesmen" in own and count is None:
         count = int(own["num_salesmen"])
-    labels = labels_of(table)
+    labels = labels_of(table, counted)
     names = tuple(name for row in range(len(counted)) for name in names_of(row, labels, counted)) if labels else ()
     given = {key: value for key, value in made.items() if value is not None}
     fleet = Fleet(count, names, own, place=table.source, **given)
@@ -169,19 +169,25 @@ def check_differences(table: Table, header: str, key: str, values: list[Any]) ->
             raise table.error(row, header, told)
 
 
-def labels_of(table: Table) -> list[str] | None:
+def labels_of(table: Table, counts: Sequence[int]) -> list[str] | None:
     """Return the name of each row; None if rows have no names.
 
     Raises:
-        InvalidInput: Two rows have the same name.
+        InvalidInput: Two rows, or their vehicles, have the same name.
     """
     header = next((key for key in ("name", "vehicle", "id") if key in table.columns), None)
     if header is None:
         return None
     labels = [identity(cell) for cell in table.columns[header]]
+    known: set[str] = set()
     for row, label in enumerate(labels):
         if label in labels[:row]:
             raise table.error(row, header, "another row has the same name; give each its own")
+        names = names_of(row, labels, counts)
+        if shared := sorted(known.intersection(names)):
+            told = f"an earlier row has a vehicle with the name {shared[0]!r}, too: vehicles of a row are numbered"
+            raise table.error(row, header, f"{told} from 1; rename one of the rows")
+        known.update(names)
     return labels
 
 

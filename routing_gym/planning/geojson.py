@@ -55,12 +55,15 @@ def plan_json(plan: PlanData) -> str:
 def plan_geojson(plan: PlanData) -> str:
     """Return a FeatureCollection: a LineString for each route, a Point for each visit and each stop left out.
 
-    Positions are longitude and latitude, or x and y of plane coordinates. A route across the date line continues beyond
-    180 degrees; map viewers then draw it in one piece.
+    Positions are longitude and latitude (WGS 84), the only ones of RFC 7946. A route across the date line continues
+    beyond 180 degrees; map viewers then draw it in one piece.
 
     Raises:
-        InvalidInput: The stops have no coordinates.
+        InvalidInput: The stops have no latitudes and longitudes.
     """
+    if not plan.task.geographic:
+        remedy = "add them, or use to_json or to_html"
+        raise InvalidInput(f"{plan.task.source}: GeoJSON needs the columns lat and lon, in degrees; {remedy}")
     features: list[dict[str, Any]] = []
     for number, route in enumerate(plan.routes):
         line = line_of(plan, route)

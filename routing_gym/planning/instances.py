@@ -29,7 +29,8 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
     """
     rules = Rules(task)
     if task.pickup_at is not None and task.loaded.any():
-        raise ValueError("some stops get goods from other stops, and some from the depot")
+        told = "some stops get goods from other stops, and some from the depot"
+        raise ValueError(f"{told}; only the solvers auto, search, pyvrp and ortools support both")
     rows = [0, *(node for node in task.stops if rules.new_routes(rules.unit(node), []))]
     if len(rows) < 2:
         raise ValueError("no stop can be served by any vehicle")

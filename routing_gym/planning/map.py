@@ -102,10 +102,11 @@ def plan_html(plan: PlanData) -> str:
             others.append(spot(place, escape(words), "", "unserved"))
     template = (resources.files("routing_gym.planning") / "map.html").read_text("utf-8")
     world = f"{project.origin[0]:.12g},{project.origin[1]:.12g},{1 / project.scale:.12g}" if project.tiles else ""
+    longest = "longest route " * plan.task.rules.minimises_longest
     parts = {
         "TITLE": escape(plan.task.sentence),
         "COST": escape(
-            f"{plan.cost:.6g} {plan.unit}, {plan.km:.1f} km, {plan.minutes:.0f} min of driving; {plan.solver}"
+            f"{longest}{plan.cost:.6g} {plan.unit}, {plan.km:.1f} km, {plan.minutes:.0f} min of driving; {plan.solver}"
         ),
         "VIEW": f"0 0 {WIDTH:g} {HEIGHT:g}",
         "WORLD": world,

@@ -24,9 +24,10 @@ def plan_text(plan: PlanData) -> str:
     if plan.unserved:
         lines += ["", f"{len(plan.unserved)} of {len(task.stops)} stops are left out:"]
         lines += [f"  {label(one.id, one.name)}: {one.reason}: {one.explanation}" for one in plan.unserved]
+    what = f"longest route ({plan.unit})" if task.rules.minimises_longest else plan.unit
     lines += [
         "",
-        f"{plan.unit} {plan.cost:.10g}, {plan.km:.1f} km, {plan.minutes:.1f} min of driving, by {plan.solver}",
+        f"{what} {plan.cost:.10g}, {plan.km:.1f} km, {plan.minutes:.1f} min of driving, by {plan.solver}",
     ]
     if len(plan.costs) > 1:
         others = (f"{name} {cost:.10g}{omitted(plan.left_out.get(name, 0))}" for name, cost in plan.costs.items())

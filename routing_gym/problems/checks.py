@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, is_jax_array
+from array_api_compat import array_namespace, is_jax_array, is_torch_array
 
 from routing_gym.arrays import Array, IntArray, any_array, device_of, euclidean, to_numpy
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, instance_fields
@@ -117,6 +117,8 @@ def check_field(
         else:
             expected = {np.int64: "an int64", np.bool_: "a bool"}.get(dtype, f"a {np.dtype(dtype).name}") + " array"
             found = f"dtype {values.dtype}" if kind else type(values).__name__
+            if is_jax_array(values) or is_torch_array(values):
+                found += "; convert the instance with routing_gym.arrays.cast_instance(instance)"
         raise InvalidInstance(f"{field}: expected {expected}, got {found}")
     if values.ndim != 1 + len(shape) or values.shape[1:] != shape:
         expected = str(("B", *shape)).replace("'", "")

@@ -71,6 +71,7 @@ class MTSP(Problem[MTSPInstance, MTSPState]):
     name: ClassVar[str] = "MTSP"
     instance_type: ClassVar[type] = MTSPInstance
     state_type: ClassVar[type] = MTSPState
+    minimises_longest: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         COORDS,
         Column("num_salesmen", "number of salesmen", "amount", per="instance", integer=True),

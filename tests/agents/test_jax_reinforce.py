@@ -90,6 +90,8 @@ def test_adam_on_cvrp_goes_on_from_a_checkpoint(tmp_path, one_layer):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"env_id": "routing/TSP-²"}, "--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got 'routing/TSP-²'"),
+        ({"env_id": "routing/TSP-٣"}, "--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got 'routing/TSP-٣'"),
         ({"env_id": "routing/OP-20"}, "--env-id must be routing/TSP-NODES or routing/CVRP-NODES, got 'routing/OP-20'"),
         ({"num_tours": 1}, "--num-tours must be at least 2 and at most 1000000, got 1"),
         ({"held_out": 10**12}, "--held-out must be at least 1 and at most 1000000, got 1000000000000"),

@@ -269,6 +269,18 @@ def test_options_without_effect(tmp_path, square, name, given, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_problem_is_for_csv_files(tmp_path, square):
+    with pytest.raises(ValueError, match="--problem CVRP has no effect: none of the files is a CSV file; leave it out"):
+        solve_script.main(solve_script.Args((square,), problem="CVRP", out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
+    (tmp_path / "stops.xlsx").write_bytes(b"PK\x03\x04rest")
+    with pytest.raises(ValueError, match="stops.xlsx: found a spreadsheet, .* save the sheet as CSV"):
+        solve_script.main(solve_script.Args((tmp_path / "stops.xlsx",), out=tmp_path / "out"))
+
+
 def test_what_solves_parts_is_for_improving(square):
     with pytest.raises(ValueError, match="--repair solves parts of a tour for --improve; give --improve SECONDS"):
         solve_script.Args((square,), repair=square)

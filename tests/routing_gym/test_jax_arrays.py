@@ -5,7 +5,8 @@ import pytest
 
 from problem_names import ONE_OF_EACH
 from routing_gym import CVRP, OP, TSP, TSPInstance, make_problem, sample_actions
-from routing_gym.arrays import batch_size, integer, select, to_backend, to_numpy, use_jax
+from routing_gym.arrays import batch_size, cast_instance, integer, select, to_backend, to_numpy, use_jax
+from routing_gym.problem import InvalidInstance
 from routing_gym.rollout import rollout
 from routing_gym.testing import check_problem
 from routing_gym.testing.compare import difference
@@ -85,6 +86,13 @@ def test_a_size_that_is_traced():
     with pytest.raises(ValueError, match=r"num_nodes must be an integer, got .*pass it by static_argnums"):
         jax.jit(TSP)(5)
     assert jax.jit(lambda n: TSP(n).num_actions, static_argnums=0)(5) == 5
+
+
+def test_validate_names_the_conversion():
+    instance = to_backend(CVRP(4).generate(np.random.default_rng(0), 1), "jax")
+    with pytest.raises(InvalidInstance, match=r"a float32 array, got ArrayImpl; convert .*cast_instance\(instance\)"):
+        CVRP(4).validate(instance)
+    CVRP(4).validate(cast_instance(instance))
 
 
 def test_objective_inside_a_traced_function():

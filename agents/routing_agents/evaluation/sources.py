@@ -107,13 +107,15 @@ def option_of(number: str) -> str:
     return option(number) if number in NUMBERS else f"--numbers {number}"
 
 
-def check_used(numbers: Mapping[str, float], sources: Iterable[Source]) -> None:
-    """Check that each number given for CSV files has an effect on one of the files.
+def check_used(problem: str | None, numbers: Mapping[str, float], sources: Iterable[Source]) -> None:
+    """Check that the problem and each number given for CSV files have an effect on one of the files.
 
     Raises:
-        ValueError: A number has no effect; the message names its option.
+        ValueError: An option has no effect; the message names it.
     """
     tables = [source.problem for source in sources if isinstance(source, OwnInstance)]
+    if problem is not None and not tables:
+        raise ValueError(f"--problem {problem} has no effect: none of the files is a CSV file; leave it out")
     used = {column.name for problem in tables for column in problem.columns}
     for name, value in numbers.items():
         if name not in used:

@@ -47,7 +47,7 @@ class PlanArgs:
     map: Annotated[Path | None, tyro.conf.arg(metavar="HTML")] = None
     """Write an interactive map."""
     geojson: Path | None = None
-    """Write routes and stops as GeoJSON."""
+    """Write routes and stops as GeoJSON; needs lat and lon."""
     json: Path | None = None
     """Write the plan as JSON."""
     gantt: Annotated[Path | None, tyro.conf.arg(metavar="SVG")] = None
@@ -102,11 +102,15 @@ def outputs(path: Path, args: Any) -> dict[str, Path]:
     """
     targets = {"csv": args.out / f"{path.stem}.csv"}
     targets |= {name: getattr(args, name) for name in OUTPUTS if getattr(args, name) is not None}
-    taken = {path.resolve(): str(path)}
+    taken = {path.resolve(): "the table of stops"}
     for name, target in targets.items():
+        this = "the plan's table" if name == "csv" else option(name)
         if target.resolve() in taken:
-            raise ValueError(f"{target} would be written over {taken[target.resolve()]}; choose another name or --out")
-        taken[target.resolve()] = option(name)
+            both = f"{taken[target.resolve()]} and {this}"
+            raise ValueError(f"{both} are the same file, {target}; choose another name or --out")
+        taken[target.resolve()] = this
+        if name == "gantt" and target.suffix.lower() != ".svg":
+            raise ValueError(f"--gantt {target}: the chart is written as SVG; end the name with .svg")
         if target.exists() and not args.overwrite:
             raise FileExistsError(f"{target} exists; choose another name or --out, or give --overwrite")
         if name != "csv" and not target.parent.is_dir():
@@ -122,12 +126,13 @@ def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[st
         OSError: A file cannot be opened or written.
     """
     targets = outputs(path, args)
-    if drawn := [name for name in ("map", "geojson") if name in targets]:
+    if {"map", "geojson"} & targets.keys():
         headers = headers_of(read_table(path, path.name)).keys()
-        if not ({"lat", "lon"} <= headers or {"x", "y"} <= headers):
-            raise ValueError(
-                f"{option(drawn[0])}: {path} has no columns lat and lon, or x and y, to draw; leave it out"
-            )
+        geographic = {"lat", "lon"} <= headers
+        if "geojson" in targets and not geographic:
+            raise ValueError(f"--geojson: {path} has no columns lat and lon; add them, or give --json or --map instead")
+        if not (geographic or {"x", "y"} <= headers):
+            raise ValueError(f"--map: {path} has no columns lat and lon, or x and y, to draw; leave it out")
     plan = solve(
         path,
         vehicles=vehicles_of(args.vehicles),
@@ -152,10 +157,18 @@ def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[st
 
 
 def vehicles_of(text: str | None) -> Any:
-    """Convert the text of --vehicles to a number, or to the path of a table."""
+    """Convert the text of --vehicles to a number, or to the path of a table.
+
+    Raises:
+        ValueError: It is neither of them.
+    """
     if text is None:
         return None
-    return int(text) if text.strip().isdecimal() else Path(text)
+    if text.strip().isdecimal() and int(text):
+        return int(text)
+    if not Path(text).exists():
+        raise ValueError(f"--vehicles {text}: expected a number of at least 1, or an existing CSV file of vehicles")
+    return Path(text)
 
 
 def fixed_of(text: str | None) -> Any:

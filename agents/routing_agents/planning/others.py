@@ -21,6 +21,7 @@ from routing_gym.solvers import REFERENCES, SOLVERS, make_solver
 Progress = Callable[[str], None]
 STOPPED = "stopped by Ctrl-C"
 LEAST_SECONDS = 0.05  # shortest time of a search
+MUCH_LONGER, MUCH_LATER = 1.5, 5.0  # both the ratio and the seconds above the limit are exceeded if a plan is late
 
 
 def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: int, told: Progress) -> Plan:
@@ -33,6 +34,7 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
         own = other_instance(task)
     except ValueError as error:
         raise InvalidInput(f"{task.source}: {error}") from None
+    started = time.perf_counter()
     rival = reference(own) if solver == "auto" else None
     share = seconds / 2 if rival else seconds
     plans: list[Plan] = []
@@ -56,12 +58,21 @@ def solve_other(task: Task, solver: str | TrainedModel, seconds: float, seed: in
         except (ImportError, ValueError) as error:
             notes += (f"{rival} did not plan: {error}",)
         except KeyboardInterrupt:
-            notes += (STOPPED,)
+            notes += (f"{STOPPED}; what {rival} found is discarded",)
+    notes += overtime(task, seconds, time.perf_counter() - started)
     if not plans:
         raise ValueError(f"no solver planned {task.problem}: {'; '.join(notes)}")
     sign = -1 if own.problem.maximises else 1
     best = min(plans, key=lambda plan: sign * plan.cost)
     return replace(best, costs={plan.solver: plan.cost for plan in plans}, notes=(*best.notes, *notes))
+
+
+def overtime(task: Task, seconds: float, took: float) -> tuple[str, ...]:
+    """Return a note if planning took much longer than `seconds`."""
+    if took <= max(MUCH_LONGER * seconds, seconds + MUCH_LATER):
+        return ()
+    why = f"with {len(task.ids)} rows, preparing the solvers and decoding tours take longer than the search"
+    return (f"the solvers took {took:.0f} s instead of {seconds:g}: {why}",)
 
 
 def policy_plans(
@@ -79,8 +90,8 @@ def policy_plans(
     plans = [planned(task, own, actions, f"policy {weights}")]
     notes: tuple[str, ...] = ()
     if plans_on_coordinates(model, task):
-        told_plane = "it planned on coordinates; costs and search are on the matrix"
-        notes = (f"{weights} has only seen the plane: {told_plane}",)
+        lengths = "lengths on the ground" if task.geographic else "the matrix"
+        notes = (f"{weights} has only seen the plane: it planned on coordinates; costs and search are on {lengths}",)
     if own.problem.stochastic:
         return plans, notes
     left = max(seconds - (time.perf_counter() - started), LEAST_SECONDS)

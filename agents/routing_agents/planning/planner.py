@@ -146,9 +146,8 @@ def solve_task(
         raise InvalidInput("fixed: not supported with max_duration; leave one of them out")
     task, beginning = read_beginning(task, start, fixed)
     candidates = run(task, solver, seconds, seed, beginning, told)
-    best = min(candidates, key=lambda one: one.total)
-    plan = plan_of(task, best.routes, best.absent, best.name)
     scored = {one.name: plan_of(task, one.routes, one.absent, one.name) for one in candidates}
+    plan = scored[min(candidates, key=lambda one: one.total).name]
     return replace(
         plan,
         costs={name: one.cost for name, one in scored.items()},

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import _thread
 import json
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from threading import Timer
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import routing_agents
 import solve as solve_script
+from routing_agents.planning import planner
 from routing_agents.planning.command import fixed_of
-from routing_gym.planning import InvalidInput
+from routing_agents.planning.others import STOPPED
+from routing_gym.planning import InvalidInput, external
 
 RNG = np.random.default_rng(4)
 COORDS = RNG.uniform(0, 10, (11, 2))  # km
@@ -266,3 +273,85 @@ def test_a_map_without_coordinates_is_refused_before_planning(tmp_path):
     with pytest.raises(ValueError, match=r"--map: .*ids.csv has no columns lat and lon, or x and y, to draw"):
         solve_script.main(args)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("solver", external.SOLVERS)
+def test_ctrl_c_keeps_what_a_classical_solver_found(solver):
+    timer = Timer(1.0, _thread.interrupt_main)
+    timer.start()
+    plan = routing_agents.solve(STOPS, vehicles=FLEET, solver=solver, seconds=60)
+    timer.join()
+    assert plan.seconds < 30
+    assert plan.notes == (STOPPED,)
+    assert not plan.unserved
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_discards_it(monkeypatch):
+    def solve(task, seconds, seed, stop):
+        _thread.interrupt_main()
+        while not stop():
+            pass
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(external.SOLVERS, external.strongest(), solve)
+    plan = routing_agents.solve(STOPS, vehicles=FLEET, seconds=0.2)
+    assert f"{STOPPED}; what {external.strongest()} found is discarded" in plan.notes
+
+
+def test_plans_are_made_in_other_threads():
+    with ThreadPoolExecutor(1) as pool:
+        plan = pool.submit(routing_agents.solve, STOPS, vehicles=FLEET, solver="pyvrp", seconds=0.2).result()
+    assert not plan.unserved
+
+
+def test_a_late_plan_says_so(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+
+    def solve(task, seconds, seed, stop):
+        clock.now += 12.0
+        return [list(range(1, 11))]
+
+    monkeypatch.setattr(planner, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setitem(external.SOLVERS, "pyvrp", solve)
+    (note,) = routing_agents.solve(STOPS, vehicles=FLEET, solver="pyvrp", seconds=6).notes
+    assert note.startswith("the solvers took 12 s instead of 6: with 11 rows, preparing the solvers")
+    assert not routing_agents.solve(STOPS, vehicles=FLEET, solver="pyvrp", seconds=8).notes
+
+
+def test_geojson_needs_latitudes_and_longitudes():
+    plan = routing_agents.solve(SQUARE, solver="search", seconds=0.1)
+    with pytest.raises(InvalidInput, match="stops: GeoJSON needs the columns lat and lon, .* use to_json or to_html"):
+        plan.to_geojson()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"geojson": "m.geojson"}, "--geojson: .*stops.csv has no columns lat and lon; add them, or give --json"),
+        ({"gantt": "g.png"}, "--gantt .*g.png: the chart is written as SVG; end the name with .svg"),
+        ({"map": "m.html", "json": "m.html"}, "--map and --json are the same file, .*m.html; choose another"),
+        ({"json": "stops.csv"}, "the table of stops and --json are the same file, .*stops.csv; choose another"),
+        ({"vehicles": "-3"}, "--vehicles -3: expected a number of at least 1, or an existing CSV file of vehicles"),
+        ({"vehicles": "0"}, "--vehicles 0: expected a number of at least 1, or an existing"),
+        ({"vehicles": "vans.cvs"}, "--vehicles vans.cvs: expected a number of at least 1, or an existing"),
+    ],
+)
+def test_options_are_refused_before_planning(tmp_path, given, message):
+    (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n1,1,1\n")
+    paths = {name: value if name == "vehicles" else tmp_path / value for name, value in given.items()}
+    args = solve_script.Args((tmp_path / "stops.csv",), capacity=5, out=tmp_path / "out", **paths)
+    with pytest.raises(ValueError, match=message):
+        solve_script.main(args)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_minimised():
+    """The longest route, and a prize that is maximised; a policy of the plane is scored on the ground."""
+    points = {"lat": 50 + COORDS[:, 1] / 100, "lon": 7 + COORDS[:, 0] / 100}
+    plan = routing_agents.solve(points, vehicles=2, problem="MTSP", seconds=0.2)
+    assert plan.task.sentence.endswith("MTSP, at most 2 vehicles, minimises the longest route (km)")
+    assert f"longest route (km) {plan.cost:.10g}" in str(plan)
+    assert any(note.endswith("costs and search are on lengths on the ground") for note in plan.notes)
+    plan = routing_agents.solve({**SQUARE, "prize": [0, 1, 2, 3, 4]}, vehicles={"max_length": 46}, seconds=0.1)
+    assert plan.task.sentence.endswith("maximises the prize")

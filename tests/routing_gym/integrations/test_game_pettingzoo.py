@@ -150,12 +150,13 @@ def test_bad_input():
         env.reset(options=3)
     with pytest.raises(InvalidAction, match=r"missing \['vehicle_2'\], unknown \['vehicle_7'\]"):
         env.step({"vehicle_0": 0, "vehicle_1": 0, "vehicle_7": 0})
-    with pytest.raises(InvalidAction, match="agent 1: action 9 does not exist; actions are 0 to 8"):
+    with pytest.raises(InvalidAction, match="^vehicle_1: action 9 does not exist; actions are 0 to 8"):
         env.step({"vehicle_0": 0, "vehicle_1": 9, "vehicle_2": 0})
     with pytest.raises(InvalidAction, match=r"vehicle_1: expected an action of shape \(\), got \(2,\)"):
         env.step({"vehicle_0": 0, "vehicle_1": [0, 0], "vehicle_2": 0})
-    with pytest.raises(InvalidAction, match="expected integers, got float64"):
-        env.step(dict.fromkeys(env.agents, 0.5))
+    for action, found in ((0.5, "float64"), (True, "bool")):
+        with pytest.raises(InvalidAction, match=f"^vehicle_2: expected an integer, got {found}"):
+            env.step({"vehicle_0": 0, "vehicle_1": 0, "vehicle_2": action})
     while env.agents:
         env.step(dict.fromkeys(env.agents, 0))
     with pytest.raises(ResetNeeded, match="ended"):
@@ -164,6 +165,14 @@ def test_bad_input():
         GameParallelEnv("CompetitiveOP")
     with pytest.raises(ValueError, match="render_mode must be None, rgb_array, ansi"):
         GameParallelEnv(GAMES[0], render_mode="human")
+
+
+def test_integers_of_several_types():
+    """NumPy would stack uint64 and int64 as floats."""
+    env = GameParallelEnv(GAMES[0])
+    env.reset(seed=0)
+    *_, infos = env.step({"vehicle_0": np.uint64(1), "vehicle_1": 0, "vehicle_2": np.int8(1)})
+    assert not any(info["illegal_action"] for info in infos.values())
 
 
 def test_frames():

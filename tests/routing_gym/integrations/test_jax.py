@@ -1,11 +1,15 @@
 """`routing_gym.integrations.jax`: the same episodes as the Gymnasium environment's, pure, vmapped, compiled once."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from routing_gym import CVRP, TSP, make_problem
+from routing_gym import CVRP, TSP, CompetitiveOP, make_problem
 from routing_gym.arrays import select, to_backend, to_numpy
+from routing_gym.problem import InvalidInstance
+from routing_gym.rollout import rollout as numpy_rollout
 from routing_gym.testing.compare import difference
 
 jax = pytest.importorskip("jax")
@@ -26,6 +30,10 @@ def same(first, second):
 
 def plain(x):
     return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def drawn(problem, size=1):
+    return to_backend(problem.generate(np.random.default_rng(0), size), "jax")
 
 
 def first_legal(params, observation, key):
@@ -169,14 +177,27 @@ def test_random_actions_are_uniform_among_the_legal():
         ),
         (
             lambda env: jax.jit(lambda size: generate(env.problem, jax.random.key(0), size))(3),
-            "batch_size must be an integer, got .* if jit traces it, use static_argnums",
+            "batch_size must be an integer, got .*, which jit traces; use static_argnames",
         ),
         (lambda env: env.step(env.reset(jax.random.key(0))[0], 1.7), "action: expected one integer, got float32 of"),
         (
             lambda env: env.step(env.reset(jax.random.key(0))[0], jnp.array([1, 2])),
             "expected one integer, got int32 of",
         ),
-        (lambda env: JaxEnv("TSP-50"), r"expected a problem, such as make_problem\('TSP', 50\), got 'TSP-50'"),
+        *(
+            (lambda env, wrong=wrong: JaxEnv(wrong), r"expected a problem, such as make_problem\('TSP', 50\), got ")
+            for wrong in ("TSP-50", TSP, CompetitiveOP(3))
+        ),
+        (lambda env: AutoReset(env.problem), r"env: expected a JaxEnv, such as JaxEnv\(.*, got TSP"),
+        (lambda env: AutoReset(AutoReset(env)), "env: expected a JaxEnv, .* got <.*AutoReset"),
+        (lambda env: env.reset_lanes(jax.random.key(0)), r"expected one key per lane, \(B,\), got Array"),
+        *(
+            (
+                lambda env, actions=actions: rollout(env.problem, lambda *_: actions, None, jax.random.key(0)),
+                "the policy's actions: expected integers of shape \\(1,\\), got ",
+            )
+            for actions in (jnp.zeros((1, 4)), jnp.zeros((1,)), 3, None)
+        ),
     ],
 )
 def test_bad_input(call, message):
@@ -200,13 +221,158 @@ def test_lanes_restart_after_an_instance_with_or_without_matrices(matrices):
 @pytest.mark.parametrize("size", [3, 5])
 def test_instances_of_another_size(size):
     other = to_backend(TSP(size).generate(np.random.default_rng(0), 1), "jax")
-    with pytest.raises(ValueError, match=rf"instance: coords has shape \(1, {size}, 2\), expected \(1, 4, 2\) for TSP"):
+    with pytest.raises(InvalidInstance, match=rf"coords: expected shape \(B, 4, 2\), got \(1, {size}, 2\)"):
         JaxEnv(TSP(4)).reset(jax.random.key(0), other)
-    with pytest.raises(ValueError, match="instance: coords has shape"):
+    with pytest.raises(InvalidInstance, match="coords: expected shape"):
         rollout(TSP(4), first_legal, None, jax.random.key(0), instance=other)
 
 
 def test_several_instances_for_one_episode():
     two = to_backend(TSP(4).generate(np.random.default_rng(0), 2), "jax")
-    with pytest.raises(ValueError, match="reset begins one episode, but the instance has 2 rows"):
-        JaxEnv(TSP(4)).reset(jax.random.key(0), two)
+    for env in (JaxEnv(TSP(4)), AutoReset(JaxEnv(TSP(4)))):
+        with pytest.raises(ValueError, match="instance: expected 1 row, one per key, got 2"):
+            env.reset(jax.random.key(0), two)
+        with pytest.raises(ValueError, match="instance: expected 3 rows, one per key, got 2"):
+            env.reset_lanes(jax.random.split(jax.random.key(0), 3), two)
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, AutoReset])
+def test_actions_that_are_no_integers(wrap):
+    env = wrap(JaxEnv(TSP(4)))
+    state, _ = env.reset(jax.random.key(0))
+    for action in (1.7, True, np.nan, [1], "1", None, 2**40):
+        with pytest.raises(TypeError, match="action: expected one integer, got "):
+            env.step(state, action)
+    lanes, _ = env.reset_lanes(jax.random.split(jax.random.key(0), 2))
+    with pytest.raises(TypeError, match="action: expected one integer, got float32"):
+        jax.vmap(env.step)(lanes, jnp.ones(2))
+    for actions in (jnp.ones(2), jnp.ones(3, int), 1):
+        with pytest.raises(TypeError, match=r"action: expected integers of shape \(2,\), got "):
+            env.step_lanes(lanes, actions)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_lanes_are_those_of_vmap(given):
+    """`reset_lanes` of both classes, with keys of both types."""
+    problem = TSP(4, matrices=True)
+    instance = drawn(TSP(4), 3) if given else None
+    each = None if instance is None else jax.tree.map(lambda x: x[:, None], instance)
+    for env in (JaxEnv(problem), AutoReset(JaxEnv(problem))):
+        for key in (jax.random.key(5), jax.random.PRNGKey(5)):
+            keys = jax.random.split(key, 3)
+            assert same(env.reset_lanes(keys, instance), jax.vmap(env.reset)(keys, each))
+
+
+def test_instances_without_their_axis_under_vmap():
+    problem = CVRP(4)
+    keys = jax.random.split(jax.random.key(0), 3)
+    with pytest.raises(
+        InvalidInstance, match=r"coords: expected shape \(B, 5, 2\), got \(5, 2\); with jax.vmap, .*\[:, None"
+    ):
+        jax.vmap(JaxEnv(problem).reset)(keys, drawn(problem, 3))
+
+
+@pytest.mark.parametrize("size", [-1, 0, True, 2.0])
+def test_batch_sizes_that_are_no_numbers(size):
+    with pytest.raises(ValueError, match=f"batch_size must be an integer of at least 1, got {size}"):
+        generate(TSP(4), jax.random.key(0), size)
+
+
+def test_batch_size_of_numpy():
+    assert generate(TSP(4), jax.random.key(0), np.int64(3)).coords.shape == (3, 4, 2)
+
+
+@pytest.mark.parametrize("compile_", [lambda f: f, jax.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "ATSP",
+            {"distances": lambda x: (9 * x).astype(int)},
+            r"distances: expected floating-point numbers \(e.g. .astype\(np.float32\)\), got integers",
+        ),
+        ("TSP", {"coords": lambda x: x.astype(int)}, "coords: expected floating-point numbers .* got integers"),
+        ("CVRP", {"demand": lambda x: x.astype(float)}, "demand: expected integers .* got floating-point numbers"),
+        ("CVRP", {"demand": None}, "demand: CVRP needs it, got None"),
+        ("CVRP", {"coords": None, "distances": lambda _: jnp.zeros((1, 6, 6))}, "coords: CVRP needs it, got None"),
+        ("VRPTW", {"service_time": None}, "service_time: VRPTW needs it, got None"),
+        ("VRPTW", {"backhaul": lambda _: jnp.zeros((1, 6), bool)}, "backhaul: VRPTW has none; leave it out"),
+        (
+            "TSP",
+            {"distances": lambda _: jnp.zeros((1, 5, 4))},
+            r"distances: expected shape \(B, 5, 5\), got \(1, 5, 4\)",
+        ),
+        ("TSP", {"distances": lambda _: jnp.zeros((2, 5, 5))}, "one batch size, got {'coords': 1, 'distances': 2}"),
+    ],
+)
+def test_invalid_arrays(name, changes, message, compile_):
+    problem = make_problem(name, 5)
+    instance = drawn(problem)
+    new = {field: change and change(getattr(instance, field)) for field, change in changes.items()}
+    with pytest.raises(InvalidInstance, match=message):
+        compile_(AutoReset(JaxEnv(problem)).reset)(jax.random.key(0), replace(instance, **new))
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "change", "message"),
+    [
+        ("CVRP", "demand", lambda x: x.at[0, 2].set(99), "demand: row 0, customer 2 has demand 99"),
+        ("CVRP", "demand", lambda x: -x, "demand: row 0"),
+        ("TSP", "coords", lambda x: x.at[0, 1].set(jnp.nan), "coords: row 0, index .* is nan"),
+        ("HFVRPTW", "eligible", lambda _: jnp.ones((1, 2), bool), "eligible: expected"),
+    ],
+)
+def test_invalid_values(name, field, change, message):
+    problem = make_problem(name, 5)
+    instance = drawn(problem)
+    instance = replace(instance, **{field: change(getattr(instance, field))})
+    with pytest.raises(InvalidInstance, match=message):
+        JaxEnv(problem).reset(jax.random.key(0), instance)
+    with pytest.raises(InvalidInstance, match=message):
+        rollout(problem, first_legal, None, jax.random.key(0), instance=instance)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_own_numbers_of_other_widths(wide):
+    """They become those of generated instances, as in the Gymnasium environment, and the next episodes have costs."""
+    with jax.enable_x64(wide):
+        env = AutoReset(JaxEnv(CVRP(2)))
+        instance = CVRP(2).generate(np.random.default_rng(0), 1)
+        instance = replace(instance, coords=instance.coords.astype(np.float64), demand=instance.demand.astype(np.uint8))
+        state, _ = env.reset(jax.random.key(0), to_backend(instance, "jax"))
+        step, costs = jax.jit(env.step), []
+        for _ in range(8):
+            state, timestep = step(state, jnp.argmax(state.mask))
+            costs += [float(timestep.cost)] * bool(timestep.done)
+        assert len(costs) > 1
+        assert min(costs) > 0
+        assert state.instance.coords.dtype == jnp.float32
+
+
+def test_actions_of_masks_with_any_leading_axes():
+    mask = jax.random.uniform(jax.random.key(1), (5, 4, 9)) < 0.3
+    mask = mask.at[..., 4].set(True)
+    for rows in (mask, mask[0], mask[0, 0]):
+        actions = sample_actions(rows, jax.random.key(0))
+        assert actions.shape == rows.shape[:-1]
+        assert jnp.take_along_axis(rows, actions[..., None], axis=-1).all()
+
+
+@pytest.mark.parametrize("name", ["TSP", "CVRP"])
+def test_gradients_of_costs(name):
+    """They are finite, and in JAX and torch the same, though edges from a node to itself have the length 0."""
+    torch = pytest.importorskip("torch")
+    problem = make_problem(name, 5)
+    instance = drawn(problem, 3)
+
+    def cost(coords):
+        given = replace(instance, coords=coords)
+        return rollout(problem, first_legal, None, jax.random.key(0), instance=given).cost.sum()
+
+    gradient = to_numpy(jax.grad(cost)(instance.coords))
+    coords = torch.tensor(to_numpy(instance.coords), requires_grad=True)
+    theirs = replace(to_backend(instance, "torch"), coords=coords)
+    played = numpy_rollout(problem, theirs, lambda seen: seen["action_mask"].int().argmax(dim=1))
+    played.cost.sum().backward()
+    assert np.abs(gradient).sum() > 1
+    assert np.allclose(gradient, coords.grad, atol=1e-5)

@@ -170,7 +170,7 @@ def test_policies_know_pairs_and_no_deliveries_from_the_depot():
     plan = solve_task(task, "trained", 0.3)
     assert list(plan.costs) == ["policy pdovrpltw-50", "pdovrpltw-50 and search"]
     assert not plan.unserved
-    with pytest.raises(ValueError, match="some stops get goods from other stops, and some from the depot"):
+    with pytest.raises(ValueError, match="some from the depot; only the solvers auto, search, pyvrp"):
         plain_instance(read_task(STOPS, vehicles={"count": 2, "capacity": 9}))
 
 

@@ -150,7 +150,7 @@ def test_unknown_units(query):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PK\x03\x04rest", "found a spreadsheet, expected a CSV file; save the sheet as CSV"),
+        (b"PK\x03\x04rest", "found a spreadsheet, expected a text file; save the sheet as CSV"),
         ("id,lat,lon\n".encode("utf-16"), "found text in UTF-16, expected UTF-8"),
         (b"Stops of Monday,,\nid,lat,lon\nD,1,1\n", ":1: found one cell, expected the names of columns"),
         (b"D,38.7,-9.1\nA,38.8,-9.2\n", ":1: found the number '38.7' among the names of columns"),
@@ -229,6 +229,14 @@ def test_numbers_and_names_of_equal_vehicles(vehicles, count, names):
         ),
         ({"depot": "D"}, "vehicles: expected the number of vehicles of each type or depot; add count"),
         ({"capacity": [4, 5], "name": ["van", "van"]}, "name: found 'van'; another row has the same name"),
+        (
+            {"capacity": [4, 5, 6], "count": [2, 1, 1], "name": ["van", "truck", "van 1"]},
+            "row 2, column name: found 'van 1'; an earlier row has a vehicle with the name 'van 1', too: .* rename one",
+        ),
+        (
+            {"capacity": [4, 5], "count": [1, 2], "name": ["van 2", "van"]},
+            "row 1, column name: found 'van'; an earlier row has a vehicle with the name 'van 2', too",
+        ),
         ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
     ],
 )

@@ -532,7 +532,7 @@ def put(index, value):
         ("OP", "coords", put((0, 2, 0), 1.5), r"coords: row 0, index \(2, 0\) is 1.5.*scale both axes"),
         ("CVRP", "coords", lambda x: x[:, :2], r"coords: expected shape \(B, 3, 2\), got \(3, 2, 2\)"),
         ("CVRP", "coords", lambda x: x[:0], "coords: the batch is empty"),
-        ("CVRP", "coords", lambda x: x.tolist(), "coords: expected a float32 array, got list"),
+        ("CVRP", "coords", lambda x: x.tolist(), "coords: expected a float32 array, got list$"),
         ("CVRP", "coords", lambda x: x.astype(float), "coords: expected a float32 array, got dtype float64"),
         (
             "CVRP",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import routing_gym
 from problem_names import ONE_OF_EACH
 from routing_gym import CVRPInstance, OPInstance, PCTSPInstance, TSPInstance, sample_actions, wrappers
+from routing_gym.arrays import converter, to_numpy
 from routing_gym.solvers import SOLVERS, make_solver
 from routing_gym.solvers.runtime.base import NO_NODE
 from routing_gym.testing.compare import difference
@@ -388,11 +389,27 @@ def test_sampler_draws_the_same_for_every_backend_and_type():
     assert drawn.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("shape", [(), (2,), (5, 4)])
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+def test_sampler_takes_any_leading_axes(shape, backend):
+    """The actions of (256, 8) masks are those of 2,048 rows."""
+    mask = np.random.default_rng(0).random((*shape, 9)) < 0.5
+    mask[..., 4] = True
+    if backend != "numpy":
+        pytest.importorskip(backend)
+    actions = sample_actions(converter(backend)(mask), np.random.default_rng(1))
+    assert tuple(actions.shape) == shape
+    rows = sample_actions(mask.reshape(-1, 9), np.random.default_rng(1))
+    assert to_numpy(actions).ravel().tolist() == rows.tolist()
+
+
 def test_sampler_refuses_what_it_cannot_draw_from():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="row 2 has no legal node; pass the observation's mask"):
         sample_actions(np.array([[1, 0], [0, 1], [0, 0], [0, 0]]), rng)
-    with pytest.raises(ValueError, match=r"expected shape \(B, A\), one row per lane; got \(3,\)"):
-        sample_actions(np.ones(3), rng)
+    with pytest.raises(ValueError, match="row 1, 2 has no legal node"):
+        sample_actions(np.arange(6).reshape(2, 3, 1) < 5, rng)
+    with pytest.raises(ValueError, match=r"expected shape \(..., A\), such as one row per lane; got array\(1\)"):
+        sample_actions(np.array(1), rng)
     with pytest.raises(TypeError, match=r"rng: expected a numpy.random.Generator, .*default_rng\(0\), got 0"):
         sample_actions(np.ones((2, 3)), 0)
