@@ -91,7 +91,7 @@ def lines_of(path: Path, data: bytes) -> list[str]:
         InvalidFile: See `read_lines`.
     """
     if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):  # .xlsx and .ods, .xls
-        raise InvalidFile(path, None, "found a spreadsheet, expected a text file; save the sheet as CSV (UTF-8)")
+        raise InvalidFile(path, 1, "found a spreadsheet, expected a text file; save the sheet as CSV (UTF-8)")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InvalidFile(path, 1, "found text in UTF-16, expected UTF-8; save it as UTF-8")
     try:

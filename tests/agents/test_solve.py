@@ -277,7 +277,7 @@ def test_the_problem_is_for_csv_files(tmp_path, square):
 
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
     (tmp_path / "stops.xlsx").write_bytes(b"PK\x03\x04rest")
-    with pytest.raises(ValueError, match="stops.xlsx: found a spreadsheet, .* save the sheet as CSV"):
+    with pytest.raises(ValueError, match="stops.xlsx:1: found a spreadsheet, .* save the sheet as CSV"):
         solve_script.main(solve_script.Args((tmp_path / "stops.xlsx",), out=tmp_path / "out"))
 
 

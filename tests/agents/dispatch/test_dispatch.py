@@ -147,7 +147,7 @@ def test_wrong_input(tmp_path):
     with pytest.raises(CheckpointError, match="no such file"):
         load_policy(tmp_path, FEW)
     (tmp_path / "line.txt").write_text(LINE)
-    with pytest.raises(ValueError, match="line.txt:.* NODE_COORD_SECTION"):
+    with pytest.raises(ValueError, match="line.txt:.* the file ends without VEHICLES"):
         dispatch.main(replace(TINY, static=str(tmp_path / "line.txt"), runs=tmp_path))
     with pytest.raises(FileNotFoundError, match="nowhere"):
         dispatch.main(replace(TINY, static=str(tmp_path / "nowhere"), runs=tmp_path))

@@ -275,6 +275,15 @@ def test_a_map_without_coordinates_is_refused_before_planning(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's handler of Ctrl-C, which programs that a shell starts in the background lack."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("solver", external.SOLVERS)
 def test_ctrl_c_keeps_what_a_classical_solver_found(solver):
     timer = Timer(1.0, _thread.interrupt_main)
@@ -287,6 +296,7 @@ def test_ctrl_c_keeps_what_a_classical_solver_found(solver):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_discards_it(monkeypatch):
     def solve(task, seconds, seed, stop):
         _thread.interrupt_main()
