@@ -163,7 +163,7 @@ def search_by_simulation(
         seen = as_tensors(observation) if on_cpu else observation
         return score({key: value.unflatten(0, (batch_size, -1)) for key, value in seen.items()}).flatten(0, 1)
 
-    def ruled(x: Tensor) -> Any:
+    def for_rules(x: Tensor) -> Any:
         """Return a tensor as the backend of the rules takes it."""
         return x.numpy() if on_cpu else x
 
@@ -177,14 +177,16 @@ def search_by_simulation(
         impossible = likely == -math.inf
         action = torch.where(impossible, action[:, :1], action).flatten()
         parents = torch.arange(len(cost), device=device).repeat_interleave(expansion)
-        rows = select(rows, ruled(parents))
-        state, step_cost = problem.step(rows, select(state, ruled(parents)), ruled(action))
+        rows = select(rows, for_rules(parents))
+        state, step_cost = problem.step(rows, select(state, for_rules(parents)), for_rules(action))
         cost = cost[parents] + torch.as_tensor(step_cost)
         taken = torch.cat([taken[parents], action[:, None]], dim=1)
         total, tours = cost.masked_fill(impossible.flatten(), math.inf), taken
         if step + 1 < problem.horizon:
             left = problem.horizon - step - 1
-            rest = rollout(problem, rows, lambda seen: ruled(greedy_choice(logits(seen))), state=state, max_steps=left)
+            rest = rollout(
+                problem, rows, lambda seen: for_rules(greedy_choice(logits(seen))), state=state, max_steps=left
+            )
             total = total + torch.as_tensor(rest.cost)
             tours = torch.cat([taken, torch.as_tensor(rest.actions)], dim=1)
         found = cheapest(tours, total, batch_size)
@@ -194,7 +196,7 @@ def search_by_simulation(
         totals = total.unflatten(0, (batch_size, -1))  # (B, tours of each)
         kept = totals.topk(min(width, totals.shape[1]), largest=False).indices
         kept = (kept + torch.arange(0, len(total), totals.shape[1], device=device)[:, None]).flatten()
-        state, rows = select(state, ruled(kept)), select(rows, ruled(kept))
+        state, rows = select(state, for_rules(kept)), select(rows, for_rules(kept))
         cost, taken = cost[kept], taken[kept]
     assert best is not None
     return best
