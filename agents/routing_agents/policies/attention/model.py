@@ -294,10 +294,11 @@ class AttentionModel(Encoder, PolicyNetwork):
         # For few queries, products with transposed keys take two thirds of the time of torch's attention on a CPU.
         keys = (encoding.keys / math.sqrt(encoding.keys.shape[3])).transpose(2, 3).contiguous()
         logit_keys = (encoding.logit_keys / math.sqrt(self.config.embed_dim)).transpose(1, 2).contiguous()
+        scalar_queries = self.scalar_queries
 
         def logits(observation: dict[str, Tensor]) -> Tensor:
             legal, nodes = penalties(observation["action_mask"]), self.context(observation)
-            query = self.combine(nodes, observation, encoding.fixed_query, encoding.node_queries, self.scalar_queries)
+            query = self.combine(nodes, observation, encoding.fixed_query, encoding.node_queries, scalar_queries)
             heads = split_heads(query, self.config.num_heads)
             weights = (heads @ keys).add_(legal[:, None]).softmax(dim=-1)
             glimpse = self.refine(merge_heads(weights @ encoding.values), query)
@@ -326,8 +327,8 @@ class AttentionModel(Encoder, PolicyNetwork):
 
         def logits(observation: dict[str, Tensor]) -> Tensor:
             legal, nodes = penalties(observation["action_mask"]), self.context(observation)
-            scores = self.combine(nodes, observation, fixed, per_node, per_scalar).unflatten(2, (num_heads, num_nodes))
-            weights = scores.add_(legal[:, :, None]).softmax(dim=-1)
+            scores = self.combine(nodes, observation, fixed, per_node, per_scalar)
+            weights = scores.view(*legal.shape[:2], num_heads, num_nodes).add_(legal[:, :, None]).softmax(dim=-1)
             return self.clip(weights.flatten(2) @ outputs, legal, self.edge_terms(encoding, observation, nodes))
 
         return logits
