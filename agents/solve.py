@@ -84,8 +84,8 @@ class Args(PlanArgs):
     problem and the nearest size."""
     decoding: Literal["greedy", "starts", "sampling", "beam", "heuristic"] = "starts"
     """Decoding strategy. greedy: one greedy tour. starts: greedy tours from many first nodes; sampled tours where the
-    first node matters. sampling: sampled tours. beam: simulation-guided beam search, better and ten to twenty times
-    slower, for up to about 200 nodes. starts, sampling and beam use all eight symmetries of the square. heuristic:
+    first node matters. sampling: sampled tours. beam: simulation-guided beam search, better and 8 to 40 times slower
+    with 50 or 100 nodes, more with more. starts, sampling and beam use all eight symmetries of the square. heuristic:
     for large files with --improve, a classical first tour (greedy edges for TSP, nearest neighbour for CVRP). SPCTSP is
     always decoded greedily, since its prizes are unknown beforehand."""
     tours: int = 128

@@ -45,7 +45,8 @@ PUBLISHED = {  # gaps in per cent of the best of many tours, where generator and
     "VRPB-50": "RouteFinder 3.08",  # CoEKS (2026), table 5: RF-TE; to PyVRP
     "OVRPB-50": "RouteFinder 2.54",
 }
-WITH_BEAMS = {"paper/TSP-50": "POMO 0.03", "paper/TSP-100": "POMO 0.14", "MVMoE/CVRP-50": "MVMoE 0.91"}  # see above
+# Gaps like those of POMO below and PUBLISHED above.
+WITH_BEAMS = {"paper/TSP-50": "POMO 0.03", "paper/TSP-100": "POMO 0.14", "MVMoE/CVRP-50": "MVMoE 0.91"}
 POMO = {  # Kwon et al. (2020), tables 2 and 3: gap of the TSP, cost of the CVRP
     "TSP-20": "0.00 %",
     "TSP-50": "0.03 %",

@@ -30,7 +30,10 @@ from routing_gym.solvers import SOLVERS, Solution, make_solver
 from routing_gym.solvers.runtime.work import Executor
 
 TRAINED = "trained"
-SEARCHES = {"beam": ("expansion", "symmetries"), "active": ("embeddings",)}  # settings that select a search: options
+SEARCHES = {
+    "beam": ("expansion", "symmetries"),
+    "active": ("embeddings",),
+}  # settings that select a search: options
 Method = Callable[[AnyProblem, Any], Solution]
 
 
@@ -170,17 +173,15 @@ def search_decoder(
         raise ValueError(f"{text!r}: completing tours of {problem.name} shows prizes early; take beam alone")
     symmetries = settings.pop("symmetries", 1)
     try:
-        check_symmetries(problem, symmetries)
+        check_symmetries(symmetries, problem)
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from error
     decode: Callable[..., Rollout]
     if completing == "active":
         decode = partial(active_search, iterations=settings["active"], embeddings=embeddings)
-    elif completing == "expansion":
-        widths = {"width": settings["beam"], "expansion": settings["expansion"]}
-        decode = partial(simulation_guided_search, **widths, symmetries=symmetries)
     else:
-        decode = partial(beam_search, width=settings["beam"], symmetries=symmetries)
+        search = partial(simulation_guided_search, expansion=settings["expansion"]) if completing else beam_search
+        decode = partial(search, width=settings["beam"], symmetries=symmetries)
     several = symmetries > 1 or settings != {"beam": 1}
     return Decoder(model.network, decode, random=completing == "active"), several
 

@@ -116,7 +116,7 @@ def check_used(problem: str | None, numbers: Mapping[str, float], sources: Itera
     tables = [source.problem for source in sources if isinstance(source, OwnInstance)]
     if problem is not None and not tables:
         raise ValueError(f"--problem {problem} has no effect: none of the files is a CSV file; leave it out")
-    used = {column.name for problem in tables for column in problem.columns}
+    used = {column.name for table in tables for column in table.columns}
     for name, value in numbers.items():
         if name not in used:
             raise ValueError(

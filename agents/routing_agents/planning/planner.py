@@ -186,7 +186,7 @@ def run(
 def run_each(
     task: Task, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
 ) -> list[Candidate]:
-    """See `run`."""
+    """Run the solvers; see `run`, which adds a note on the time."""
     if beginning.locked and solver not in ("auto", "search"):
         raise ValueError(f"solver {solver!r} keeps no fixed stops; choose search or auto")
     if beginning.locked or solver == "search":

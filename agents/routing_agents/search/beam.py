@@ -73,7 +73,7 @@ def beam_search(
     """
     if width < 1:
         raise ValueError(f"the beam's width must be at least 1, got {width}")
-    check_symmetries(problem, symmetries)
+    check_symmetries(symmetries, problem)
     find = partial(search_views, partial(search, width=width), symmetries)
     return search_in_chunks(find, model, problem, instance, width, batch_size, progress, symmetries)
 
@@ -114,7 +114,7 @@ def simulation_guided_search(
         raise ValueError(f"width and expansion must be at least 1, got {width} and {expansion}")
     if problem.stochastic:
         raise ValueError(f"{problem.name}: completing tours uses values that only a visit reveals; decode greedily")
-    check_symmetries(problem, symmetries)
+    check_symmetries(symmetries, problem)
     find = partial(search_views, partial(search_by_simulation, width=width, expansion=expansion), symmetries)
     return search_in_chunks(find, model, problem, instance, width * expansion, batch_size, progress, symmetries)
 

@@ -76,8 +76,7 @@ def read_fleet(document: Document, kind: str, coords: FloatArray | None, matrix:
         UnsupportedFile: A number is too large, or limits on length differ.
     """
     counting = COUNTING[kind] if matrix is None else WHOLE
-    places = places_of(coords, matrix) if matrix is not None else coords
-    assert places is not None
+    places = places_of(coords, matrix)
     depots = read_depots(document, len(places))
     stops = read_stops(document, [depot for depot, _ in depots], len(places))
     kinds = group(read_vehicles(document, depots, stops))

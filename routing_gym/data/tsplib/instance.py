@@ -190,9 +190,12 @@ def matrix_scale(matrix: IntArray) -> float:
     return float(matrix.max()) or 1.0
 
 
-def places_of(coords: FloatArray | None, matrix: IntArray) -> FloatArray:
+def places_of(coords: FloatArray | None, matrix: IntArray | None) -> FloatArray:
     """Return the coordinates (A, 2) of a file, or if it has none, places whose distances resemble the matrix."""
-    return embedding(matrix.astype(np.float64)) if coords is None else coords
+    if coords is not None:
+        return coords
+    assert matrix is not None  # a file has at least one of them
+    return embedding(matrix.astype(np.float64))
 
 
 def scale_coords(coords: FloatArray, scale: float) -> Array:

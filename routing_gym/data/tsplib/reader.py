@@ -141,21 +141,20 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     if FILE_TYPES[kind].has_depot:
         depot = read_depot(document, kind, dimension)
         ids = np.concatenate(([depot], ids[ids != depot]))
-    coords = places = None if coords is None else coords[ids - 1]
-    unit, distances = TENTHS if kind == "VRPTW" and matrix is None else 1, None
+    coords = None if coords is None else coords[ids - 1]
+    unit = TENTHS if kind == "VRPTW" and matrix is None else 1
     if matrix is not None:
         matrix = matrix[np.ix_(ids - 1, ids - 1)]
+        places = places_of(coords, matrix) if FILE_TYPES[kind].has_depot else None
         scale = matrix_scale(matrix)
         distances = scale_distances(matrix, scale)
-        if FILE_TYPES[kind].has_depot:
-            places = places_of(coords, matrix)
     else:
-        assert coords is not None
+        assert coords is not None  # a file has at least one of them
         places = planar(coords, metric)
         scale = unit_scale(places)
-        only_cost = kind in LENGTHS_ONLY_COST and metric != "GEO"
-        if max_matrix_nodes is None or dimension <= max_matrix_nodes or not only_cost:
-            distances = file_distances(coords, metric, unit, scale * unit)[None]
+        needed = kind not in LENGTHS_ONLY_COST or metric == "GEO"
+        given = needed or max_matrix_nodes is None or dimension <= max_matrix_nodes
+        distances = file_distances(coords, metric, unit, scale * unit)[None] if given else None
     cost_limit = scores = rules = None
     if kind in ROUTE_FILES:
         demand, capacity = read_demand(document, ids)

@@ -35,7 +35,7 @@ def test_nobody_leaves_in_the_past(count):
 
 
 def test_goods_stay_on_their_vehicle():
-    """Both have left when C moves next to A: the second still delivers it, and the new order finds no vehicle."""
+    """Both have left when E moves next to A: the second still delivers it, and the new order finds no vehicle."""
     rows = [*MORNING[:2], ("B", 12, 0, 1, 0, 1200), ("C", -10, 0, 1, 0, 1200), ("E", -12, 0, 1, 0, 1200)]
     fleet = {"count": 2, "capacity": 4, "max_length": 40}
     first = routing_agents.solve(table(rows), vehicles=fleet, seconds=0.3, solver="search")

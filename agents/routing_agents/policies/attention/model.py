@@ -35,7 +35,7 @@ from routing_agents.policies.protocol import PolicyNetwork
 SHORTEST = 1e-4  # lower bound of lengths in `nearness`, whose logarithm would be infinite at 0
 RAREST = 1e-9  # lower bound of probabilities in `nearness`
 FEW_PAIRS = 32  # nodes up to which looking up products of all pairs is faster than computing those of a step
-TABULATED = 200  # nodes; with more, tables of all pairs would take over a third of the memory of the other tensors
+TABULATED = 200  # nodes; with more, the table of edges would take over a third of the memory of the other tensors
 
 
 @dataclass(frozen=True)
