@@ -19,7 +19,7 @@ from routing_gym.planning.task import Task
 from routing_gym.problems import PROBLEMS
 
 
-def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
+def plain_instance(rules: Rules) -> tuple[OwnInstance, list[int]]:
     """Return the instance of a plain task's problem, and the row of the task for each of its nodes.
 
     Stops that no vehicle can serve are omitted.
@@ -27,7 +27,7 @@ def plain_instance(task: Task) -> tuple[OwnInstance, list[int]]:
     Raises:
         ValueError: No stop can be served, goods come both from stops and from the depot, or no instance is valid.
     """
-    rules = Rules(task)
+    task = rules.task
     if task.pickup_at is not None and task.loaded.any():
         told = "some stops get goods from other stops, and some from the depot"
         raise ValueError(f"{told}; only the solvers auto, search, pyvrp and ortools support both")

@@ -71,9 +71,9 @@ class Plan(PlanData):
         return text
 
 
-def plan_of(task: Task, routes: Sequence[Sequence[int]], absent: Sequence[int], solver: str) -> Plan:
+def plan_of(rules: Rules, routes: Sequence[Sequence[int]], absent: Sequence[int], solver: str) -> Plan:
     """Return the plan for routes of a plain task, given without the depot; the cost is computed again."""
-    rules = Rules(task)
+    task = rules.task
     kinds = [(k, rules.kinds[task.type_of(k)], nodes) for k, nodes in enumerate(routes) if len(nodes)]
     planned = tuple(
         timetable(

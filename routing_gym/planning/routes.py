@@ -58,19 +58,17 @@ class Rules:
     """
 
     def __init__(self, task: Task) -> None:
-        matrices = [with_depot_first(matrix, task.depot) for matrix in (task.costs, task.minutes, task.km)]
-        matrices[0] *= task.cost_per_unit
-        if task.open:
-            for matrix in matrices:
-                matrix[:, 0] = 0.0
-        self.costs, self.minutes, self.km = (matrix.tolist() for matrix in matrices)
-        self.costs_to = matrices[0].T.tolist()  # costs to each stop from all others
+        self.minutes, self.km = (as_lists(matrix, task) for matrix in (task.minutes, task.km))
+        self.costs = self.minutes if task.minimise == "minutes" else self.km
+        if task.cost_per_unit != 1:
+            self.costs = [[length * task.cost_per_unit for length in row] for row in self.costs]
+        self.costs_to = list(map(list, zip(*self.costs, strict=True)))  # costs to each stop from all others
         self.service, self.delivery, self.pickup = (x.tolist() for x in (task.service, task.delivery, task.pickup))
         self.sources = [0] * len(task.ids) if task.pickup_at is None else task.pickup_at.tolist()
         self.deliveries = {source: node for node, source in enumerate(self.sources) if source}  # by pickup
         self.loaded = task.loaded.tolist()
         self.in_order = not task.mixed and bool(task.pickup.any())  # deliveries before pickups
-        dearest = float(max(matrices[0].max(), 1e-9))
+        dearest = max(1e-9, *map(max, self.costs))
         most = 4.0 * (dearest * len(task.ids) + task.fixed_cost)
         self.price = [min(one, most) for one in task.penalty.tolist()]  # cost of leaving a stop out
         self.price[0] = 0.0
@@ -253,8 +251,12 @@ class Rules:
         return float(sum(route.cost for route in routes) + sum(self.price[node] for node in absent))
 
 
-def with_depot_first(matrix: FloatArray, depot: int) -> FloatArray:
-    """Return a copy of a matrix, (A, A), in which row and column 0 are replaced by those of the depot."""
+def as_lists(matrix: FloatArray, task: Task) -> list[list[float]]:
+    """Return a matrix, (A, A), with the depot as row and column 0, and nothing from a stop to the depot if open."""
     rows = np.arange(len(matrix))
-    rows[0] = depot
-    return matrix[np.ix_(rows, rows)]
+    rows[0] = task.depot
+    copied = matrix[np.ix_(rows, rows)]
+    if task.open:
+        copied[:, 0] = 0.0
+    lists: list[list[float]] = copied.tolist()
+    return lists

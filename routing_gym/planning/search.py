@@ -21,7 +21,6 @@ from routing_gym.planning.fitting import fit
 from routing_gym.planning.insertion import place_of
 from routing_gym.planning.recombine import Pool
 from routing_gym.planning.routes import NEVER, Place, Route, Rules
-from routing_gym.planning.task import Task
 
 LONGEST_STRING, MEAN_REMOVED = 10, 6
 SPLIT, BLINK = 0.5, 0.01
@@ -53,7 +52,7 @@ class Search:
     """Search that removes stops from a set of routes and inserts them again.
 
     Args:
-        task: A plain task.
+        rules: Rules of a plain task.
         start: Stops of each vehicle, without the depot; may be empty.
         locked: For each vehicle, the number of its first stops that stay; such a start must keep all limits.
         seed: Random seed of the search.
@@ -62,13 +61,14 @@ class Search:
 
     def __init__(
         self,
-        task: Task,
+        rules: Rules,
         start: Sequence[Sequence[int]],
         locked: Sequence[int] = (),
         seed: int = 1,
         pool: Sequence[Sequence[int]] = (),
     ) -> None:
-        self.rules, self.timed = Rules(task), task.timed
+        task = rules.task
+        self.rules, self.timed = rules, task.timed
         self.rng = random.Random(seed)
         self.locked = list(locked)
         self.held = {node for route, many in zip(start, locked, strict=False) for node in route[:many]}

@@ -13,6 +13,7 @@ from routing_agents.trained import TrainedModel, load, load_repair
 from routing_gym.arrays import IntArray, batch_size
 from routing_gym.data import FileInstance
 from routing_gym.planning.from_instance import actions_of, stops_of, task_of, task_of_file
+from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Found, Search
 from routing_gym.problem import AnyProblem
 
@@ -76,7 +77,7 @@ class PlanSearch(Improver):
             else:
                 keep(found.seconds, actions_of(task, found.routes, found.absent))
 
-        found = Search(task, stops_of(problem, start), seed=seed).run(seconds, report)
+        found = Search(Rules(task), stops_of(problem, start), seed=seed).run(seconds, report)
         report(found)
         return found.interrupted
 

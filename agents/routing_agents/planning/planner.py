@@ -145,8 +145,9 @@ def solve_task(
     if fixed is not None and any(kind.max_minutes is not None for kind in task.types or (task,)):
         raise InvalidInput("fixed: not supported with max_duration; leave one of them out")
     task, beginning = read_beginning(task, start, fixed)
-    candidates = run(task, solver, seconds, seed, beginning, told)
-    scored = {one.name: plan_of(task, one.routes, one.absent, one.name) for one in candidates}
+    rules = Rules(task)
+    candidates = run(rules, solver, seconds, seed, beginning, told)
+    scored = {one.name: plan_of(rules, one.routes, one.absent, one.name) for one in candidates}
     plan = scored[min(candidates, key=lambda one: one.total).name]
     return replace(
         plan,
@@ -174,35 +175,35 @@ def check_arguments(solver: Any, seconds: Any, seed: Any) -> None:
 
 
 def run(
-    task: Task, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
+    rules: Rules, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
 ) -> list[Candidate]:
     """Run the solvers one after the other; return the candidates that they find."""
     started = time.perf_counter()
-    found = run_each(task, solver, seconds, seed, beginning, told)
-    late = others.overtime(task, seconds, time.perf_counter() - started)
+    found = run_each(rules, solver, seconds, seed, beginning, told)
+    late = others.overtime(rules.task, seconds, time.perf_counter() - started)
     return [replace(found[0], notes=(*found[0].notes, *late)), *found[1:]]
 
 
 def run_each(
-    task: Task, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
+    rules: Rules, solver: str | TrainedModel, seconds: float, seed: int, beginning: Beginning, told: Progress
 ) -> list[Candidate]:
     """Run the solvers; see `run`, which adds a note on the time."""
     if beginning.locked and solver not in ("auto", "search"):
         raise ValueError(f"solver {solver!r} keeps no fixed stops; choose search or auto")
     if beginning.locked or solver == "search":
-        return [search(task, "search", beginning, seconds, seed, told)]
+        return [search(rules, "search", beginning, seconds, seed, told)]
     if isinstance(solver, TrainedModel) or solver == "trained":
-        return trained(task, seconds, seed, beginning, told, solver)
+        return trained(rules, seconds, seed, beginning, told, solver)
     if solver != "auto":
-        return [classical(task, solver, seconds, seed, told)]
+        return [classical(rules, solver, seconds, seed, told)]
     rival = external.strongest()
     missing = 'no classical solver is installed to compare with: pip install ".[solvers]"'
     notes: tuple[str, ...] = () if rival else (missing,)
     share = seconds / 2 if rival else seconds
-    found = trained(task, share, seed, beginning, told, solver)
+    found = trained(rules, share, seed, beginning, told, solver)
     if rival is not None and not found[-1].interrupted:
         try:
-            found.append(classical(task, rival, share, seed, told))
+            found.append(classical(rules, rival, share, seed, told))
         except ValueError as error:
             notes += (f"{rival} did not plan: {error}",)
         except KeyboardInterrupt:
@@ -210,18 +211,17 @@ def run_each(
     return [replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]]
 
 
-def candidate(task: Task, name: str, routes: Any, notes: tuple[str, ...] = ()) -> Candidate:
+def candidate(rules: Rules, name: str, routes: Any, notes: tuple[str, ...] = ()) -> Candidate:
     """Make routes feasible within the task's limits, and compute their cost."""
-    rules = Rules(task)
     fitted, absent = fit(rules, routes)
     return Candidate(name, rules.by_vehicle(fitted), tuple(absent), rules.total(fitted, absent), notes)
 
 
 def search(
-    task: Task, name: str, beginning: Beginning, seconds: float, seed: int, told: Progress, pool: Any = ()
+    rules: Rules, name: str, beginning: Beginning, seconds: float, seed: int, told: Progress, pool: Any = ()
 ) -> Candidate:
     """Improve routes by search; see `Search`."""
-    search = Search(task, beginning.routes, beginning.locked, seed, pool)
+    search = Search(rules, beginning.routes, beginning.locked, seed, pool)
 
     def report(found: Found) -> None:
         told(f"{name}: {found.seconds:.0f} of {seconds:g} s")
@@ -232,7 +232,7 @@ def search(
 
 
 def trained(
-    task: Task,
+    rules: Rules,
     seconds: float,
     seed: int,
     beginning: Beginning,
@@ -241,31 +241,32 @@ def trained(
 ) -> list[Candidate]:
     """Plan with a policy, then improve its plan by search; return both. A given start is only improved."""
     if beginning.routes:
-        start = candidate(task, "start", beginning.routes)
-        found = search(task, "improved start", beginning, seconds, seed, told)
+        start = candidate(rules, "start", beginning.routes)
+        found = search(rules, "improved start", beginning, seconds, seed, told)
         return [start, found]
     model = solver if isinstance(solver, TrainedModel) else None
     told("decoding tours")
     try:
-        tours = policy_tours(task, seconds, seed, model)
+        tours = policy_tours(rules, seconds, seed, model)
     except ValueError as error:
         if model is not None or solver == "trained":
             raise
-        found = search(task, "search", beginning, seconds, seed, told)
+        found = search(rules, "search", beginning, seconds, seed, told)
         return [replace(found, notes=(f"no policy was used: {error}",))]
     notes: tuple[str, ...] = ()
     if tours.plane:
+        task = rules.task
         matrix = "the matrix" if task.points is None or not task.geographic else "lengths on the ground"
         notes = (
             f"{tours.weights} has only seen the plane: it planned on coordinates; costs and search are on {matrix}",
         )
-    policy = candidate(task, f"policy {tours.weights}", tours.routes, notes)
+    policy = candidate(rules, f"policy {tours.weights}", tours.routes, notes)
     left = max(seconds - tours.seconds, MIN_SECONDS)
-    improved = search(task, f"{tours.weights} and search", Beginning(policy.routes), left, seed, told, tours.pool)
+    improved = search(rules, f"{tours.weights} and search", Beginning(policy.routes), left, seed, told, tours.pool)
     return [policy, improved]
 
 
-def classical(task: Task, name: str, seconds: float, seed: int, told: Progress) -> Candidate:
+def classical(rules: Rules, name: str, seconds: float, seed: int, told: Progress) -> Candidate:
     """Plan with a classical solver.
 
     Raises:
@@ -274,9 +275,9 @@ def classical(task: Task, name: str, seconds: float, seed: int, told: Progress) 
     told(f"{name}: {seconds:g} s")
     if name in external.SOLVERS:
         with external.stop_request() as stop:
-            routes = external.SOLVERS[name](task, seconds, seed, stop.is_set)
-        return candidate(task, name, routes, (others.STOPPED,) if stop.is_set() else ())
-    own, rows = plain_instance(task)
+            routes = external.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
+        return candidate(rules, name, routes, (others.STOPPED,) if stop.is_set() else ())
+    own, rows = plain_instance(rules)
     notes = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)
     routes = routes_in(own, rows, others.actions_of(own, name, seconds, seed))
-    return candidate(task, name, routes, notes if task.types else ())
+    return candidate(rules, name, routes, notes if rules.task.types else ())

@@ -21,6 +21,7 @@ from routing_agents.trained import TrainedModel, choose_decoding, load
 from routing_gym.arrays import cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import plain_instance, routes_in
+from routing_gym.planning.routes import Rules
 from routing_gym.planning.task import Task
 from routing_gym.problems.matrices import has_matrices
 
@@ -74,13 +75,13 @@ def decode(own: OwnInstance, seconds: float, seed: int, model: TrainedModel | No
     return model.solve_own(own, decoding, seed).actions, model
 
 
-def policy_tours(task: Task, seconds: float, seed: int, model: TrainedModel | None = None) -> PolicyTours:
+def policy_tours(rules: Rules, seconds: float, seed: int, model: TrainedModel | None = None) -> PolicyTours:
     """Decode tours of a plain task.
 
     Raises:
         ValueError: There are no weights for the problem, or no stop can be served.
     """
-    own, rows = plain_instance(task)
+    own, rows = plain_instance(rules)
     model = model or published(own)
     started = time.perf_counter()
     actions, model = decode(own, seconds, seed, model)
@@ -91,7 +92,7 @@ def policy_tours(task: Task, seconds: float, seed: int, model: TrainedModel | No
         for tour in sampled(own, model, generator):
             pool += routes_in(own, rows, tour)
     elapsed = time.perf_counter() - started
-    return PolicyTours(routes, pool, model.path.stem, plans_on_coordinates(model, task), elapsed)
+    return PolicyTours(routes, pool, model.path.stem, plans_on_coordinates(model, rules.task), elapsed)
 
 
 def plans_on_coordinates(model: TrainedModel, task: Task) -> bool:

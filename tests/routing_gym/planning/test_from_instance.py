@@ -29,7 +29,7 @@ def test_routes_are_tours_of_the_instance(name):
         problem = make_problem(name, 10, matrices=matrices)
         instance = problem.generate(np.random.default_rng(2), 1)
         task = task_of(problem, instance)
-        found = Search(task, ()).run(0.03)
+        found = Search(Rules(task), ()).run(0.03)
         tour = actions_of(task, found.routes, found.absent)
         assert problem.penalties or not found.absent
         assert problem.objective(instance, tour[None])[0] == pytest.approx(found.cost, rel=1e-5)
@@ -70,7 +70,7 @@ def test_files_are_solved_in_their_own_integers(text, best, tmp_path):
     of exactly 20. Depots: 6 + 8. Backhauls: 4 + 7 + 3; two routes cost as much, but one would have a backhaul only.
     """
     file, task = read(tmp_path, text)
-    found = Search(task, ()).run(0.1)
+    found = Search(Rules(task), ()).run(0.3)
     cost = file.cost(actions_of(task, found.routes, found.absent))
     if best is not None:
         assert cost == best
@@ -94,7 +94,7 @@ def test_real_fleets_are_solved():
         pytest.skip(f"{path} is missing")
     file = data.read_instance(path)
     task = task_of_file(file)
-    found = Search(task, ()).run(1.0)
+    found = Search(Rules(task), ()).run(1.0)
     tour = actions_of(task, found.routes, found.absent)
     assert file.best_known <= file.cost(tour) < 1.2 * file.best_known
     assert found.cost == file.cost(tour)

@@ -88,13 +88,13 @@ def test_the_cheapest_plan(solver, columns):
     assert task.problem == ("PDVRPLTW" if columns is WINDOWS else "PDVRPL")
     assert "3 pairs of pickup and delivery" in task.sentence
     if solver == "search":
-        found = Search(task, ()).run(1.0)
+        found = Search(Rules(task), ()).run(1.0)
         trips, absent = found.routes, found.absent
     else:
         pytest.importorskip(solver)
         routes, absent = fit(Rules(task), external.SOLVERS[solver](task, 0.5, 1))
         trips = Rules(task).by_vehicle(routes)
-    plan = plan_of(task, trips, absent, solver)
+    plan = plan_of(Rules(task), trips, absent, solver)
     assert not plan.unserved
     best = cheapest([(9, 60.0), (5, 26.0)], columns)
     assert best * (1 - 1e-4) <= plan.cost <= best * (1.05 if solver == "pyvrp" else 1 + 1e-4)
@@ -162,7 +162,7 @@ def test_a_pair_is_left_out_together(solver):
 
 def test_policies_know_pairs_and_no_deliveries_from_the_depot():
     task = read_task(STOPS | {"demand": [*DEMAND[:6], 0, 5]}, vehicles={"count": 2, "capacity": 9})
-    own, rows = plain_instance(task)
+    own, rows = plain_instance(Rules(task))
     assert own.problem.name == "PDVRP"
     assert own.instance.pickup[0].tolist() == SOURCES
     assert own.instance.demand[0].tolist() == [0, 4, 3, 5, 4, 3, 0, 5]
@@ -171,7 +171,7 @@ def test_policies_know_pairs_and_no_deliveries_from_the_depot():
     assert list(plan.costs) == ["policy pdovrpltw-50", "pdovrpltw-50 and search"]
     assert not plan.unserved
     with pytest.raises(ValueError, match="some from the depot; only the solvers auto, search, pyvrp"):
-        plain_instance(read_task(STOPS, vehicles={"count": 2, "capacity": 9}))
+        plain_instance(Rules(read_task(STOPS, vehicles={"count": 2, "capacity": 9})))
 
 
 @pytest.mark.parametrize(

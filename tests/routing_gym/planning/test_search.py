@@ -38,7 +38,7 @@ def cheapest(rules: Rules, stops: tuple[int, ...]) -> float:
 def test_search_finds_the_cheapest_routes(columns):
     """Seven stops: the cheapest of all sets of routes is found by trying all of them."""
     task = read_task(COLUMNS | columns, vehicles={"capacity": 8, "max_length": 26})
-    found = Search(task, ()).run(0.4)
+    found = Search(Rules(task), ()).run(0.4)
     rules = Rules(task)
     assert not found.absent
     assert found.cost == pytest.approx(sum(rules.route(nodes).cost for nodes in found.routes))
@@ -80,14 +80,14 @@ def test_vehicles_that_differ(minimise, costs):
     """Seven stops, three types: the cheapest of all ways to give each vehicle a route."""
     task = read_task(COLUMNS, vehicles=VEHICLES | costs, minimise=minimise)
     assert "capacity 4 to 12, routes of at most 16 to 60 km" in task.sentence
-    found = Search(task, ()).run(0.6)
+    found = Search(Rules(task), ()).run(0.6)
     rules = Rules(task)
     assert not found.absent
     assert found.cost == pytest.approx(cheapest_by_type(rules, tuple(task.stops)))
     assert len(found.routes) == 4
     made = [rules.kinds[task.type_of(number)].route(nodes) for number, nodes in enumerate(found.routes)]
     assert found.cost == pytest.approx(sum(route.cost for route in made))
-    plan = plan_of(task, found.routes, found.absent, "search")
+    plan = plan_of(Rules(task), found.routes, found.absent, "search")
     assert plan.cost == pytest.approx(found.cost)
     if costs:
         factors = dict(zip(VEHICLES["name"], zip(*costs.values(), strict=True), strict=True))
@@ -105,7 +105,7 @@ def test_vehicles_that_may_serve_a_stop():
     """The cheapest of all ways, and each stop has a vehicle that it names."""
     task = read_task(COLUMNS | SERVED, vehicles=VEHICLES)
     rules = Rules(task)
-    found = Search(task, ()).run(0.6)
+    found = Search(Rules(task), ()).run(0.6)
     assert not found.absent
     assert found.cost == pytest.approx(cheapest_by_type(rules, tuple(task.stops)))
     for number, nodes in enumerate(found.routes):
@@ -149,12 +149,12 @@ def test_vehicles_of_two_depots(solver, columns):
     assert "6 stops and 2 depots" in task.sentence
     rules = Rules(task)
     if solver == "search":
-        found = Search(task, ()).run(0.6)
+        found = Search(Rules(task), ()).run(0.6)
         trips, absent = found.routes, found.absent
     else:
         routes, absent = fit(rules, external.SOLVERS[solver](task, 0.5, 1))
         trips = rules.by_vehicle(routes)
-    plan = plan_of(task, trips, absent, solver)
+    plan = plan_of(Rules(task), trips, absent, solver)
     assert not plan.unserved
     assert plan.cost == pytest.approx(cheapest_by_type(rules, tuple(task.stops)), rel=1e-4)
     for route in plan.routes:
@@ -234,8 +234,8 @@ def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
         "demand": [0, *[2] * 8],
     }
     task = read_task(stops, vehicles={"count": 4, "capacity": 8, "fixed_cost": fixed_cost})
-    found = Search(task, [[1, 2, 3], [4, 5, 6], [7, 8]]).run(0.3)
-    plan = plan_of(task, found.routes, found.absent, "search")
+    found = Search(Rules(task), [[1, 2, 3], [4, 5, 6], [7, 8]]).run(0.3)
+    plan = plan_of(Rules(task), found.routes, found.absent, "search")
     assert len(plan.routes) == vehicles
     assert plan.cost == pytest.approx(plan.km + vehicles * fixed_cost)
 
@@ -243,7 +243,7 @@ def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
 def test_no_type_has_more_routes_than_vehicles():
     """An emptied route leaves its vehicle free, and is not exchanged for another route's, which would use it twice."""
     task = read_task(COLUMNS, vehicles={"count": [1, 4], "capacity": [9, 6]})
-    search = Search(task, ())
+    search = Search(Rules(task), ())
     big, small = search.rules.kinds
     for _ in range(300):
         routes = [big.route(()), small.route((1,)), small.route((2,))]
@@ -256,7 +256,7 @@ def test_stops_that_are_worth_a_route_together_only():
     task = read_task(
         {"x": [0] + 8 * [5], "y": 9 * [0], "demand": [0] + 8 * [1], "penalty": [0] + 8 * [4]}, vehicles={"capacity": 9}
     )
-    found = Search(task, ()).run(0.3)
+    found = Search(Rules(task), ()).run(0.3)
     assert found.cost == pytest.approx(10)
 
 
@@ -264,8 +264,8 @@ def test_no_vehicle_is_left_for_a_stop():
     """One bicycle of one unit and one of two: of stops with 2, 2 and 1 units, one with 2 is left out."""
     stops = {"id": ["D", "A", "B", "C"], "x": [0, 1, 1, 0], "y": [0, 0, 1, 1], "demand": [0, 2, 2, 1]}
     task = read_task(stops, vehicles={"capacity": [1, 2]})
-    found = Search(task, ()).run(0.1)
-    plan = plan_of(task, found.routes, found.absent, "search")
+    found = Search(Rules(task), ()).run(0.1)
+    plan = plan_of(Rules(task), found.routes, found.absent, "search")
     (left_out,) = plan.unserved
     assert task.delivery[left_out.row] == 2
     assert left_out.explanation == "no vehicle has 2 units free; all 2 vehicles are in use; one more could serve it"
@@ -315,7 +315,7 @@ def test_classical_solvers_keep_backhauls_last_and_routes_short(name):
 def test_an_interrupt_keeps_the_best_routes():
     """Ctrl-C in the thirtieth round: the routes so far, which cost no more than the start, all stops once."""
     task = read_task(COLUMNS, vehicles={"capacity": 8})
-    search = Search(task, [[1, 4], [2, 5], [3], [6], [7]])
+    search = Search(Rules(task), [[1, 4], [2, 5], [3], [6], [7]])
     start, insert, rounds = search.cost, search.insert, []
 
     def interrupted(*given):
@@ -335,6 +335,6 @@ def test_an_interrupt_keeps_the_best_routes():
 def test_stops_that_stay_are_not_recombined():
     """The first two stops of the first vehicle stay at its head, whatever it costs."""
     task = read_task(COLUMNS, vehicles={"capacity": 8})
-    found = Search(task, [[7, 1], [2, 5], [3, 4], [6]], locked=[2, 0, 0, 0]).run(0.3)
+    found = Search(Rules(task), [[7, 1], [2, 5], [3, 4], [6]], locked=[2, 0, 0, 0]).run(0.3)
     assert found.routes[0][:2] == (7, 1)
     assert sorted(node for route in found.routes for node in route) == list(task.stops)
