@@ -290,12 +290,17 @@ def test_log_cut_short_by_a_kill(tiny, monkeypatch):
 
 
 def kill_and_resume(args: Args, seconds: float) -> None:
-    """Start a run, kill it after up to so many seconds, resume it, kill it...; print where it began each time."""
+    """Start a run, kill it after up to so many seconds, resume it, kill it...; print where it began each time.
+
+    A run that has not got on since the last kill gets half as long again.
+    """
     importlib.import_module("torch._dynamo")  # two seconds, which each child would spend when it makes its Adam
-    folder, rng = args.runs / args.name, np.random.default_rng(1)
+    folder, rng, began = args.runs / args.name, np.random.default_rng(1), -1
     for _ in range(20):
         if (folder / "last.safetensors").exists():
-            print("began at step", checkpoint.load(folder / "last.safetensors")[1]["step"], flush=True)
+            before, began = began, checkpoint.load(folder / "last.safetensors")[1]["step"]
+            print("began at step", began, flush=True)
+            seconds *= 1.5 if began == before else 1.0
             args = Args(resume=folder)
         else:  # killed between making the folder and writing into it
             shutil.rmtree(folder, ignore_errors=True)

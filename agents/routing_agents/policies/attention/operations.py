@@ -45,10 +45,11 @@ def merge_heads(x: Tensor) -> Tensor:
 
 def take_nodes(x: Tensor, index: Tensor) -> Tensor:
     """Select nodes: x (B, A, d), index (B, Q) -> (B, Q, d)."""
-    if len(x) == 1:
-        return F.embedding(index, x[0])
-    starts = torch.arange(0, x.shape[0] * x.shape[1], x.shape[1], device=x.device)[:, None]
-    return F.embedding(index + starts, x.flatten(0, 1))  # copies rows: ten times as fast as gather on a CPU
+    num_instances, num_nodes, _ = x.shape
+    if num_instances == 1:
+        return torch.embedding(x[0], index)
+    starts = torch.arange(0, num_instances * num_nodes, num_nodes, device=x.device)[:, None]
+    return torch.embedding(x.flatten(0, 1), index + starts)  # copies rows: ten times as fast as gather on a CPU
 
 
 def penalties(mask: Tensor) -> Tensor:
