@@ -18,7 +18,7 @@ from torch import Tensor
 
 from routing_agents.checkpoint import prefixed, save
 from routing_agents.header import CheckpointError
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
 from routing_agents.terminal import command_line
@@ -176,7 +176,7 @@ def load_original(path: Path, problem_name: str) -> AttentionModel:
     config = sizes(original, path)
     if config.num_layers * 4 * config.embed_dim**2 > sum(value.numel() for value in original.values()):
         raise CheckpointError(f"{path}: names {config.num_layers} layers, but does not hold so many")
-    model = AttentionModel(FEATURES[problem_name], config)
+    model = AttentionModel(features_named(problem_name), config)
     convert(original, model, path)
     return model.eval()
 

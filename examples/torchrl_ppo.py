@@ -16,7 +16,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 import routing_gym  # noqa: F401  (registers the ids)
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.runs import check_integers, check_numbers
 from routing_agents.terminal import command_line
@@ -110,7 +110,7 @@ def make_env(args: Args, num_envs: int) -> TransformedEnv:
 
 def make_actor(env: TransformedEnv, seed: int) -> ProbabilisticActor:
     """Build the policy for TorchRL: from observations to legal actions and their log-probabilities."""
-    model = AttentionModel(FEATURES[env.vector_env.problem.name], MODEL, torch.Generator().manual_seed(seed))
+    model = AttentionModel(features_of(env.vector_env.problem), MODEL, torch.Generator().manual_seed(seed))
     keys = list(env.vector_env.single_observation_space)
     return ProbabilisticActor(
         TensorDictModule(Policy(model, keys), in_keys=keys, out_keys=["logits"]),

@@ -7,6 +7,7 @@ native vectorised environment. The package does not need torch.
 
 from collections.abc import Iterable as _Iterable
 from importlib import import_module as _import_module
+from os import environ as _environ
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
@@ -124,19 +125,33 @@ def _register_ids(names: _Iterable[str]) -> None:
 def register(problem: type[Problem[_Any, _Any]]) -> None:
     """Add a problem that is defined outside this package, for the running process.
 
-    `make_problem`, `gym.make("routing/NAME-20")`, tables and files then accept it by its `name`.
+    `make_problem`, `gym.make("routing/NAME-20")`, tables and files then accept it by its `name`. For scripts and their
+    processes, the environment variable ROUTING_GYM_PROBLEMS names the modules that call this function, with commas
+    between them; `import routing_gym` imports them.
 
     Args:
         problem: Class of the problem. Registering it again, for example in a notebook, replaces the former class.
 
     Raises:
-        ValueError: The name belongs to a problem of this package, or is not made of letters and digits.
+        TypeError: The argument is not a class of problems with a name.
+        ValueError: The name belongs to a problem of this package, or is not made of letters and digits; or the problem
+            refuses `min_nodes` nodes.
     """
-    name, known = problem.name, PROBLEMS.get(problem.name)
+    if not (isinstance(problem, type) and issubclass(problem, Problem)):
+        raise TypeError(f"register takes a class that extends routing_gym.Problem, got {problem!r}")
+    name = getattr(problem, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"{problem.__name__}.name is {name!r}; set it to the name in environment ids")
+    known = PROBLEMS.get(name)
     if known is not None and known.__module__.startswith("routing_gym."):
         raise ValueError(f"name {name!r} is that of a problem of routing_gym; choose another one")
     if not (name.isascii() and name.isalnum()):
         raise ValueError(f"name {name!r}: use letters and digits, as in environment ids")
+    try:
+        problem(problem.min_nodes)  # some functions make the smallest problem of each class
+    except ValueError as error:
+        told = f"min_nodes is {problem.min_nodes}, but so many nodes are refused: {error}; declare min_nodes"
+        raise ValueError(f"{name}: {told}") from error
     PROBLEMS[name] = problem
     if name not in LISTED:
         LISTED.append(name)
@@ -149,3 +164,9 @@ _gymnasium.register(
     entry_point="routing_gym.dynamic:DynamicVRPTWEnv",
     vector_entry_point="routing_gym.dynamic:DynamicVRPTWVectorEnv",
 )
+
+for _name in filter(None, _environ.get("ROUTING_GYM_PROBLEMS", "").split(",")):
+    try:
+        _import_module(_name.strip())
+    except ModuleNotFoundError as _error:
+        raise ImportError(f"ROUTING_GYM_PROBLEMS: {_error}; set PYTHONPATH to the folder of the module") from _error

@@ -318,10 +318,12 @@ def cast_instance(instance: Batch) -> Batch:
     Floats become float32 and integers int64. Other dtypes are not converted; `Problem.validate` rejects them.
 
     Raises:
-        ValueError: A number is too large for float32.
+        ValueError: A number is too large for float32, or masked.
     """
 
     def cast(x: Array) -> npt.NDArray[Any]:
+        if np.ma.is_masked(x):
+            raise ValueError("masked values are missing; fill them in")
         values = to_numpy(x)
         if np.issubdtype(values.dtype, np.floating):
             with np.errstate(over="ignore"):

@@ -273,7 +273,7 @@ class Problem(ABC, Generic[InstanceT, StateT]):
         """Check complete tours and compute their cost, independently of `step`.
 
         Args:
-            instance: B instances.
+            instance: B valid instances; `validate` checks them.
             actions: Integers (B, T). Tours of problems with a depot end at 0; repeated or trailing
                 zeros are accepted. TSP: a permutation of the cities.
 

@@ -17,9 +17,10 @@ class Column:
         name: Column of a table, header in a CSV file and keyword argument; "coords" stands for the columns x and y.
         meaning: Description for documentation and messages.
         kind: "coords" (A, 2) are moved and scaled into the unit square. A "matrix" (A, A) of lengths, a "length" and
-            a "time" (travel speed is 1) are scaled by the same factor. An "amount", a "prize", a "flag" (0 or 1) and
-            the number of a "node" are not scaled.
-        per: "node": one value for each node, (A,); "instance": one number.
+            a "time" (travel speed is 1) are scaled by the same factor: the extent of the coordinates or, with a matrix
+            `distances`, its mean in relation to theirs. The diagonals of matrices are set to 0. An "amount", a "prize",
+            a "flag" (0 or 1) and the number of a "node" are not scaled.
+        per: "node": one value for each node, (A,), at least 0; "instance": one positive number.
         required: Whether the column is required. An optional column has a default value, or its attribute is absent.
             If a problem has columns, a required one must fill each field of the instance that has no default.
         integer: Whether only integers are accepted. The field is then int64; it is also int64 for a "node", bool for

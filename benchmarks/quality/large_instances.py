@@ -25,7 +25,7 @@ from benchmarks import speed_tables
 from benchmarks.arguments import check_problems
 from benchmarks.output import Figures, finish
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, solve
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.memory import chunk_size
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.runs import check_integers
@@ -82,7 +82,7 @@ def measure(case: Case) -> dict[str, Any]:
     problem = make_problem(case.problem, case.num_nodes)
     instance = to_backend(problem.generate(np.random.default_rng(1), case.num_instances), "torch")
     generator = torch.Generator().manual_seed(1)
-    model = AttentionModel(FEATURES[case.problem], case.config, generator).eval()
+    model = AttentionModel(features_named(case.problem), case.config, generator).eval()
     chunk = chunk_size(model, problem, case.num_instances, case.decoding.num_tours, None)
     before, started = kilobytes("VmRSS:"), time.perf_counter()
     found = solve(model, problem, instance, case.decoding, generator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 
 
@@ -30,7 +30,7 @@ def greedy_operations(model: AttentionModel, num_nodes: int, num_steps: int) -> 
 def task_operations(task: str, problem: str, num_tours: int, num_steps: int) -> int:
     """Return the operations of a task per instance."""
     name, size = problem.split("-")
-    model = AttentionModel(FEATURES[name], ModelConfig())
+    model = AttentionModel(features_named(name), ModelConfig())
     num_nodes = int(size) + int(model.features.depot)
     if task == "greedy":
         return greedy_operations(model, num_nodes, num_steps)

@@ -63,6 +63,9 @@ def check_backend(problem: AnyProblem, instance: Any, played: Any, backend: str,
     for step, expected_state in enumerate(played.states):
         where = f"step {step}"
         mask, done, progress, seen = look(moved, state)
+        for name, flags in (("action_mask", mask), ("done", done)):
+            told = f"is {form(flags)} on {backend}, expected bool"
+            expect(to_numpy(flags).dtype == bool, problem, f"{name}, {where}", told)
         expect(device_of_array(mask) == device_of(moved), problem, where, "the mask is on another device")
         disputed = to_numpy(mask) != played.masks[step]
         if disputed.any():

@@ -29,6 +29,8 @@ def check_declarations(problem: AnyProblem) -> None:
         expect(good, problem, trait, f"is {kind!r}, expected a frozen dataclass of arrays: name its class, for JAX")
     known = problem.subproblem in (None, name, *PROBLEMS)
     expect(known, problem, "subproblem", f"{problem.subproblem!r} is no problem; choose one of PROBLEMS, or None")
+    told = f"{problem.instance_type.__name__} has no field distances; name the matrix so, or add one that may be None"
+    expect("distances" in instance_fields(problem), problem, "instance_type", told)
     check_names(problem)
     check_columns(problem)
 

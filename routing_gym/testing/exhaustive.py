@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -16,6 +19,7 @@ from routing_gym.testing.compare import attempt, expect
 
 TOLERANCE = 1e-5  # on costs
 MAX_SEQUENCES = 5000  # largest number of sequences of the greatest length
+MAX_FIXED = 500_000  # the same with `fixed_length`, where fewer steps are no alternative
 
 
 def check_exhaustively(
@@ -38,7 +42,10 @@ def check_exhaustively(
     """
     max_steps = int(np.log(MAX_SEQUENCES) / np.log(problem.num_actions))
     max_steps = problem.horizon if problem.fixed_length else min(problem.horizon, max_steps)
-    sequences = all_sequences(problem, max_steps)
+    number = problem.num_actions**max_steps
+    told = f"{number:g} sequences of {max_steps} steps are too many to try; pass `small` with fewer nodes"
+    expect(not search or number <= MAX_FIXED, problem, "small instance", told)
+    sequences = all_sequences(problem, max_steps) if search else []
     num_complete = batch_size(instance) if num_complete is None else num_complete
     bound, accepted = to_numpy(attempt(problem, "cost_bound", instance)), dict[tuple[int, ...], None]()
     for row in range(len(bound)):
@@ -139,8 +146,8 @@ def with_tightened(problem: AnyProblem, instance: Any) -> Any:
 def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
     """Return copies of an instance; in each, one number of the whole instance is reduced, such as the capacity.
 
-    Integers are reduced to the two least valid values, which nodes may then use up exactly, or exceed by one. Other
-    numbers are reduced to the two least valid ones of a quarter, three eighths and half of the original.
+    Integers are reduced to the least valid value and the next one, which nodes may then use up exactly, or exceed by
+    one. Other numbers are reduced to the two least valid ones of a quarter, three eighths and half of the original.
     """
     found: list[Any] = []
     for column in problem.columns:
@@ -148,9 +155,16 @@ def tightened(problem: AnyProblem, instance: Any) -> list[Any]:
         value = getattr(instance, field, None) if column.per == "instance" else None
         if value is None:
             continue
-        lower = range(1, int(value.max())) if column.integer else [value * share for share in (0.25, 0.375, 0.5)]
-        copies = (dataclasses.replace(instance, **{field: np.full_like(value, least)}) for least in lower)
-        found += itertools.islice((copy for copy in copies if is_valid(problem, copy)), 2)
+
+        def reduced(number: Any, field: str = field, value: Any = value) -> Any:
+            return dataclasses.replace(instance, **{field: np.full_like(value, number)})
+
+        lower: Iterable[Any] = [value * share for share in (0.25, 0.375, 0.5)]
+        if column.integer:
+            most = int(value.max())
+            least = 1 + bisect_left(range(1, most), True, key=lambda number: is_valid(problem, reduced(number)))
+            lower = range(least, most)[:2]
+        found += itertools.islice(filter(partial(is_valid, problem), map(reduced, lower)), 2)
     return found
 
 

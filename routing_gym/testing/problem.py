@@ -18,6 +18,7 @@ from routing_gym.multi_agent.game import AnyGame
 from routing_gym.problem import AnyProblem, InfeasibleTour, Problem, instance_fields
 from routing_gym.testing.backends import TOLERANCE, check_backend, check_drawing, installed_backends
 from routing_gym.testing.compare import (
+    ContractViolation,
     attempt,
     call,
     difference,
@@ -27,6 +28,7 @@ from routing_gym.testing.compare import (
     expect_same_forms,
     form,
 )
+from routing_gym.testing.costs import check_plain_routes, check_units
 from routing_gym.testing.declarations import check_declarations, check_observed, check_validate, check_values
 from routing_gym.testing.exhaustive import check_exhaustively, is_valid, with_tightened
 from routing_gym.traits import Route
@@ -62,6 +64,9 @@ def check_problem(
       exactly, except where a change of 1e-5 in a number of the instance or the state would change the mask anyway. JAX
       compiles `step` once for all steps, without callbacks, and `vmap` gives the same rows. `from_uniforms` runs on
       JAX too.
+    - Half the coordinates, lengths and times give the cost that `cost_in_units` tells, and half of those observations
+      that are declared as lengths. With `plain_routes`, tours cost the total length of their routes, and `objective`
+      accepts routes that are built from the columns alone.
     - On small instances, the best legal action sequence is the best of all sequences that `objective` accepts.
 
     Args:
@@ -94,11 +99,14 @@ def check_problem(
     check_routes(problem, instance, episodes)
     check_rows_are_independent(problem, instance, episodes)
     check_distances(problem, seed)
+    tours = episodes.actions[:, : max(episodes.lengths)]  # finished rows repeat their one legal action
+    check_units(problem, instance, tours)
+    if problem.plain_routes:
+        check_plain_routes(problem, instance, tours)
     check_rewards(problem, seed)
     check_illegal_ends(problem, seed)
     if small is None:
-        num_nodes = 4 if not problem.has_depot else 3 if problem.num_depots == 1 else 2
-        small = dataclasses.replace(problem, num_nodes=max(problem.min_nodes, num_nodes))
+        small = smallest(problem)
     tiny = small.generate(np.random.default_rng(seed), NUM_TINY)
     check_exhaustively(small, with_tightened(small, tiny), num_complete=NUM_COMPLETE)
     backends = installed_backends("check_problem")
@@ -109,6 +117,17 @@ def check_problem(
         check_exhaustively(small, to_backend(few, "torch", device), search=False)
     if "jax" in backends:
         check_drawing(problem, batch_size, seed)
+
+
+def smallest(problem: AnyProblem) -> AnyProblem:
+    """Return the problem with few nodes, for the exhaustive search."""
+    num_nodes = 4 if not problem.has_depot else 3 if problem.num_depots == 1 else 2
+    num_nodes = max(problem.min_nodes, num_nodes)
+    try:
+        return dataclasses.replace(problem, num_nodes=num_nodes)
+    except ValueError as error:
+        found = f"is {problem.min_nodes}, but {num_nodes} nodes are refused: {error}; declare it, or pass `small`"
+        raise ContractViolation(f"{problem}: min_nodes: {found}") from error
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from evaluate import Args
 from helpers import FLEET_TEXT, ROOT, SQUARE
 from routing_agents import checkpoint
 from routing_agents.evaluation.decoding import Chunk, DecodeWork, by_throughput
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
 from routing_gym.data import save_npz
@@ -72,7 +72,7 @@ def test_generated_instances_on_streets():
 def model_path(tmp_path):
     """A small untrained model for TSP."""
     model = AttentionModel(
-        FEATURES["TSP"],
+        features_named("TSP"),
         ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
         torch.Generator().manual_seed(1),
     )

@@ -8,7 +8,7 @@ import torch
 
 import export_onnx
 import routing_agents
-from routing_agents.policies.attention.features import FEATURES, features_of
+from routing_agents.policies.attention.features import features_named, features_of
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_gym.problems import make_problem
 
@@ -76,7 +76,7 @@ def test_files_that_are_there_are_kept(tmp_path):
     "options", [{}, {"nearness": True}, {"edge_logits": True}, {"nearness": True, "edge_logits": True}]
 )
 def test_an_encoding_survives_its_list(options):
-    model = AttentionModel(FEATURES["ATSP"], ModelConfig(**options))
+    model = AttentionModel(features_named("ATSP"), ModelConfig(**options))
     encoding = model.encode({"distances": torch.rand(2, 5, 5)})
     listed = export_onnx.flatten(encoding)
     again = export_onnx.flatten(export_onnx.unflatten(model, listed))

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from helpers import AGENTS
 from routing_agents import load
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_gym.arrays import to_backend
@@ -42,7 +42,7 @@ def test_published_weights_decode_the_same_tours_as_in_torch(name, size):
 def test_training_normalises_by_the_batch_and_moves_the_statistics_as_torch_does():
     problem = make_problem("CVRP", 6)
     weights, stats = jax_reinforce.initial_weights(problem, jax.random.key(0))
-    model = AttentionModel(FEATURES["CVRP"], ModelConfig(nearness=True)).train()
+    model = AttentionModel(features_named("CVRP"), ModelConfig(nearness=True)).train()
     counts = {key: x for key, x in model.state_dict().items() if key.endswith("num_batches_tracked")}
     model.load_state_dict({key: torch.tensor(np.asarray(x)) for key, x in (weights | stats).items()} | counts)
     instance = problem.generate(np.random.default_rng(0), 16)

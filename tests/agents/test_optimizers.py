@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from routing_agents.optimizers import Muon, make_optimizers, orthogonalize
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
+from routing_gym.problems import PROBLEMS
 
 
 @pytest.mark.parametrize("shape", [(24, 8), (8, 24), (16, 16)])
@@ -49,9 +50,9 @@ def test_same_steps_as_torch():
         assert (mine - before).abs().mean() > 0.03
 
 
-@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_muon_gets_the_matrices_between_embeddings(name):
-    model = AttentionModel(FEATURES[name], ModelConfig(embed_dim=16, feed_forward_dim=8, num_layers=2))
+    model = AttentionModel(features_named(name), ModelConfig(embed_dim=16, feed_forward_dim=8, num_layers=2))
     names = {id(parameter): key for key, parameter in model.named_parameters()}
     found = {
         kind: {names[id(p)] for group in optimizer.param_groups for p in group["params"]}

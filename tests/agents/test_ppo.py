@@ -15,7 +15,7 @@ import ppo
 from problem_names import ONE_OF_EACH
 from routing_agents import checkpoint
 from routing_agents.policies.attention.decoding import sampling_choice, solve
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.saved import load_model
 from routing_gym.arrays import select, to_backend
@@ -45,7 +45,7 @@ def play(args: ppo.Args, seed: int = 0) -> tuple[ppo.Agent, ppo.Experience]:
     """One rollout of an untrained agent, whose value head is made to say something."""
     envs = ppo.make_envs(args, "cpu")
     generator = torch.Generator().manual_seed(seed)
-    agent = ppo.Agent(FEATURES[envs.problem.name], args.model, generator)
+    agent = ppo.Agent(features_named(envs.problem.name), args.model, generator)
     torch.nn.init.ones_(agent.critic.value.weight)
     instance = envs.problem.generate(np.random.default_rng(seed), args.num_envs // args.lanes_per_instance)
     return agent, ppo.collect(agent, envs, instance, sampling_choice(generator), args)
@@ -99,7 +99,7 @@ def test_every_tour_of_a_rollout(tiny, name):
     envs = ppo.make_envs(args, "cpu")
     generator = torch.Generator().manual_seed(0)
     instance = envs.problem.generate(np.random.default_rng(0), 4)
-    agent = ppo.Agent(FEATURES[name], args.model, generator)
+    agent = ppo.Agent(features_named(name), args.model, generator)
     rollout = ppo.collect(agent, envs, instance, sampling_choice(generator), args)
     env = gym.make(args.env_id, on_illegal="raise")
     first_returns = []

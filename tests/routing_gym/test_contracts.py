@@ -14,10 +14,11 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from problem_names import COMBINED, ONE_OF_EACH
-from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, RoutingEnv, RoutingVectorEnv, TSPInstance
+from routing_gym import CVRP, OP, PCTSP, SDVRP, TSP, InfeasibleTour, RoutingEnv, RoutingVectorEnv, TSPInstance
 from routing_gym.problems import PROBLEMS, make_problem
 from routing_gym.testing import ContractViolation, check_problem, check_vector_env
 from routing_gym.testing.compare import difference
+from routing_gym.testing.costs import check_plain_routes, check_units
 from routing_gym.testing.exhaustive import check_exhaustively
 from routing_gym.testing.problem import check_generate, check_objective, check_progress, play
 from routing_gym.traits import COORDS, Column, Observations
@@ -299,6 +300,13 @@ def test_check_problem_finds(problem, message):
         check_problem(problem)
 
 
+@dataclass(frozen=True)
+class AtLeastFive(TSP):
+    def __post_init__(self):
+        if self.num_nodes < 5:
+            raise ValueError("five, please")
+
+
 def wrong(base, size=10, **members):
     """Return a problem of a class that overrides members of another."""
     return dataclass(frozen=True)(type(f"Wrong{base.__name__}", (base,), members))(size)
@@ -360,10 +368,10 @@ def observing(**traits):
     )
 
 
-def with_columns(*columns):
-    """Return a CVRP with other columns of the same names."""
-    others = [column for column in CVRP.columns if column.name not in {new.name for new in columns}]
-    return wrong(CVRP, columns=(*others, *columns))
+def with_columns(*columns, base=CVRP):
+    """Return a problem with other columns of the same names."""
+    others = [column for column in base.columns if column.name not in {new.name for new in columns}]
+    return wrong(base, columns=(*others, *columns))
 
 
 @pytest.mark.parametrize(
@@ -509,6 +517,73 @@ def with_columns(*columns):
 def test_check_problem_finds_wrong_members(problem, message):
     with pytest.raises(ContractViolation, match=message):
         check_problem(problem)
+
+
+def of_three_customers(self, instance, actions):
+    """Costs of CVRP; routes may have three customers."""
+    for row, tour in enumerate(np.asarray(actions).tolist()):
+        if any(len(nodes) > 5 for nodes in self.split(tour)):
+            raise InfeasibleTour(row, 4, "four customers")
+    return CVRP.objective(self, instance, actions)
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (wrong(OP, maximises=False), "cost_in_units: row 0: a tour costs -.*, and -.* in an instance with half of"),
+        (wrong(TSP, objective=lambda *given: TSP.objective(*given) ** 2), "cost_in_units: row 0: a tour costs "),
+        (wrong(OP, cost_in_units=lambda self, cost, scale: cost * scale), "cost_in_units makes .*; see the kind of"),
+        (
+            with_columns(Column("max_length", "", "amount", per="instance"), base=OP),
+            "length_observations: remaining_length is not 0.5 times as large in an instance with half of coords",
+        ),
+        (
+            with_columns(Column("coords", "", "amount"), base=OP),
+            "columns: an instance with half of max_length.* refuses a legal tour: row 0, step .*; see the kind of",
+        ),
+        (wrong(OP, length_observations=()), "length_observations: remaining_length is not 1 times as large in"),
+    ],
+)
+def test_units_that_are_declared_wrongly(problem, message):
+    instance = problem.generate(np.random.default_rng(0), 8)
+    played = play(problem, instance, np.random.default_rng(0))
+    with pytest.raises(ContractViolation, match=message):
+        check_units(problem, instance, played.actions[:, : max(played.lengths)])
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (wrong(TSP, objective=lambda *given: 2 * TSP.objective(*given)), "row 0: a tour costs .*, and its routes are"),
+        (
+            wrong(CVRP, objective=lambda *given: 2 * CVRP.objective(*given)),
+            r"row 0: the tour \[.*\] costs .*, and its ro",
+        ),
+        (
+            wrong(CVRP, objective=of_three_customers),
+            "row [01]: refuses the tour .*: row 0, step 4: four customers; set pl",
+        ),
+    ],
+)
+def test_plain_routes_that_are_inherited_by_mistake(problem, message):
+    """The tours have routes of at most three customers."""
+    instance = problem.generate(np.random.default_rng(0), 2)
+    tour = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] if not problem.has_depot else [*range(1, 11)]
+    tours = np.array([tour if not problem.has_depot else [node for one in tour for node in (one, 0)]] * 2)
+    with pytest.raises(ContractViolation, match=f"plain_routes: {message}"):
+        check_plain_routes(problem, instance, tours)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"problem": TSP(10), "small": TSP(8)}, "small instance: 1.67772e.07 sequences of 8 steps are too many to try"),
+        ({"problem": AtLeastFive(8)}, "min_nodes: is 2, but 4 nodes are refused: five, please; declare it, or pass"),
+    ],
+)
+def test_small_problems_that_are_too_large_or_too_small(arguments, message):
+    with pytest.raises(ContractViolation, match=message):
+        check_problem(**arguments)
 
 
 @pytest.mark.parametrize(("limit", "more"), [("capacity", 1), ("max_length", 0.1)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +16,7 @@ import pytest
 import evaluate
 import routing_gym
 import solve
+from helpers import AGENTS, ROOT, SMALL
 from routing_agents import checkpoint
 from routing_agents.evaluation import sources
 from routing_agents.policies.attention.features import features_of
@@ -90,6 +94,62 @@ def test_names_that_cannot_be_registered():
         routing_gym.register(type("TSP", (TimedTSP,), {"name": "TSP"}))
     with pytest.raises(ValueError, match="name 'TSP-2': use letters and digits"):
         routing_gym.register(type("TSP", (TimedTSP,), {"name": "TSP-2"}))
+
+
+class Nameless(TimedTSP):
+    name: ClassVar[None] = None
+
+
+class Larger(TimedTSP):
+    name: ClassVar[str] = "LARGER"
+
+    def __post_init__(self):
+        if self.num_nodes < 4:
+            raise ValueError("four cities, please")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (TimedTSP(5), TypeError, r"register takes a class that extends routing_gym.Problem, got TimedTSP\(num_nodes=5"),
+        (routing_gym.CompetitiveOP, TypeError, "register takes a class that extends routing_gym.Problem, got <class"),
+        ("TSP", TypeError, "register takes a class that extends routing_gym.Problem, got 'TSP'"),
+        (Nameless, TypeError, "Nameless.name is None; set it to the name in environment ids"),
+        (
+            Larger,
+            ValueError,
+            "LARGER: min_nodes is 2, but so many nodes are refused: four cities, please; declare min_n",
+        ),
+    ],
+)
+def test_classes_that_cannot_be_registered(given, error, message):
+    with pytest.raises(error, match=message):
+        routing_gym.register(given)
+    assert "LARGER" not in PROBLEMS
+
+
+def test_modules_that_an_environment_variable_names(tmp_path):
+    """Two processes train on a problem of a module outside the package; another command solves with the checkpoint."""
+    (tmp_path / "my_problems.py").write_text(
+        "import routing_gym\nclass Other(routing_gym.TSP):\n    name = 'OTHER'\nrouting_gym.register(Other)\n"
+    )
+    (tmp_path / "cities.csv").write_text("x,y\n0,0\n9,0\n9,9\n")
+    own = {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, AGENTS, ROOT))), "ROUTING_GYM_PROBLEMS": "my_problems"}
+
+    def run(script, *arguments, **environment):
+        command = [sys.executable, AGENTS / script, *arguments]
+        given = {"capture_output": True, "text": True, "cwd": tmp_path, "check": False}
+        return subprocess.run(command, env={**os.environ, **own, **environment}, **given)
+
+    trained = run("am_reinforce.py", "--env-id", "routing/OTHER-10", "--processes", "2", *SMALL[2:], "--epochs", "1")
+    assert trained.returncode == 0, trained.stderr
+    solved = run("solve.py", "--checkpoint", "runs/run", "cities.csv")
+    assert solved.returncode == 0, solved.stderr
+    unknown = run("solve.py", "--checkpoint", "runs/run", "cities.csv", ROUTING_GYM_PROBLEMS="")
+    assert "unknown problem 'OTHER'" in unknown.stderr
+    assert "register one of your own first, see routing_gym.register" in unknown.stderr
+    missing = run("solve.py", "cities.csv", ROUTING_GYM_PROBLEMS="typo")
+    assert "ROUTING_GYM_PROBLEMS: No module named 'typo'; set PYTHONPATH to the folder of the module" in missing.stderr
 
 
 def test_settings_and_units_of_costs():

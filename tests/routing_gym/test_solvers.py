@@ -102,6 +102,13 @@ def patient(name, limit=LIMIT):
     return make_solver(name, time_limit=limit) if issubclass(SOLVERS[name], RowSolver) else make_solver(name)
 
 
+def test_instances_of_another_problem_are_refused():
+    """TSPFE's fixed edges would be lost."""
+    instance = make_problem("TSPFE", 8).generate(np.random.default_rng(0), 1)
+    with pytest.raises(TypeError, match="instance: expected a TSPInstance of TSP, got TSPFEInstance"):
+        make_solver("2-opt").solve(make_problem("TSP", 8), instance)
+
+
 def brute_force(problem, instance):
     """Least objective of each row over every order of every set of customers, with returns anywhere."""
     nodes = range(problem.num_actions)

@@ -20,11 +20,12 @@ from routing_agents.search.neighbourhood import Legs
 from routing_gym import render
 from routing_gym.arrays import any_array, batch_size, cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance, as_floats, from_columns
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, InfeasibleTour
 from routing_gym.rollout import Rollout
 
 DECODINGS = ("greedy", "starts", "sampling", "beam")
 Strategy = Decoding | Beam
+ROUNDING = 1e-5  # relative; tours are compared in float32 during the search
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +234,8 @@ class TrainedModel:
 
         Raises:
             ValueError: `actions` is not one tour, the time is not positive, tours of the problem cannot be improved, or
-                the network was not trained on its subproblems.
+                the network was not trained on its subproblems; or the problem refuses the tour that was found, or finds
+                it longer, because its class inherits `plain_routes` or `subproblem` by mistake.
         """
         problem = self.as_read(problem)
         kind = neighbourhoods_of(problem)
@@ -243,11 +245,20 @@ class TrainedModel:
         actions = np.asarray(actions)
         if actions.ndim != 1:
             raise ValueError(f"actions: expected one tour, of shape (T,), got {actions.shape}; pass actions[0]")
-        problem.objective(instance, actions[None])  # raises if the actions are not a tour
+        given_cost = problem.objective(instance, actions[None])[0]  # raises if the actions are not a tour
         with evaluation_mode(self.network):
             given = cast_instance(problem.rescale(instance))
             search = kind(problem, self.network, given, actions, seed, legs=legs)
-            return improve(search, seconds, report)
+            found = improve(search, seconds, report)
+        remedy = f"set plain_routes and subproblem in {type(problem).__name__}, see routing_gym.Problem"
+        try:
+            cost = problem.objective(instance, found.actions[None])[0]
+        except InfeasibleTour as error:
+            raise ValueError(f"{problem.name}: the search on routes breaks its rules ({error}); {remedy}") from error
+        if legs is None and cost > given_cost + ROUNDING * max(1.0, abs(given_cost)):
+            told = f"the search on routes makes the cost {cost:g} from {given_cost:g}, which is no sum of lengths"
+            raise ValueError(f"{problem.name}: {told}; {remedy}")
+        return found
 
 
 def choose_decoding(decoding: str | Strategy, problem: AnyProblem, tours: int = 128) -> Strategy:

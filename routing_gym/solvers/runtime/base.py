@@ -151,11 +151,15 @@ class Solver(ABC):
 
         Raises:
             ValueError: The solver does not support the problem or these instances, or the cluster cannot be used.
+            TypeError: The instances are those of another problem.
             InvalidInstance: The instances are malformed.
             ImportError: A package is missing; the message names the extra to install.
         """
         num_workers = check_integer("num_workers", num_workers, 0)
         self.check(problem)
+        if not isinstance(instance, problem.instance_type):
+            expected, found = problem.instance_type.__name__, type(instance).__name__
+            raise TypeError(f"instance: expected a {expected} of {problem.name}, got {found}")
         instance = cast_instance(instance)
         problem.validate(instance)
         if self.needs_symmetry and not problem.asymmetric:

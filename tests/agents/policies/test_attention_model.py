@@ -19,20 +19,21 @@ from routing_agents.policies.attention import saved
 from routing_agents.policies.attention.decoding import (
     Decoding,
     decode,
+    first_nodes,
     greedy_choice,
     log_probability,
     sampling_choice,
     solve,
 )
 from routing_agents.policies.attention.encoder import fixed_edges, partners
-from routing_agents.policies.attention.features import CODE_SIZE, FEATURES, features_of
+from routing_agents.policies.attention.features import CODE_SIZE, features_named, features_of
 from routing_agents.policies.attention.matrices import node_codes, successions
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.operations import FEW_NODES, attend
 from routing_agents.search import active as eas
 from routing_agents.search.beam import beam_search, branch, simulation_guided_search
 from routing_gym.arrays import to_backend
-from routing_gym.problems import make_problem
+from routing_gym.problems import VRP, make_problem
 from routing_gym.problems.geometry import symmetry
 
 SMALL = ModelConfig(embed_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32)
@@ -42,9 +43,9 @@ def small(name: str, num_nodes: int = 7, batch_size: int = 6, options: bool = Fa
     """A problem, instances of it and a small model with weights away from symmetry, perhaps with all options."""
     problem = make_problem(name, num_nodes)
     instance = to_backend(problem.generate(np.random.default_rng(3), batch_size), "torch")
-    edges = {"nearness": options, "edge_logits": options and bool(FEATURES[name].per_edge)}
+    edges = {"nearness": options, "edge_logits": options and bool(features_named(name).per_edge)}
     config = replace(SMALL, **edges, glimpse_layer=24 * options if glimpse_layer is None else glimpse_layer)
-    model = AttentionModel(FEATURES[name], config, torch.Generator().manual_seed(5))
+    model = AttentionModel(features_named(name), config, torch.Generator().manual_seed(5))
     return problem, instance, model
 
 
@@ -201,7 +202,14 @@ def test_forced_starts(name):
         decode(model, problem, instance, encoding, greedy_choice, 8, force_starts=True)
 
 
-@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if FEATURES[name].coords])
+def test_no_depot_is_a_first_node():
+    class AnyFirst(VRP):
+        any_first_node = True
+
+    assert first_nodes(AnyFirst(5, several_depots=True, num_depots=2), 3).tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if features_named(name).coords])
 def test_symmetries_never_hurt(name):
     """The identity is the first of the eight, so the best of eight costs at most what greedy does."""
     problem, instance, model = small(name)
@@ -258,7 +266,7 @@ def test_simulation_guided_search(name):
     assert (everything.cost <= samples.cost + 1e-6).all()
 
 
-@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if FEATURES[name].coords and name != "SPCTSP"])
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if features_named(name).coords and name != "SPCTSP"])
 def test_beams_under_symmetries(name):
     """The best of eight views, the first of which is the instance itself; each view is searched as if it were alone."""
     problem, instance, model = small(name, batch_size=3)
@@ -416,12 +424,12 @@ def test_bad_sizes_are_refused(settings, message):
 
 def test_problems_without_coordinates_and_matrices_are_refused():
     with pytest.raises(ValueError, match="reads coordinates or matrices, and the problem observes neither"):
-        AttentionModel(replace(FEATURES["TSP"], coords=False), SMALL)
+        AttentionModel(replace(features_named("TSP"), coords=False), SMALL)
 
 
 def test_edge_logits_need_matrices():
     with pytest.raises(ValueError, match="edge_logits reads matrices; choose ATSP or --env-kwargs matrices True"):
-        AttentionModel(FEATURES["TSP"], replace(SMALL, edge_logits=True))
+        AttentionModel(features_named("TSP"), replace(SMALL, edge_logits=True))
 
 
 def test_sampling_never_draws_what_is_forbidden():

@@ -12,7 +12,7 @@ from am_reinforce import Reinforce
 from problem_names import ONE_OF_EACH
 from routing_agents.optimizers import make_optimizers
 from routing_agents.policies.attention.decoding import Decoding, greedy_choice, solve
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy
@@ -50,7 +50,7 @@ def test_training_and_decoding_stay_on_one_device(name, make_network, monkeypatc
     problem = make_problem(name, 5)
     monkeypatch.setattr(type(problem), "fixed_length", True)  # whether all are done cannot be asked there
     instance = map_arrays(lambda x: torch.as_tensor(x).to("meta"), problem.generate(np.random.default_rng(0), 3))
-    model = make_network(FEATURES[name]).to("meta")
+    model = make_network(features_named(name)).to("meta")
     optimizers = make_optimizers(model, "muon", 1e-3)
     with RefusesToMix():
         loss, _ = Reinforce(model, SharedBaseline(problem, 2))(problem, instance, greedy_choice)

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 import sb3_maskable_ppo
 from benchmarks.training import sb3_curves
 from problem_names import ONE_OF_EACH
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.sb3_policy import AttentionPolicy, LaneRolloutBuffer, find_features, group_rows
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -176,7 +176,7 @@ def test_works_on_single_environments():
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_features_are_found(name):
     space = gym.make(f"routing/{name}-10").observation_space
-    assert find_features(space) == FEATURES[name]
+    assert find_features(space) == features_named(name)
 
 
 def test_flat_observations_are_refused():
@@ -186,7 +186,9 @@ def test_flat_observations_are_refused():
     ):
         MaskablePPO(AttentionPolicy, flat)
     other = spaces.Dict({"coords": spaces.Box(0, 1, (6, 2)), "speed": spaces.Box(0, 1, (1,))})
-    with pytest.raises(ValueError, match="got the observations coords, speed. A problem of your own needs an entry"):
+    with pytest.raises(
+        ValueError, match="got the observations coords, speed. A problem of your own must have been registered"
+    ):
         find_features(other)
 
 

@@ -1,6 +1,6 @@
 """Large-neighbourhood search: never worse, always legal, and what it refuses."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ import solve as solve_script
 from helpers import CVRP_TEXT
 from routing_agents.evaluation import sources
 from routing_agents.policies.attention.decoding import solve
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.search.edges import EdgeSearch
 from routing_agents.search.large_neighbourhood import Improved, improve, neighbourhoods_of
@@ -22,8 +22,10 @@ from routing_agents.trained import TrainedModel, load_repair
 from routing_gym import data
 from routing_gym.data import read_instance, save_npz
 from routing_gym.generators.subproblems import choose_windows, contract
+from routing_gym.problem import InfeasibleTour
 from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.problems.cvrp import CVRPInstance
+from routing_gym.problems.tsp import TSP
 from routing_gym.problems.tspfe import TSPFE, TSPFEInstance
 from routing_gym.rollout import rollout
 from routing_gym.sampling import sample_actions
@@ -34,7 +36,7 @@ CONFIG = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=1
 
 
 def untrained(name):
-    return AttentionModel(FEATURES[name], CONFIG, torch.Generator().manual_seed(0)).eval()
+    return AttentionModel(features_named(name), CONFIG, torch.Generator().manual_seed(0)).eval()
 
 
 def tour_search(num_cities=60, seed=0, effort=None):
@@ -331,3 +333,35 @@ def test_solve_refuses_searches(routes, tmp_path):
     save_npz(tmp_path / "two.npz", problem, problem.generate(np.random.default_rng(0), 2))
     with pytest.raises(ValueError, match=r"two.npz holds 2 instances; --improve takes files with one"):
         solve_script.main(solve_script.Args((tmp_path / "two.npz",), improve=1, out=out))
+
+
+@dataclass(frozen=True)
+class Longest(TSP):
+    """The cost falls with the length. It inherits the declarations of TSP, which are wrong for it."""
+
+    def objective(self, instance, actions):
+        return 100 - super().objective(instance, actions)
+
+
+@dataclass(frozen=True)
+class Fixed(TSP):
+    """The tour of all cities in order is the only one that is allowed."""
+
+    def objective(self, instance, actions):
+        if (actions != np.arange(self.num_nodes)).any():
+            raise InfeasibleTour(0, 1, "in order, please")
+        return super().objective(instance, actions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Longest, "TSP: the search on routes makes the cost 9.* from .*, which is no sum of lengths; set plain_routes"),
+        (Fixed, r"breaks its rules \(row 0, step 1: in order, please\); set plain_routes and subproblem in Fixed"),
+    ],
+)
+def test_problems_that_inherit_declarations_by_mistake(kind, message):
+    problem = kind(12)
+    instance = problem.generate(np.random.default_rng(0), 1)
+    with pytest.raises(ValueError, match=message):
+        load_repair(problem).improve(problem, instance, np.arange(12), 0.1)

@@ -14,7 +14,7 @@ from benchmarks.quality.large_instances import Case
 from problem_names import ONE_OF_EACH
 from routing_agents.policies.attention import decoding
 from routing_agents.policies.attention.decoding import GREEDY, Decoding, num_symmetries, solve
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.memory import chunk_size
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.search.beam import beam_search
@@ -28,7 +28,7 @@ on_linux = pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="reads 
 def small(name: str, num_nodes: int = 7, batch_size: int = 6):
     problem = make_problem(name, num_nodes)
     instance = to_backend(problem.generate(np.random.default_rng(3), batch_size), "torch")
-    return problem, instance, AttentionModel(FEATURES[name], SMALL, torch.Generator().manual_seed(5))
+    return problem, instance, AttentionModel(features_named(name), SMALL, torch.Generator().manual_seed(5))
 
 
 @pytest.mark.parametrize(("name", "batch_size"), [("TSP", 1), ("SDVRP", 9), *((name, 3) for name in ONE_OF_EACH)])
@@ -61,7 +61,7 @@ def test_chunks_change_nothing(name, batch_size):
 )
 def test_chunks(name, num_nodes, num_tours, options, expected):
     """At most 1,024 tours, and 2^17 nodes of them, at a time."""
-    problem, model = make_problem(name, num_nodes), AttentionModel(FEATURES[name], SMALL)
+    problem, model = make_problem(name, num_nodes), AttentionModel(features_named(name), SMALL)
     assert chunk_size(model, problem, 2000, num_tours, None, **options) == expected
 
 

@@ -12,7 +12,7 @@ from benchmarks.quality import quality_tables, solution_quality
 from benchmarks.quality.solution_quality import Args
 from helpers import SQUARE
 from routing_agents import checkpoint
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
 from routing_gym.data.paper import paper_test_set
@@ -22,7 +22,7 @@ from routing_gym.problems import make_problem
 def save_untrained(folder, name):
     """Save the weights of a small model that has learnt nothing."""
     config = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
-    model = AttentionModel(FEATURES[name], config, torch.Generator().manual_seed(5))
+    model = AttentionModel(features_named(name), config, torch.Generator().manual_seed(5))
     header = describe(make_problem(name, 20), model)
     checkpoint.save(folder / f"{name.lower()}-20.safetensors", checkpoint.prefixed("model", model.state_dict()), header)
 

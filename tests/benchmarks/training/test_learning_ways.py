@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.training import learning_ways as ways
 from routing_agents.policies.attention.decoding import log_probability
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_gym.arrays import select, to_backend
 from routing_gym.problems import make_problem
@@ -27,7 +27,7 @@ def instance():
 
 
 def network(kind=AttentionModel, **changes):
-    return kind(FEATURES["TSP"], replace(SMALL, **changes), torch.Generator().manual_seed(5)).eval()
+    return kind(features_named("TSP"), replace(SMALL, **changes), torch.Generator().manual_seed(5)).eval()
 
 
 def test_labels_are_scored_in_both_directions(instance):

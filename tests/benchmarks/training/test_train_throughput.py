@@ -15,7 +15,7 @@ from benchmarks import worker_process
 from benchmarks.hardware import describe_machine
 from benchmarks.training import operation_counts, train_throughput
 from benchmarks.worker_process import WorkerError
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.training.tuning import fast_precision
 
@@ -28,7 +28,7 @@ def test_operations_of_the_paper_model():
     3,276,800. A step trains (three encodings) and rolls out greedily (one): 4 x 27,484,160; each of
     (1 sampled + 3 scored + 1 greedy) x 20 steps reads 6 x 20 x 128: 100 x 15,360 = 1,536,000.
     """
-    model = AttentionModel(FEATURES["TSP"], ModelConfig())
+    model = AttentionModel(features_named("TSP"), ModelConfig())
     assert operation_counts.encoder_operations(model, 20) == 24_207_360 + 3_276_800
     step = operation_counts.step_operations(model, 20, num_tours=1, num_steps=20, rollout=True)
     assert step == 4 * 27_484_160 + 1_536_000

@@ -63,13 +63,13 @@ def test_a_policy_decodes_on_ray_what_it_decodes_here(cluster):
     torch = pytest.importorskip("torch")
     from routing_agents.evaluation.decoding import DecodeWork, decode_all
     from routing_agents.evaluation.methods import plain_decoder
-    from routing_agents.policies.attention.features import FEATURES
+    from routing_agents.policies.attention.features import features_named
     from routing_agents.policies.attention.model import AttentionModel, ModelConfig
     from routing_agents.trained import TrainedModel
 
     problem, instance = batch(*[0] * 10)
     config = ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16)
-    network = AttentionModel(FEATURES["TSP"], config, torch.Generator().manual_seed(1))
+    network = AttentionModel(features_named("TSP"), config, torch.Generator().manual_seed(1))
     model = TrainedModel(network, problem, Path("none"))
     decoder, _ = plain_decoder("model", {"num_tours": 3, "sample": True}, model, problem)
     work = DecodeWork("model", problem, decoder, seed=5)

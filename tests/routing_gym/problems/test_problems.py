@@ -70,6 +70,12 @@ def test_numbers_that_float32_cannot_hold_are_refused():
     assert np.isinf(cast_instance(TSPInstance(np.full((1, 3, 2), np.inf))).coords).all()
 
 
+def test_masked_numbers_are_missing():
+    """NumPy would play the hidden values."""
+    with pytest.raises(ValueError, match="masked values are missing; fill them in"):
+        cast_instance(TSPInstance(np.ma.masked_equal(np.zeros((1, 3, 2), np.float32), 0)))
+
+
 @pytest.mark.parametrize("problem", [CVRP(4), SDVRP(4)], ids=str)
 def test_demands_whose_sum_leaves_int64_are_refused(problem):
     """4 x 2^61 = 2^63 is one more than int64 holds."""

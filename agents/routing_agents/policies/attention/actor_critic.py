@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.encoder import ModelConfig
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.model import AttentionModel
 from routing_agents.policies.attention.value import ValueHead
 from routing_gym.arrays import to_backend
@@ -41,7 +41,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         if config.normalization == "batch":
             raise ValueError("--normalization batch does not go with PPO; choose instance, layer or none")
-        self.attention_model = AttentionModel(FEATURES[problem], config, generator)
+        self.attention_model = AttentionModel(features_named(problem), config, generator)
         self.critic = ValueHead(config.embed_dim, generator)
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -133,7 +133,7 @@ def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str 
         raise ValueError(f"force_starts: the first node of a tour matters in {problem.name}; sample instead")
     if num_tours > problem.num_nodes:
         raise ValueError(f"{num_tours} starts asked of {problem.num_nodes} nodes; ask for at most one per node")
-    return torch.arange(num_tours, device=device) + int(problem.has_depot)
+    return torch.arange(num_tours, device=device) + problem.num_depots
 
 
 def log_probability(model: PolicyNetwork, encoding: Any, played: Rollout, skip: int = 0) -> Tensor:

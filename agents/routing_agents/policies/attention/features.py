@@ -69,4 +69,6 @@ def features_of(problem: AnyProblem) -> Features:
     return Features(**vars(problem.observed), depot=problem.has_depot, coords=coords)
 
 
-FEATURES = {name: features_of(make_problem(name, problem.min_nodes)) for name, problem in PROBLEMS.items()}
+def features_named(name: str) -> Features:
+    """Return the observations that the model reads for a problem, given by its name."""
+    return features_of(make_problem(name, PROBLEMS[name].min_nodes))

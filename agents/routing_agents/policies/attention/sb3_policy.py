@@ -23,10 +23,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from routing_agents.policies.attention.encoder import ModelConfig
-from routing_agents.policies.attention.features import FEATURES, Features
+from routing_agents.policies.attention.features import Features, features_named
 from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.policies.attention.value import ValueHead
 from routing_gym.optional import explain_missing
+from routing_gym.problems import PROBLEMS
 from routing_gym.problems.geometry import MATRICES
 
 with explain_missing("sb3-contrib", "sb3"):
@@ -54,7 +55,7 @@ class AttentionPolicy(MaskableMultiInputActorCriticPolicy):
 
     Raises:
         TypeError: An argument is unknown, such as `use_sde`, which PPO passes, or `net_arch`.
-        ValueError: No entry of `FEATURES` reads these observations, or the config has batch normalisation.
+        ValueError: No problem has these observations, or the config has batch normalisation.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class NodeExtractor(BaseFeaturesExtractor):
         config: Sizes of the network.
 
     Raises:
-        ValueError: No entry of `FEATURES` reads these observations, or the config has batch normalisation.
+        ValueError: No problem has these observations, or the config has batch normalisation.
     """
 
     def __init__(self, observation_space: spaces.Dict, config: ModelConfig) -> None:
@@ -216,21 +217,22 @@ class LaneRolloutBuffer(MaskableDictRolloutBuffer):
 
 
 def find_features(space: spaces.Space[Any]) -> Features:
-    """Return the entry of `FEATURES` that reads all of an environment's observations.
+    """Return the features of a problem, of this package or registered, that has an environment's observations.
 
     Raises:
-        ValueError: No entry does.
+        ValueError: No problem has them.
     """
     found = set(space) if isinstance(space, spaces.Dict) else set()
     matrices = tuple(key for key in MATRICES if key in found)
-    for plain in FEATURES.values():
+    for plain in map(features_named, PROBLEMS):
         features = replace(plain, per_edge=matrices) if plain.coords else plain
         if found == {*features.static_keys, *features.dynamic_keys, "action_mask"}:
             return features
     got = f"the observations {', '.join(sorted(found))}" if found else str(space)
     raise ValueError(
         "AttentionPolicy reads the nodes of a routing environment, unflattened, as those of "
-        f"RoutingVecEnv('routing/TSP-20', num_envs=128); got {got}. A problem of your own needs an entry in PROBLEMS"
+        f"RoutingVecEnv('routing/TSP-20', num_envs=128); got {got}. "
+        "A problem of your own must have been registered by routing_gym.register"
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.features import FEATURES
+from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.operations import take_nodes
 from routing_agents.policies.pointer.model import PointerConfig, PointerEncoding, PointerNetwork
 from routing_agents.policies.protocol import PolicyNetwork
@@ -33,7 +33,7 @@ class PointerPolicy(PointerNetwork, PolicyNetwork):
     """
 
     problem = "TSP"  # problem of the tours
-    features = FEATURES[problem]
+    features = features_named(problem)
 
     def __init__(self, config: PointerConfig, generator: torch.Generator | None = None) -> None:
         if config.answer != "pointer":
