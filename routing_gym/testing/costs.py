@@ -20,7 +20,7 @@ from routing_gym.testing.compare import attempt, expect
 HALF = 0.5  # a power of two, so that all lengths, times and costs are exactly half
 TOLERANCE = 1e-4  # on costs that are computed in different ways
 KINDS = "see the kind of each column"
-NUM_REFITTED = 4  # instances for which other routes are made
+NUM_ROUTED = 4  # instances whose routes are compared
 
 
 def check_units(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int64]) -> None:
@@ -65,34 +65,34 @@ def check_units(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int6
 
 
 def check_plain_routes(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int64]) -> None:
-    """Check that tours cost what the search on routes computes, and that `objective` accepts the routes that it makes.
+    """Check that tours cost the total length of their routes; and, with demands, that all full routes are accepted.
 
     Args:
-        problem: Problem with `plain_routes`.
+        problem: Problem with `plain_routes` and `plain_vehicles`.
         instance: B instances.
         actions: Legal tours (B, T); finished rows repeat their one legal action.
     """
     remedy = "set plain_routes to False, and subproblem to None"
-    for row, tour in enumerate(actions):
+    for row, tour in enumerate(actions[:NUM_ROUTED]):
         one = select(instance, [row])
-        cost = float(attempt(problem, "objective", one, tour[None])[0])
-        if not (problem.has_depot and "demand" in instance_fields(problem)):
+        if problem.has_depot and "demand" in instance_fields(problem):
+            tour, expected = full_routes(problem, one)
+        else:
             routes = attempt(problem, "split", tour.tolist())
-            length = sum(float(all_lengths(one)[0, nodes[:-1], nodes[1:]].sum()) for nodes in routes)
-            told = f"row {row}: a tour costs {cost}, and its routes are {length} long; {remedy}"
-            expect(near(cost, length), problem, "plain_routes", told)
-            continue
-        rules = Rules(task_of(problem, one))
-        if row < NUM_REFITTED and len(rules.kinds) == 1:
-            routes, absent = fit(rules, [rules.task.stops])
-            other = actions_of(rules.task, rules.by_vehicle(routes), absent)
-            try:
-                cost = float(attempt(problem, "objective", one, other[None], allowed=InfeasibleTour)[0])
-            except InfeasibleTour as error:
-                expect(False, problem, "plain_routes", f"row {row}: refuses the tour {other}: {error}; {remedy}")
-            expected = rules.total(routes, absent)
-            told = f"row {row}: the tour {other} costs {cost}, and its routes {expected}; {remedy}"
-            expect(near(cost, expected), problem, "plain_routes", told)
+            expected = sum(float(all_lengths(one)[0, nodes[:-1], nodes[1:]].sum()) for nodes in routes)
+        try:
+            cost = float(attempt(problem, "objective", one, tour[None], allowed=InfeasibleTour)[0])
+        except InfeasibleTour as error:
+            expect(False, problem, "plain_routes", f"row {row}: refuses the tour {tour}: {error}; {remedy}")
+        told = f"row {row}: the tour {tour} costs {cost}, and its routes are {expected} long; {remedy}"
+        expect(near(cost, expected), problem, "plain_routes", told)
+
+
+def full_routes(problem: AnyProblem, one: Any) -> tuple[npt.NDArray[np.int64], float]:
+    """Return a tour whose routes serve as many customers as the declared limits allow, and its length."""
+    rules = Rules(task_of(problem, one))
+    routes, absent = fit(rules, [rules.task.stops])
+    return actions_of(rules.task, rules.by_vehicle(routes), absent), rules.total(routes, absent)
 
 
 def near(one: float, other: float) -> bool:

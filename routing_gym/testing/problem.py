@@ -101,7 +101,7 @@ def check_problem(
     check_distances(problem, seed)
     tours = episodes.actions[:, : max(episodes.lengths)]  # finished rows repeat their one legal action
     check_units(problem, instance, tours)
-    if problem.plain_routes:
+    if problem.plain_routes and problem.plain_vehicles:
         check_plain_routes(problem, instance, tours)
     check_rewards(problem, seed)
     check_illegal_ends(problem, seed)
