@@ -156,8 +156,8 @@ class Args(RunArgs):
     device: str = "auto"
     """Device for training: cpu, cuda, or auto for cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the encoder's matrix products in training; auto takes bfloat16 if the processor has instructions for
-    it."""
+    """Precision of the encoder's matrix products in training and in its evaluations; auto takes bfloat16 if the
+    processor has instructions for it. Saved weights are float32."""
     processes: int = 0
     """Number of processes on this machine that share each batch; 0 starts two on a CPU with two cores, else one."""
     threads: int = 0
@@ -196,6 +196,8 @@ class Args(RunArgs):
         if self.sizes is not None and self.force_starts and self.num_tours > self.sizes[0]:
             found = f"--num-tours is {self.num_tours}, --sizes starts at {self.sizes[0]}"
             raise ValueError(f"--force-starts needs a node per tour: {found}; choose fewer tours or larger sizes")
+        if self.force_starts and self.baseline != "shared":
+            raise ValueError(f"--force-starts has no effect: --baseline {self.baseline} samples one tour; leave it out")
         if self.symmetries and (self.baseline != "shared" or self.force_starts):
             found = "--force-starts" if self.baseline == "shared" else f"--baseline {self.baseline}"
             raise ValueError(f"--symmetries makes the tours of the shared baseline differ; leave out {found}")
@@ -297,7 +299,8 @@ def make_baseline(args: Args, problem: AnyProblem, model: PolicyNetwork) -> Base
         return SharedBaseline(problem, args.num_tours, args.force_starts, args.symmetries)
     if args.baseline == "critic":
         critic = CostCritic(model.features, args.attention, torch.Generator().manual_seed(args.seed + 1))
-        return CriticBaseline(critic.to(next(model.parameters()).device), args.learning_rate)
+        rate = LEARNING_RATES["adam"] if args.optimizer == "muon" else args.learning_rate
+        return CriticBaseline(critic.to(next(model.parameters()).device), rate, args.max_grad_norm)
     return ExponentialBaseline() if args.baseline == "exponential" else NoBaseline()
 
 
@@ -398,6 +401,7 @@ class ReinforceTrainer(Trainer):
         started = time.perf_counter()
         problem = self.batch_problem(self.step)
         instance, choose = self.draw(problem, self.step)
+        self.baseline.rate_share = self.learning_rate / self.args.learning_rate
         loss, means = self.loss(problem, instance, choose)
         norm = self.descend(loss, self.learning_rate)
         self.sums += torch.cat([means, norm[None]]).double()

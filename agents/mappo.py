@@ -45,6 +45,8 @@ from routing_gym.multi_agent import CompetitiveOP
 from routing_gym.multi_agent.environments import GameVectorEnv
 from routing_gym.multi_agent.heuristics import rival_aware
 
+LEAST_DECISIONS = 2  # of a minibatch, whose advantages have no standard deviation otherwise
+
 
 @dataclass(frozen=True)
 class Args(GameArgs):
@@ -185,16 +187,24 @@ class MappoTrainer(GameTrainer):
         """Play games, then make `update_epochs` passes of PPO (Schulman et al. 2017) over all ticks."""
         args, rollout = self.args, self.play(instance, generator)
         sums: dict[str, float] = {}
+        updates = 0
         for _ in range(args.update_epochs):
             order = torch.randperm(len(rollout.actions), generator=generator, device=self.device)
             for rows in order.chunk(args.num_minibatches):
+                if rollout.learns[rows].sum() < LEAST_DECISIONS:
+                    continue
                 losses = self.losses(rollout, rows)
                 policy_loss = losses["policy_loss"] - self.rate(args.ent_coef) * losses["entropy"]
                 self.descend(policy_loss, self.rate(args.learning_rate), "policy")
                 self.descend(losses["value_loss"], self.rate(args.learning_rate), "critic")
+                updates += 1
                 for key, value in losses.items():
-                    sums[key] = sums.get(key, 0.0) + value.item() / (args.update_epochs * args.num_minibatches)
-        return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **sums}
+                    sums[key] = sums.get(key, 0.0) + value.item()
+        if not updates:
+            told = f"--num-minibatches {args.num_minibatches}: each holds fewer than {LEAST_DECISIONS} decisions"
+            raise ValueError(f"{told} of vehicles that learn; give fewer, or more --games")
+        means = {key: value / updates for key, value in sums.items()}
+        return {"gain": rollout.gain, "explained_variance": rollout.explained_variance, **means}
 
     def losses(self, rollout: Rollout, rows: Tensor) -> dict[str, Tensor]:
         """Return the losses and the entropy of some ticks.

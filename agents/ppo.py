@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read
 
 import dataclasses
 import json
+import shlex
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -399,7 +400,7 @@ def main(args: Args) -> Path:
     name, best = shown_cost(problem, log.best_cost)
     log.console.print(
         f"Best greedy {name} on held-out instances: {best:.4f}\n"
-        f"Curves:       tensorboard --logdir {log.folder}\n"
+        f"Curves:       tensorboard --logdir {shlex.quote(str(log.folder))}\n"
         f"Solve a file: {command('solve.py', '--checkpoint', log.folder)} FILE...",
         soft_wrap=True,
     )

@@ -1,13 +1,14 @@
-"""Test sets of MVMoE and RouteFinder for the vehicle routing family.
+"""Test sets of MVMoE and RouteFinder for the vehicle routing family, and of rl4co for the paper's problems.
 
 - MVMoE (Zhou et al. 2024) pickles a list of instances: depot, customers, demands, capacity and, depending on the
   variant, the route limit, service times, and earliest and latest start of service. `load_pickle` reads them.
 - RouteFinder (Berto et al. 2025) writes an .npz with `locs`, `demand_linehaul` and so on; demands are fractions of the
   capacity, and a missing attribute of an instance is infinite.
+- rl4co's `generate_data` writes an .npz with the arrays of Kool et al.'s pickles, and `locs` for the coordinates.
 - An .npz with members such as `VRPTW/coords` holds several variants, named like the columns of this package.
 
-The last two may hold the best known cost of each instance. Variants with different rules are refused: backhauls of
-MVMoE, and those of class 2 of RouteFinder, may precede deliveries.
+RouteFinder's and the last may hold the best known cost of each instance. Variants with different rules are refused:
+backhauls of MVMoE, and those of class 2 of RouteFinder, may precede deliveries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.data.npz import read_members
-from routing_gym.data.paper import Columns
+from routing_gym.data.paper import Columns, to_instance
 from routing_gym.files import InvalidFile, read_bytes
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import CVRP, CVRPInstance, VRPInstance, make_problem
@@ -42,6 +43,13 @@ VARIANTS = {  # columns in addition to CVRP's, in the order of MVMoE's pickles
     "VRPLTW": LIMIT + WINDOWS,
     "OVRPLTW": LIMIT + WINDOWS,
 }
+RL4CO = {  # arrays of a file, and the problems that it may hold
+    frozenset({"locs"}): ("TSP",),
+    frozenset({"depot", "locs", "demand", "capacity"}): ("CVRP", "SDVRP"),
+    frozenset({"depot", "locs", "prize", "max_length"}): ("OP",),
+    frozenset({"depot", "locs", "penalty", "deterministic_prize", "stochastic_prize"}): ("PCTSP", "SPCTSP"),
+}
+RENAMED = {"locs": "coords", "deterministic_prize": "expected_prize", "stochastic_prize": "real_prize"}
 
 
 @dataclass(frozen=True)
@@ -80,11 +88,12 @@ def family_instance(columns: Columns) -> VRPInstance:
 
 
 def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
-    """Read an .npz file of RouteFinder, or one with several variants.
+    """Read an .npz file of RouteFinder or rl4co, or one with several variants.
 
     Args:
         path: File to read.
-        name: Name of the problem, such as "VRPTW". Required if the file holds several.
+        name: Name of the problem, such as "VRPTW". Required if the file holds several variants; with rl4co's files, it
+            chooses between the problems with the same arrays, CVRP or SDVRP, and PCTSP or SPCTSP.
 
     Raises:
         InvalidFile: The file is damaged or has another layout, its rules differ from ours, or it does not hold `name`.
@@ -97,13 +106,18 @@ def load_peer_npz(path: str | Path, name: str = "") -> PeerSet:
     except Exception as error:  # on corrupt input, zipfile and NumPy raise a dozen types, none of them their own
         raise InvalidFile(path, None, f"not a readable .npz file: {type(error).__name__}: {error}") from error
     try:
-        found, columns = routefinder(members) if "locs" in members else one_variant(members, name)
+        instance: Any
+        if frozenset(members) in RL4CO:
+            found, columns = rl4co(members, name)
+            instance = to_instance(found, columns)
+        else:
+            found, columns = routefinder(members) if "capacity_original" in members else one_variant(members, name)
+            instance = family_instance(columns)
+            if found == CVRP.name:
+                instance = CVRPInstance(instance.coords, instance.demand, instance.capacity)
         if name not in ("", found):
             raise ValueError(f"holds {found}, not {name}")
         problem = make_problem(found, columns["coords"].shape[1])
-        instance: Any = family_instance(columns)
-        if found == CVRP.name:
-            instance = CVRPInstance(instance.coords, instance.demand, instance.capacity)
         problem.validate(instance)
         best_known = columns.get("best_known")
         if best_known is not None and (best_known.shape != (len(instance.coords),) or not (best_known > 0).all()):
@@ -119,7 +133,8 @@ def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
     """Return one variant of a file with members such as "VRPTW/coords"."""
     held = sorted({key.partition("/")[0] for key in members if "/" in key})
     if not held:
-        raise ValueError(f"found arrays {', '.join(sorted(members))}; expected those of RouteFinder, or VARIANT/COLUMN")
+        told = "expected those of RouteFinder, of rl4co's TSP, CVRP, OP or PCTSP, or VARIANT/COLUMN"
+        raise ValueError(f"found arrays {', '.join(sorted(members))}; {told}")
     if name not in held:
         raise ValueError(f"holds {', '.join(held)}; name one of them as the problem" + f", not {name}" * bool(name))
     if name not in (CVRP.name, *VARIANTS):
@@ -131,6 +146,15 @@ def one_variant(members: Columns, name: str) -> tuple[str, Columns]:
     if "reference_cost" in given:
         columns["best_known"] = given["reference_cost"].astype(np.float64)
     return name, columns
+
+
+def rl4co(members: Columns, name: str) -> tuple[str, Columns]:
+    """Return the problem of a file of rl4co, and its columns as those of the paper's pickles."""
+    known = RL4CO[frozenset(members)]
+    for key in {"demand", "capacity"} & members.keys():
+        if (members[key] != np.rint(members[key])).any():
+            raise ValueError(f"{key}: expected whole numbers")
+    return name if name in known else known[0], {RENAMED.get(key, key): values for key, values in members.items()}
 
 
 def routefinder(members: Columns) -> tuple[str, Columns]:

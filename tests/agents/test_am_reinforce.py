@@ -263,6 +263,27 @@ def test_folder_that_cannot_be_made(tiny, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_training_instances_are_not_those_of_a_test_set_with_the_same_seed(tiny):
+    """NumPy takes the seeds 1 and (1, 0, 0, 0) for the same."""
+    trainer = ReinforceTrainer(tiny)
+    tested = trainer.problem.generate(np.random.default_rng(tiny.seed), 8)
+    assert not np.isin(trainer.draw(trainer.problem, 0)[0].coords, tested.coords).any()
+
+
+@pytest.mark.parametrize(("share", "norm", "moves"), [(1.0, 1.0, True), (0.0, 1.0, False), (1.0, 1e-12, False)])
+def test_the_critic_follows_rate_and_clipping(tiny, share, norm, moves):
+    """Gradients of 1e-12 are less than Adam's epsilon."""
+    args = replace(tiny, baseline="critic", optimizer="muon", max_grad_norm=norm)
+    baseline, problem = ReinforceTrainer(args).baseline, make_problem("TSP", 10)
+    instance = to_backend(problem.generate(np.random.default_rng(0), 4), "torch")
+    assert baseline.learning_rate == 5e-4
+    before = torch.nn.utils.parameters_to_vector(baseline.critic.parameters()).detach()
+    baseline.rate_share = share
+    baseline.value(problem, instance, torch.ones(4, 1))
+    after = torch.nn.utils.parameters_to_vector(baseline.critic.parameters()).detach()
+    assert (float((after - before).abs().max()) > 1e-5) == moves
+
+
 def test_diverging_training_stops_and_keeps_batch_and_checkpoint(tiny):
     """A learning rate of 1e30 throws the weights out of the range of float32 in the first step."""
     diverging = replace(tiny, learning_rate=1e30, name="diverging")
@@ -526,6 +547,10 @@ def test_resume_of_an_incomplete_checkpoint(run, change, message):
         ({"loss": "preference", "baseline": "rollout"}, "--loss preference compares several .* take shared"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
         ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest .* from 2 on, got \(20, 10\)"),
+        (
+            {"baseline": "critic", "force_starts": True},
+            "--force-starts has no effect: --baseline critic samples one",
+        ),
         ({"sizes": (3, 10), "force_starts": True}, "--num-tours is 4, --sizes starts at 3; choose fewer tours"),
     ],
 )

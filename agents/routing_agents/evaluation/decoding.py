@@ -35,7 +35,7 @@ from routing_gym.solvers.runtime.work import Executor, Lost, Results, Task, Work
 CHUNK_SIZE = 1_024  # instances
 TASK_SECONDS = 1.0  # duration of a task; sending it and its result takes some milliseconds
 MOST_CHUNKS = 64  # chunks of a task, which is one message
-VERSION = 1  # version of the files and of decoding; increase it when tours change
+VERSION = 2  # version of the files and of decoding; increase it when tours change
 IntArray = npt.NDArray[np.int32]
 Advance = Callable[[int], None]  # called with the number of instances done
 
@@ -122,7 +122,7 @@ class DecodeWork(Work):
 
 
 class Tours:
-    """Chunks on disk: a folder with manifest.json, which has the settings, and a file for each chunk.
+    """Chunks on disk: a folder with manifest.json, which has the settings, and a file for each chunk of instances.
 
     Args:
         folder: Parent folder, with one such folder for each model, problem and setting.
@@ -139,30 +139,25 @@ class Tours:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / "manifest.json", manifest.encode())
 
-    def path(self, number: int) -> Path:
-        return self.folder / f"chunk-{number:06}.npz"
+    def path(self, number: int, instance: Any) -> Path:
+        return self.folder / f"chunk-{number:06}-{fingerprint(instance)[:16]}.npz"
 
     def read(self, number: int, instance: Any) -> Chunk | None:
-        """Return a chunk, or None if its file does not exist.
+        """Return the tours of a chunk of these instances, or None if there is no such file.
 
         Raises:
-            ValueError: The file is damaged, or holds tours of other instances.
+            ValueError: The file is damaged.
         """
-        path = self.path(number)
         try:
-            with open_npz(path, "tours", "delete it to decode again") as file:
-                actions, seconds, key = file["actions"], float(file["seconds"]), str(file["instances"])
+            with open_npz(self.path(number, instance), "tours", "delete it to decode again") as file:
+                return Chunk(file["actions"], float(file["seconds"]))
         except FileNotFoundError:
             return None
-        if key != fingerprint(instance):
-            raise ValueError(f"{path}: holds tours of other instances; choose another folder, or delete this one")
-        return Chunk(actions, seconds)
 
     def write(self, number: int, instance: Any, chunk: Chunk) -> None:
         """Write a chunk, complete or not at all."""
-        key = np.array(fingerprint(instance))
-        content = npz_bytes(actions=chunk.actions, seconds=np.array(chunk.seconds), instances=key)
-        write_atomically(self.path(number), content)
+        content = npz_bytes(actions=chunk.actions, seconds=np.array(chunk.seconds))
+        write_atomically(self.path(number, instance), content)
 
 
 def fingerprint(instance: Any) -> str:

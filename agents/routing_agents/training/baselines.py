@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from routing_agents import checkpoint
 from routing_agents.optimizers import optimizer_tensors
@@ -36,11 +36,13 @@ class Baseline(ABC):
         num_tours: Number of tours sampled per instance.
         force_starts: Whether tour k starts at node k.
         symmetries: Whether tour k is sampled under symmetry k of the square.
+        rate_share: Share of the initial learning rate that is left, for baselines that learn.
     """
 
     num_tours = 1
     force_starts = False
     symmetries = False
+    rate_share = 1.0
 
     @abstractmethod
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
@@ -171,13 +173,15 @@ class CriticBaseline(Baseline):
 
     Args:
         critic: Network that predicts costs, on the device of the instances.
-        learning_rate: Learning rate of its Adam optimiser.
+        learning_rate: Initial learning rate of its Adam optimiser.
+        max_grad_norm: Largest norm of its gradient; larger ones are scaled down.
     """
 
-    def __init__(self, critic: CostCritic, learning_rate: float) -> None:
+    def __init__(self, critic: CostCritic, learning_rate: float, max_grad_norm: float) -> None:
         self.critic = critic
         self.parallel = distributed.parallel(critic)
         self.optimizer = torch.optim.Adam(critic.parameters(), learning_rate)
+        self.learning_rate, self.max_grad_norm = learning_rate, max_grad_norm
 
     def value(self, problem: AnyProblem, instance: Any, cost: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -185,6 +189,8 @@ class CriticBaseline(Baseline):
             error = F.mse_loss(predicted.expand_as(cost), cost)
         self.optimizer.zero_grad()
         error.backward()
+        nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
+        self.optimizer.param_groups[0]["lr"] = self.learning_rate * self.rate_share
         self.optimizer.step()
         return predicted.detach()
 

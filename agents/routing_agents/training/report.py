@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -204,7 +205,7 @@ class Report:
         """Draw the curve, and print lines about the result."""
         self.progress.stop()
         self.draw_curve()
-        for line in (*lines, f"Curves:         tensorboard --logdir {self.folder}"):
+        for line in (*lines, f"Curves:         tensorboard --logdir {shlex.quote(str(self.folder))}"):
             self.say(line)
 
     def draw_curve(self) -> None:

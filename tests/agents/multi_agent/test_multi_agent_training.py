@@ -50,6 +50,17 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, script, ste
         assert (parts / file).exists(), file
 
 
+def test_minibatches_of_one_tick(tmp_path):
+    """1,000 and 2,000 minibatches of fewer ticks are one each, and so is what is logged. With one vehicle, an advantage
+    has nothing to be compared with."""
+    args = replace(TINY[mappo], runs=tmp_path, epochs=1)
+    first, second = (logged(mappo.main(replace(args, name=str(k), num_minibatches=k)))[0] for k in (1000, 2000))
+    for key in ("gain", "entropy", "approx_kl", "clipfrac", "policy_loss", "value_loss"):
+        assert first[key] == second[key]
+    with pytest.raises(ValueError, match="--num-minibatches 1000: each holds fewer than 2 decisions of vehicles"):
+        mappo.main(replace(args, name="one", num_agents=1, heuristics=0.0, num_minibatches=1000))
+
+
 def test_mappo_learns(tmp_path):
     """Forty steps: the last gains are a quarter above the first, which are those of chance."""
     args = replace(TINY[mappo], runs=tmp_path, games=32, epochs=4, steps_per_epoch=10, learning_rate=5e-3)

@@ -1,4 +1,4 @@
-"""Test sets of MVMoE and RouteFinder: instances by hand, and what is refused."""
+"""Test sets of MVMoE, RouteFinder and rl4co: instances by hand, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from helpers import ROOT
-from routing_gym import data
+from routing_gym import data, make_problem
+from routing_gym.data.paper import paper_columns
+from routing_gym.testing.compare import difference
 
 FAMILY = ROOT.parent / "shared" / "reference" / "vrp_family_50.npz"
 
@@ -62,6 +64,19 @@ def test_a_file_of_routefinder(tmp_path):
         data.load_peer_npz(tmp_path / "50.npz", "CVRP")
 
 
+@pytest.mark.parametrize("name", ["TSP", "CVRP", "SDVRP", "OP", "PCTSP", "SPCTSP"])
+def test_files_of_rl4co(name, tmp_path):
+    """Its generator writes the arrays of the paper's under other names; the instances are those of the paper."""
+    names = {"coords": "locs", "expected_prize": "deterministic_prize", "real_prize": "stochastic_prize"}
+    columns = paper_columns(name, 20, size=3)
+    np.savez(tmp_path / "20.npz", **{names.get(key, key): value.astype(np.float32) for key, value in columns.items()})
+    found = data.load_peer_npz(tmp_path / "20.npz", name)
+    assert found.problem == make_problem(name, 20)
+    assert difference(found.instance, data.paper_test_set(name, 20, size=3)) is None
+    with pytest.raises(data.InvalidFile, match=r"20\.npz: holds .*, not VRPTW"):
+        data.load_peer_npz(tmp_path / "20.npz", "VRPTW")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -85,8 +100,14 @@ def test_other_archives_are_refused(tmp_path):
     del lacking["service_time"]
     contents = {
         "lacks 'service_time', without which": lacking,
-        "found arrays x; expected those of RouteFinder": {"x": np.zeros(3)},
+        "found arrays x; expected those of RouteFinder, of rl4co's TSP, CVRP, OP or PCTSP": {"x": np.zeros(3)},
         "holds CVRP, VRPB; name one of them as the problem": {"VRPB/coords": np.zeros(3), "CVRP/coords": np.zeros(3)},
+        "demand: expected whole numbers": {
+            "depot": np.zeros((2, 2)),
+            "locs": np.zeros((2, 1, 2)),
+            "demand": np.full((2, 1), 0.5),
+            "capacity": np.ones(2),
+        },
         "unpack to .* bytes; at most": {"locs": np.zeros(2**27 + 1)},
     }
     for message, arrays in contents.items():
