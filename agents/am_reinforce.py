@@ -156,8 +156,8 @@ class Args(RunArgs):
     device: str = "auto"
     """Device for training: cpu, cuda, or auto for cuda where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the encoder's matrix products in training and in its evaluations; auto takes bfloat16 if the
-    processor has instructions for it. Saved weights are float32."""
+    """Precision of the encoder's matrix products in training and its evaluations; auto takes bfloat16 if the processor
+    has instructions for it."""
     processes: int = 0
     """Number of processes on this machine that share each batch; 0 starts two on a CPU with two cores, else one."""
     threads: int = 0

@@ -37,7 +37,7 @@ from routing_agents import cli
 from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.methods import TRAINED, Setup, labels, make_method, parse_method
-from routing_agents.runs import choose_device, command, read_settings
+from routing_agents.runs import check_integers, choose_device, command, read_settings
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed
 from routing_agents.training.tuning import keep_freed_memory
@@ -182,6 +182,7 @@ def check_options(args: Args) -> None:
     Raises:
         ValueError: An option is invalid or has no effect; the message names it.
     """
+    check_integers(args, "seed", least=0)
     for name, least in (("size", args.size), ("workers", args.workers), ("chunk-size", args.chunk_size)):
         if least is not None and least < 1:
             raise ValueError(f"--{name} must be at least 1, got {least}")

@@ -6,7 +6,7 @@ Nothing is unpickled, so that a file from an untrusted source can at worst cause
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -99,6 +99,17 @@ def load_network(
     return network.eval(), trained_on, header
 
 
+def check_beside_resume(args: Any, given: Iterable[str]) -> None:
+    """Check that of the options given, all may be given together with `--resume`.
+
+    Raises:
+        ValueError: The others are named.
+    """
+    allowed = {option(name) for name in ("resume", *args.beside_resume)}
+    if others := [one for one in given if one not in allowed]:
+        raise ValueError(f"--resume goes on with the run's own arguments; leave out {', '.join(others)}")
+
+
 def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
     """Read the checkpoint from which the run in the folder `args.resume` is resumed.
 
@@ -112,9 +123,8 @@ def load_run(args: Any) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
         ValueError: Other arguments are given, or the folder holds no run.
         CheckpointError: The file is damaged, or holds weights only.
     """
-    given = [field.name for field in fields(args) if getattr(args, field.name) != getattr(type(args)(), field.name)]
-    if others := [option(name) for name in given if name not in ("resume", *args.beside_resume)]:
-        raise ValueError(f"--resume goes on with the run's own arguments; leave out {', '.join(others)}")
+    names = [field.name for field in fields(args) if getattr(args, field.name) != getattr(type(args)(), field.name)]
+    check_beside_resume(args, map(option, names))
     path = args.resume / LAST
     if not path.is_file():
         raise ValueError(f"--resume takes the folder of a run, which holds {LAST}; {args.resume} does not")

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from routing_agents import cli
 from routing_agents.arguments import parse
+from routing_agents.checkpoint import check_beside_resume
 from routing_agents.policies.attention.memory import named_memory_errors
 from routing_agents.runs import ProcessLostError
 from routing_gym.files import printable
@@ -51,7 +52,11 @@ def command_line(
     expected: tuple[type[Exception], ...] = (*EXPECTED, ProcessLostError, *also)
     try:
         with named_memory_errors():
-            main(parse(args_type, description or ""))
+            args = parse(args_type, description or "")
+            if getattr(args, "resume", None) is not None:  # here, since a default that is given looks like none
+                given = (word.partition("=")[0] for word in sys.argv[1:] if word.startswith("--"))
+                check_beside_resume(args, given)
+            main(args)
     except expected as error:
         first = os.environ.get("RANK", "0") == "0" or isinstance(error, ProcessLostError)
         message = printable(f"{script}: {cli.as_subcommands(str(error))}")

@@ -34,6 +34,14 @@ def test_help_and_errors_are_no_tracebacks(script, wrong, tmp_path, monkeypatch,
     assert "usage:" in capsys.readouterr().out
 
 
+def test_a_default_is_given_beside_resume(monkeypatch):
+    """16 epochs are the default, but who asks for them would believe that they are trained."""
+    path = str(AGENTS / "am_reinforce.py")
+    monkeypatch.setattr(sys, "argv", [path, "--resume", ".", "--epochs=16", "--processes", "1"])
+    with pytest.raises(SystemExit, match="--resume goes on with the run's own arguments; leave out --epochs, --proces"):
+        runpy.run_path(path, run_name="__main__")
+
+
 def test_of_several_processes_the_first_gives_the_message(monkeypatch):
     path = str(AGENTS / "ppo.py")
     monkeypatch.setenv("RANK", "1")

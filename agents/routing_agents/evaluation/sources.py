@@ -119,10 +119,9 @@ def check_used(problem: str | None, numbers: Mapping[str, float], sources: Itera
     used = {column.name for table in tables for column in table.columns}
     for name, value in numbers.items():
         if name not in used:
-            raise ValueError(
-                f"{option_of(name)} {value} has no effect: none of the files is a CSV file of a problem with a {name}; "
-                "leave it out"
-            )
+            read_as = ", ".join(sorted({table.name for table in tables}))
+            why = f"tables are read as {read_as}, without a {name}" if tables else "none of the files is a CSV file"
+            raise ValueError(f"{option_of(name)} {value} has no effect: {why}; leave it out")
 
 
 def ending_of(source: Source) -> str:
