@@ -3,7 +3,7 @@
     python benchmarks/quality/beam_search.py --peers ../shared/reference/vrp_family_50.npz
     python benchmarks/doc_tables.py                               # then writes the table of docs/reference/results.md
 
-The first instances of the paper's test sets and of road-like VRPTW, relative to a solver on the same instances; with
+The first instances of the paper's test sets, of road-like VRPTW, and of pairs of pickup and delivery, relative to a solver on the same instances; with
 `--peers` also MVMoE's test instances, relative to the best known costs beside them. Each set is written as soon as it
 is measured, and is not measured again.
 """
@@ -30,6 +30,8 @@ SETS = {  # solver and best of many tours, and number of instances
     "paper/CVRP-50": ("hygese:time_limit=0.3", SAMPLES, 200),
     "paper/CVRP-100": ("hygese:time_limit=1", SAMPLES, 100),
     "random/VRPTW-matrices-50": ("pyvrp:time_limit=2", SAMPLES, 50),
+    "random/PDVRP-50": ("pyvrp:time_limit=2", SAMPLES, 50),
+    "random/PDVRPTW-50": ("pyvrp:time_limit=2", SAMPLES, 50),
 }
 VARIANTS = ("CVRP", "OVRP", "VRPL", "VRPTW", "OVRPL", "OVRPTW", "VRPLTW", "OVRPLTW")  # of MVMoE's tables
 PEERS = 200  # instances of each variant
