@@ -3,9 +3,9 @@
     python benchmarks/quality/beam_search.py --peers ../shared/reference/vrp_family_50.npz
     python benchmarks/doc_tables.py                               # then writes the table of docs/reference/results.md
 
-The first instances of the paper's test sets, of road-like VRPTW, and of pairs of pickup and delivery, relative to a solver on the same instances; with
-`--peers` also MVMoE's test instances, relative to the best known costs beside them. Each set is written as soon as it
-is measured, and is not measured again.
+The first instances of the paper's test sets, of road-like VRPTW, and of pairs of pickup and delivery, relative to a
+solver on the same instances; with `--peers` also MVMoE's test instances, relative to the best known costs beside them.
+Each set is written as soon as it is measured, and is not measured again.
 """
 
 from __future__ import annotations
