@@ -34,7 +34,7 @@ def check_units(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int6
     if not problem.columns:  # nothing is declared
         return
     declared = (column.target for column in problem.columns if column.kind in SCALED and column.target)
-    names = dict.fromkeys((*declared, *(MATRICES.keys() & instance_fields(problem))))
+    names = dict.fromkeys((*declared, *sorted(MATRICES.keys() & instance_fields(problem))))
     halves = {name: value * np.float32(HALF) for name in names if (value := getattr(instance, name)) is not None}
     smaller = dataclasses.replace(instance, **halves)
     where = f"an instance with half of {', '.join(halves)}"
