@@ -188,6 +188,8 @@ def check_options(args: Args) -> None:
             raise ValueError(f"--{name} must be at least 1, got {least}")
     if not args.methods:
         raise ValueError(f"name at least one method: a solver ({', '.join(SOLVERS)}) or a checkpoint's path")
+    if twice := [text for text in args.methods if args.methods.count(text) > 1]:
+        raise ValueError(f"{twice[0]} is given twice; leave one out")
     if args.reference and args.reference not in args.methods:
         raise ValueError(f"--reference {args.reference!r} must be one of the methods: {', '.join(args.methods)}")
     path = Path(args.instances)

@@ -58,8 +58,8 @@ def unknown_problem(name: str) -> str:
     """Return the error message for an unknown problem name."""
     return (
         f"unknown problem {name!r}; choose one of {', '.join(LISTED)}, or a combination of the VRP family such as "
-        "MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW; register one of your own first, "
-        "see routing_gym.register"
+        "MDVRPTW, with letters in the order PC PD HF MD O VRP B (or MB) L TW; register one of your own by "
+        "routing_gym.register, for scripts in a module that the environment variable ROUTING_GYM_PROBLEMS names"
     )
 
 

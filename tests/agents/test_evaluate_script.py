@@ -138,6 +138,7 @@ def test_sources_of_instances(tmp_path, source):
     ("changes", "message"),
     [
         ({"methods": ()}, "name at least one method"),
+        ({"methods": ("fast-tsp", "trained", "fast-tsp")}, "fast-tsp is given twice; leave one out"),
         ({"seed": -1}, "--seed must be an integer of at least 0, got -1"),
         ({"size": 0}, "--size must be at least 1, got 0"),
         ({"instances": str(ROOT / "examples" / "cities.csv")}, "cities.csv: tables are not compared; solve one with "),

@@ -147,7 +147,7 @@ def test_modules_that_an_environment_variable_names(tmp_path):
     assert solved.returncode == 0, solved.stderr
     unknown = run("solve.py", "--checkpoint", "runs/run", "cities.csv", ROUTING_GYM_PROBLEMS="")
     assert "unknown problem 'OTHER'" in unknown.stderr
-    assert "register one of your own first, see routing_gym.register" in unknown.stderr
+    assert "register one of your own by routing_gym.register, for scripts in a module that" in unknown.stderr
     missing = run("solve.py", "cities.csv", ROUTING_GYM_PROBLEMS="typo")
     assert "ROUTING_GYM_PROBLEMS: No module named 'typo'; set PYTHONPATH to the folder of the module" in missing.stderr
 
