@@ -34,6 +34,7 @@ import tyro
 from torch import Tensor, nn
 
 from routing_agents import checkpoint, runs
+from routing_agents.arguments import flags
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
 from routing_agents.policies.attention.decoding import (
     Choice,
@@ -189,6 +190,11 @@ class Args(RunArgs):
         if self.loss != "reinforce" and self.baseline != "shared":
             found = f"--baseline {self.baseline} samples one"
             raise ValueError(f"--loss {self.loss} compares several tours of an instance; {found}, take shared")
+        unused = "pointer" if self.model == "attention" else "attention"
+        usual = getattr(type(self), unused)  # the default
+        if getattr(self, unused) != usual:
+            given = next(flags(self, dataclasses.replace(self, **{unused: usual})))
+            raise ValueError(f"{given} has no effect on --model {self.model}; leave it out")
         check_integers(self, "processes", "threads", least=0, most=runs.MOST_THREADS)
         check_integers(self, "patience", least=0)
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:

@@ -33,10 +33,13 @@ TINY = Args(
     held_out=16,
     num_tours=4,
     attention=ModelConfig(embed_dim=16, num_heads=4, num_layers=1, feed_forward_dim=16),
-    pointer=PointerConfig(units=16, num_heads=4, num_layers=1),
     threads=1,
 )
+TINY_POINTER = replace(
+    TINY, model="pointer", attention=Args.attention, pointer=PointerConfig(units=16, num_heads=4, num_layers=1)
+)
 TIMING = {"instances_per_second"}  # the one thing in the log that no two runs share
+
 SMALL = ["--env-id", "routing/TSP-10", "--batch-size", "8", "--steps-per-epoch", "5", "--held-out", "8"]
 SMALL += ["--baseline-size", "8", "--embed-dim", "16", "--threads", "1", "--name", "run"]  # for a process of its own
 

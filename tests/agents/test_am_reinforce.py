@@ -33,6 +33,7 @@ from helpers import (
     ROOT,
     SMALL,
     TINY,
+    TINY_POINTER,
     assert_same_run,
     check_resumption,
     logged,
@@ -45,6 +46,7 @@ from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.saved import load_model
+from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.runs import choose_device, reference_cost
 from routing_agents.training import loop
 from routing_agents.training.baselines import ExponentialBaseline, NoBaseline, RolloutBaseline, SharedBaseline
@@ -86,7 +88,7 @@ def run(trained_once, tiny):
 def test_resumed_run_equals_uninterrupted_run(tiny, monkeypatch, baseline, steps, precision):
     """Four epochs of three steps, stopped after epoch 2 (6 steps) or within epoch 3, against four in one go."""
     if baseline == "pointer":
-        tiny, baseline = replace(tiny, model="pointer"), "rollout"
+        tiny, baseline = replace(TINY_POINTER, runs=tiny.runs), "rollout"
     if baseline == "symmetries":
         tiny, baseline = replace(tiny, symmetries=True), "shared"
     if baseline == "average":
@@ -394,10 +396,17 @@ def test_warm_start_refuses_a_header_without_sizes(tiny):
 def test_a_pointer_network_goes_on_from_solved_examples(tiny, tmp_path):
     """As one network: what `pointer_network.py` trained is trained on by reinforcement, and solves a user's cities."""
     args = pointer_network.Args(
-        sizes=(5, 5), solved=8, epochs=1, steps_per_epoch=2, batch_size=4, held_out=4, model=tiny.pointer, workers=1
+        sizes=(5, 5),
+        solved=8,
+        epochs=1,
+        steps_per_epoch=2,
+        batch_size=4,
+        held_out=4,
+        model=TINY_POINTER.pointer,
+        workers=1,
     )
     learnt = pointer_network.main(replace(args, examples=tmp_path / "examples", runs=tmp_path, threads=1))
-    args = replace(tiny, model="pointer", init_from=learnt, env_id="routing/TSP-10")
+    args = replace(TINY_POINTER, runs=tiny.runs, init_from=learnt, env_id="routing/TSP-10")
     assert ReinforceTrainer(args).started_from.endswith("of the task tsp; new: none")
     model = routing_agents.load(am_reinforce.main(args))
     assert model.problem.num_nodes == 10
@@ -546,6 +555,8 @@ def test_resume_of_an_incomplete_checkpoint(run, change, message):
         ({"average": 1.0}, r"--average must be a number in \[0, 0.9999\], got 1.0"),
         ({"loss": "preference", "baseline": "rollout"}, "--loss preference compares several .* take shared"),
         ({"decay": 2.0}, r"--decay must be in \(0, 1\]"),
+        ({"model": "pointer"}, "--embed-dim has no effect on --model pointer; leave it out"),
+        ({"pointer": PointerConfig(units=16)}, "--pointer.units has no effect on --model attention; leave it out"),
         ({"sizes": (20, 10)}, r"--sizes takes the smallest and the largest .* from 2 on, got \(20, 10\)"),
         (
             {"baseline": "critic", "force_starts": True},
@@ -564,7 +575,10 @@ def test_bad_arguments(changes, message):
     [
         ({"device": "gpu"}, "--device must be cpu, cuda, cuda:1 etc. or auto, got 'gpu'"),
         ({"env_id": "CartPole-v1"}, "--env-id 'CartPole-v1' is not a routing problem"),
-        ({"env_id": "routing/OP-10", "model": "pointer"}, "--model pointer answers TSP only, got routing/OP-10"),
+        (
+            {"env_id": "routing/OP-10", "model": "pointer", "attention": Args.attention},
+            "--model pointer answers TSP only, got routing/OP-10",
+        ),
         ({"env_id": "routing/TSP"}, "--env-id routing/TSP: say how many nodes, as in routing/TSP-20"),
         ({"env_kwargs": {"num_nodes": "7"}}, "num_nodes is given twice; routing/TSP-10 has 10 nodes"),
         ({"name": "a/b"}, "--name 'a/b': use letters, digits"),

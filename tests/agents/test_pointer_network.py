@@ -186,7 +186,7 @@ def test_a_network_of_one_size_is_asked_for_no_other(tiny, tmp_path):
 
 
 def test_runs_of_other_scripts_are_named(tiny):
-    run = am_reinforce.main(replace(helpers.TINY, model="pointer", runs=tiny.runs, name="reinforced", epochs=1))
+    run = am_reinforce.main(replace(helpers.TINY_POINTER, runs=tiny.runs, name="reinforced", epochs=1))
     with pytest.raises(ValueError, match=r"not a run of pointer_network.py; its checkpoint names am_reinforce.py"):
         pointer_network.main(Args(resume=run))
     with pytest.raises(ValueError, match=r"a run of am_reinforce.py; expected one of pointer_network.py"):

@@ -15,7 +15,7 @@ import routing_agents
 import solve as solve_script
 from benchmarks.quality import publish_weights
 from benchmarks.quality.publish_weights import greedy_cost
-from helpers import SQUARE, TINY
+from helpers import SQUARE, TINY, TINY_POINTER
 from routing_agents import checkpoint, trained
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model
@@ -90,6 +90,8 @@ def test_command_of_the_card():
     assert "--sizes 5 9 " in command
     assert "--force-starts " in command
     assert "--embed-dim 16 --num-heads 4 --num-layers 1 --feed-forward-dim 16 " in command
+    (command,) = publish_weights.commands([{"args": TINY_POINTER.to_json()}], "am_reinforce.py", am_reinforce.Args)
+    assert "--model pointer --" in command
     assert "--pointer.units 16 --pointer.num-layers 1 --pointer.num-heads 4 " in command
 
 
