@@ -65,7 +65,7 @@ def check_units(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int6
 
 
 def check_plain_routes(problem: AnyProblem, instance: Any, actions: npt.NDArray[np.int64]) -> None:
-    """Check that tours cost the total length of their routes; and, with demands, that all full routes are accepted.
+    """Check that tours cost the total length of their routes; and, with demands, that `objective` accepts full routes.
 
     Args:
         problem: Problem with `plain_routes` and `plain_vehicles`.

@@ -15,11 +15,22 @@ import numpy.typing as npt
 
 from routing_gym.arrays import any_array, batch_size, concatenate, converter, device_of, select, to_numpy
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance
-from routing_gym.testing.compare import attempt, expect
+from routing_gym.testing.compare import ContractViolation, attempt, expect
 
 TOLERANCE = 1e-5  # on costs
 MAX_SEQUENCES = 5000  # largest number of sequences of the greatest length
 MAX_FIXED = 500_000  # the same with `fixed_length`, where fewer steps are no alternative
+
+
+def smallest(problem: AnyProblem) -> AnyProblem:
+    """Return the problem with few nodes, for `check_exhaustively`."""
+    num_nodes = 4 if not problem.has_depot else 3 if problem.num_depots == 1 else 2
+    num_nodes = max(problem.min_nodes, num_nodes)
+    try:
+        return dataclasses.replace(problem, num_nodes=num_nodes)
+    except ValueError as error:
+        found = f"is {problem.min_nodes}, but {num_nodes} nodes are refused: {error}; declare it, or pass `small`"
+        raise ContractViolation(f"{problem}: min_nodes: {found}") from error
 
 
 def check_exhaustively(

@@ -12,13 +12,11 @@ import numpy.typing as npt
 
 from routing_gym.arrays import Array, concatenate, select, to_backend
 from routing_gym.arrays import batch_size as num_rows_of
-from routing_gym.envs.single import RoutingEnv
 from routing_gym.generators.roads import random_matrices, roads
 from routing_gym.multi_agent.game import AnyGame
 from routing_gym.problem import AnyProblem, InfeasibleTour, Problem, instance_fields
 from routing_gym.testing.backends import TOLERANCE, check_backend, check_drawing, installed_backends
 from routing_gym.testing.compare import (
-    ContractViolation,
     attempt,
     call,
     difference,
@@ -30,7 +28,8 @@ from routing_gym.testing.compare import (
 )
 from routing_gym.testing.costs import check_plain_routes, check_units
 from routing_gym.testing.declarations import check_declarations, check_observed, check_validate, check_values
-from routing_gym.testing.exhaustive import check_exhaustively, is_valid, with_tightened
+from routing_gym.testing.exhaustive import check_exhaustively, is_valid, smallest, with_tightened
+from routing_gym.testing.rewards import check_illegal_ends, check_rewards
 from routing_gym.traits import Route
 
 NUM_TINY = 8  # small instances, beside their copies with a reduced limit
@@ -117,17 +116,6 @@ def check_problem(
         check_exhaustively(small, to_backend(few, "torch", device), search=False)
     if "jax" in backends:
         check_drawing(problem, batch_size, seed)
-
-
-def smallest(problem: AnyProblem) -> AnyProblem:
-    """Return the problem with few nodes, for the exhaustive search."""
-    num_nodes = 4 if not problem.has_depot else 3 if problem.num_depots == 1 else 2
-    num_nodes = max(problem.min_nodes, num_nodes)
-    try:
-        return dataclasses.replace(problem, num_nodes=num_nodes)
-    except ValueError as error:
-        found = f"is {problem.min_nodes}, but {num_nodes} nodes are refused: {error}; declare it, or pass `small`"
-        raise ContractViolation(f"{problem}: min_nodes: {found}") from error
 
 
 @dataclass(frozen=True)
@@ -346,24 +334,6 @@ def check_rows_are_independent(problem: AnyProblem, instance: Any, played: Playe
         expect(apart is None, problem, where, f"step depends on the other rows or their order: {apart}")
 
 
-def check_rewards(problem: AnyProblem, seed: int) -> None:
-    """Check that the rewards of an episode add up to minus the cost of its tour, dense and sparse."""
-    for reward in ("dense", "sparse"):
-        env = RoutingEnv(problem, reward=reward)
-        rng = np.random.default_rng(seed)
-        _, info = env.reset(seed=seed)
-        rewards, terminated = [], False
-        while not terminated:
-            action = rng.choice(np.flatnonzero(info["action_mask"]))
-            _, value, terminated, _, info = env.step(action)
-            rewards.append(value)
-        cost = float(problem.objective(env.instance, env.tour[None])[0])
-        apart = f"add up to {sum(rewards)}, but the tour costs {cost}"
-        expect(abs(sum(rewards) + cost) <= TOLERANCE * max(1.0, abs(cost)), problem, f"{reward} rewards", apart)
-        early = [step for step, value in enumerate(rewards[:-1]) if value != 0 and reward == "sparse"]
-        expect(not early, problem, "sparse rewards", f"not 0 before the end, at steps {early}")
-
-
 def check_progress(problem: AnyProblem, instance: Any, played: PlayedBatch) -> None:
     """Check that `progress` is from 0 to 1, never decreases, and increases in some row."""
     shares = [call(problem, "progress", instance, state) for state in played.states]
@@ -376,24 +346,3 @@ def check_progress(problem: AnyProblem, instance: Any, played: PlayedBatch) -> N
         expect(not falls.any(), problem, where, f"row {np.argmax(falls)} has less than before")
     grows = (shares[-1] > shares[0]).any()
     expect(grows, problem, "progress", "no episode makes any, so nothing can be learnt from illegal ends")
-
-
-def check_illegal_ends(problem: AnyProblem, seed: int) -> None:
-    """End an episode illegally at each step; check that these returns are below all legal ones and never decrease."""
-    for reward in ("dense", "sparse"):
-        env = RoutingEnv(problem, reward=reward)
-        env.reset(seed=seed)
-        floor = -float(problem.cost_bound(env.instance)[0])
-        rng, terminated, paid, last = np.random.default_rng(seed), False, 0.0, -np.inf
-        while not terminated:
-            mask = env.action_masks()
-            if not mask.all():
-                before = env.get_state()
-                ended = paid + float(env.step(int(np.argmin(mask)))[1])
-                env.set_state(before)
-                told = f"ends with the return {ended} after {len(env.tour)} steps"
-                expect(ended < floor, problem, f"illegal action, {reward}", f"{told}, a legal tour's may be {floor}")
-                expect(ended >= last - TOLERANCE, problem, f"illegal action, {reward}", f"{told}, earlier with {last}")
-                last = ended
-            value, terminated = env.step(rng.choice(np.flatnonzero(mask)))[1:3]
-            paid += float(value)

@@ -315,7 +315,7 @@ def test_log_cut_short_by_a_kill(tiny, monkeypatch):
 def kill_and_resume(args: Args, seconds: float) -> None:
     """Start a run, kill it after up to so many seconds, resume it, kill it...; print where it began each time.
 
-    A run that has not got on since the last kill gets half as long again.
+    A run that made no progress since the last kill gets 1.5 times as long.
     """
     importlib.import_module("torch._dynamo")  # two seconds, which each child would spend when it makes its Adam
     folder, rng, began = args.runs / args.name, np.random.default_rng(1), -1
