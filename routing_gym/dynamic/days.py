@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,7 @@ class Day:
         return self.durations[rows, 0, self.customer], self.durations[rows, self.customer, 0]
 
 
+@runtime_checkable
 class DaySource(Protocol):
     """Source of random days. `num_slots`, `num_locations` and `has_coords` are the same for all its days."""
 
@@ -114,6 +115,12 @@ class ResampledDays:
         for field, least in (("epoch_duration", 1), ("margin", 0), ("max_requests", 1)):
             object.__setattr__(self, field, check_integer(field, getattr(self, field), least))
         check_horizon(self.epoch_duration, self.margin, int(self.static.time_window.max()))
+        leaves, closes = self.epochs[0] * self.epoch_duration + self.margin, int(self.static.time_window[1:, 1].max())
+        if leaves > closes:
+            raise ValueError(
+                f"vehicles of the first epoch leave at {leaves}, after the last time window has closed at {closes}: "
+                "choose a smaller margin and epoch_duration, in the unit of the instance's times"
+            )
 
     @property
     def epochs(self) -> tuple[int, int]:
@@ -244,11 +251,13 @@ def check_day(day: Day, source: DaySource) -> None:
     Raises:
         InvalidInstance: A field is invalid. The message has the field or the request, and the fault.
     """
-    size, slots, places = len(day.arrival), source.num_slots, source.num_locations
+    size = len(day.arrival) if np.ndim(day.arrival) else 0
+    slots, places = source.num_slots, source.num_locations
     shapes: dict[str, tuple[int, ...]] = {
+        "arrival": (size, slots),  # first: the others are compared with its size
         "durations": (size, places, places),
         **dict.fromkeys(("closing", "capacity", "epoch_duration", "margin", "first_epoch", "last_epoch"), (size,)),
-        **dict.fromkeys(("arrival", "customer", "demand", "service_time"), (size, slots)),
+        **dict.fromkeys(("customer", "demand", "service_time"), (size, slots)),
         "time_window": (size, slots, 2),
     }
     for field, shape in shapes.items():
@@ -269,8 +278,11 @@ def check_day(day: Day, source: DaySource) -> None:
         raise InvalidInstance(
             "coords: found numbers outside of 0 to 1; scale both axes into the unit square by one factor"
         )
-    if not (day.epoch_duration > 0).all():
-        raise InvalidInstance(f"epoch_duration: found {day.epoch_duration.min()}, expected at least 1")
+    if (stays := np.diagonal(day.durations, axis1=1, axis2=2)).any():
+        raise InvalidInstance(f"durations: found {stays.max()} on the diagonal, expected 0 from a location to itself")
+    for field in ("epoch_duration", "capacity", "closing"):
+        if (least := getattr(day, field).min()) < 1:
+            raise InvalidInstance(f"{field}: found {least}, expected at least 1")
     if (late := day.first_epoch > day.last_epoch).any():
         row = int(late.argmax())
         told = f"row {row} begins in epoch {day.first_epoch[row]}, after the last, {day.last_epoch[row]}"

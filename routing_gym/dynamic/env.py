@@ -32,20 +32,22 @@ from routing_gym.problems.checks import check_integer
 ActionForm = Literal["dispatch", "route"]
 
 
-def make_form(
-    env_class: type,
-    static: str | Path | StaticInstance | None,
-    action: ActionForm,
-    router: str | Router,
-    observe_durations: bool,
-    settings: dict[str, Any],
-) -> Form:
-    """Build the form that an environment's arguments describe.
+def make_source(
+    env_class: type, static: str | Path | StaticInstance | None, source: DaySource | None, settings: dict[str, Any]
+) -> DaySource:
+    """Build the source of days that an environment's arguments describe.
 
     Raises:
-        TypeError: A setting does not exist, or the router is not a router.
-        ValueError: A value is invalid.
+        TypeError: A setting does not exist, or the source is not a source.
+        ValueError: A value is invalid, or a source is given together with settings.
     """
+    if source is not None:
+        if static is not None or settings:
+            given = "static" if static is not None else next(iter(settings))
+            raise ValueError(f"source has its own settings; leave out {given}")
+        if not isinstance(source, DaySource):
+            raise TypeError(f"source: expected a DaySource, got {type(source).__name__}")
+        return source
     kind = GeneratedDays if static is None else ResampledDays
     names = [field.name for field in dataclasses.fields(kind) if field.name != "static"]
     unknown = sorted(set(settings) - set(names))
@@ -55,12 +57,18 @@ def make_form(
             f"{'generated days' if static is None else 'days from a static instance'} are {', '.join(names)}; "
             f"other keywords of {env_class.__name__}: {keywords(env_class)}"
         )
-    source: DaySource
     if static is None:
-        source = GeneratedDays(**settings)
-    else:
-        instance = read_static(static) if isinstance(static, (str, Path)) else static
-        source = ResampledDays(instance, **settings)
+        return GeneratedDays(**settings)
+    return ResampledDays(read_static(static) if isinstance(static, (str, Path)) else static, **settings)
+
+
+def make_form(source: DaySource, action: ActionForm, router: str | Router, observe_durations: bool) -> Form:
+    """Build the form that an environment's arguments describe.
+
+    Raises:
+        TypeError: The router is not a router.
+        ValueError: A value is invalid.
+    """
     if action not in get_args(ActionForm):
         raise ValueError(f"action must be one of {', '.join(get_args(ActionForm))}; got {action!r}")
     with_durations = observe_durations or not source.has_coords
@@ -136,6 +144,8 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
 
     Args:
         static: A VRPLIB file with explicit durations, or a `StaticInstance`.
+        source: Source of the days, instead of `static` and settings, such as a class of your own with the methods of
+            `DaySource`.
         action: "dispatch" or "route".
         router: "nearest", "pyvrp" or a function (see `routing_gym.dynamic.routers`); only for "dispatch".
         on_illegal: "terminate" or "raise".
@@ -157,6 +167,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         self,
         static: str | Path | StaticInstance | None = None,
         *,
+        source: DaySource | None = None,
         action: ActionForm = "dispatch",
         router: str | Router = "nearest",
         on_illegal: OnIllegal = "terminate",
@@ -164,7 +175,8 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
-        self.form = make_form(type(self), static, action, router, observe_durations, settings)
+        days = make_source(type(self), static, source, settings)
+        self.form = make_form(days, action, router, observe_durations)
         self.render_mode = check_render_mode(type(self), render_mode)
         self.action_space = self.form.action_space
         self.observation_space = self.form.observation_space()
@@ -245,10 +257,10 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
 
     @property
     def state(self) -> DayState:
-        """A copy of the state with one row."""
+        """A copy of the state with one row; times of requests that have not arrived are -1."""
         self._lanes.require_start("state")
         state: DayState = self._lanes.own(self._lanes.state)
-        return state
+        return rules.known_state(self.day, state)
 
 
 class DynamicVRPTWVectorEnv(LaneVectorEnv):
@@ -264,6 +276,7 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
 
     Args:
         static: See `DynamicVRPTWEnv`.
+        source: See `DynamicVRPTWEnv`.
         num_envs: Number of lanes.
         action: "dispatch" or "route".
         router: See `DynamicVRPTWEnv`.
@@ -282,6 +295,7 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         static: str | Path | StaticInstance | None = None,
         num_envs: int = 1,
         *,
+        source: DaySource | None = None,
         action: ActionForm = "dispatch",
         router: str | Router = "nearest",
         on_illegal: OnIllegal = "terminate",
@@ -290,7 +304,8 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
-        self.form = make_form(type(self), static, action, router, observe_durations, settings)
+        days = make_source(type(self), static, source, settings)
+        self.form = make_form(days, action, router, observe_durations)
         lanes = DayLanes(self.form, (check_integer("num_envs", num_envs, 1),), on_illegal)
         space = self.form.observation_space()
         super().__init__(lanes, space, self.form.action_space, autoreset_mode, True, None, render_mode)

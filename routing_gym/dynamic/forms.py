@@ -115,10 +115,10 @@ class DispatchForm(Form):
         return np.asarray(2 * is_open - rules.must_go(day, state).view(np.int8))
 
     def as_actions(self, values: npt.NDArray[Any]) -> str | BoolArray:
-        if not (values.dtype == np.bool_ or np.issubdtype(values.dtype, np.integer)):
+        if values.dtype.kind not in "biuf":  # floating point, too: stable-baselines3 sends 0.0 and 1.0
             return f"expected 0 and 1, got {values.dtype}"
-        if values.dtype != np.bool_ and ((values < 0) | (values > 1)).any():
-            return f"expected 0 and 1, got {values[(values < 0) | (values > 1)][0]}"
+        if (wrong := (values != 0) & (values != 1)).any():
+            return f"expected 0 and 1, got {values[wrong][0]}"
         return values.astype(np.bool_)
 
     def is_illegal(self, mask: Mask, actions: BoolArray) -> BoolArray:
@@ -150,6 +150,8 @@ class DispatchForm(Form):
 @dataclass(frozen=True)
 class RouteState(DayState):
     """States of B days with one active vehicle each; `dispatched` marks the requests visited so far."""
+
+    of_requests = ("latest_departure", "latest_start")
 
     latest_start: IntArray  # int64 (B, N), latest start of service with a return in time; never changes
     current: IntArray  # int64 (B,), id of the request where the vehicle is; 0 for the depot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,8 @@ class GeneratedDays:
         max_requests: Largest number of requests in an epoch; by default twice the mean.
         layout: "uniform" or "clustered".
         window: Width of the time windows, in epochs.
-        crossing: Seconds to cross the square.
+        crossing: Seconds to cross the square. `coords` are scaled so that the locations of a day fill the unit square
+            along one axis: one unit of them then takes less, by another factor each day.
         asymmetry: Share of `crossing` that climbing the full height takes.
         service: Median service time in seconds.
         service_sigma: Standard deviation of the logarithm of the service time.
@@ -118,6 +119,21 @@ class GeneratedDays:
         """Draw one day from each random number generator: one block of uniforms for the map, one for the requests."""
         size, places = len(generators), self.num_locations
         coords, durations = self._maps(draw_uniforms(generators, 4 * places + 2 * NUM_CLUSTERS))
+        zeros = np.zeros((size, self.num_slots), dtype=np.int64)
+        empty = Day(
+            durations=durations,
+            coords=unit_square(coords),
+            **self._settings(size),
+            arrival=zeros,
+            customer=zeros,
+            time_window=np.stack([zeros, zeros], axis=-1),
+            demand=zeros,
+            service_time=zeros,
+        )
+        return self.redraw(empty, generators)
+
+    def _settings(self, size: int) -> dict[str, Any]:
+        """Return the fields that all days share, repeated `size` times."""
         settings = {
             "closing": self.closing,
             "capacity": self.capacity,
@@ -126,18 +142,7 @@ class GeneratedDays:
             "first_epoch": 0,
             "last_epoch": self.num_epochs - 1,
         }
-        zeros = np.zeros((size, self.num_slots), dtype=np.int64)
-        empty = Day(
-            durations=durations,
-            coords=unit_square(coords),
-            **{name: np.full(size, value, dtype=np.int64) for name, value in settings.items()},
-            arrival=zeros,
-            customer=zeros,
-            time_window=np.stack([zeros, zeros], axis=-1),
-            demand=zeros,
-            service_time=zeros,
-        )
-        return self.redraw(empty, generators)
+        return {name: np.full(size, value, dtype=np.int64) for name, value in settings.items()}
 
     def redraw(self, day: Day, generators: Sequence[np.random.Generator]) -> Day:
         """Draw other requests on the maps of the days (B,), with one random number generator each."""
@@ -154,6 +159,7 @@ class GeneratedDays:
         closes = np.minimum(opens + round(self.window * self.epoch_duration), self.closing)
         candidates = replace(
             day,
+            **self._settings(size),
             arrival=epoch,
             customer=customer,
             time_window=np.stack([opens, closes], axis=-1),

@@ -187,8 +187,11 @@ class DayLanes(LaneArrays):
 
     def as_actions(self, actions: Any) -> npt.NDArray[Any]:
         """Check type, shape and range of the actions of all lanes, and convert them for `Form.step`."""
-        values = np.asarray(actions)
         shape = (*self.shape, *(self.problem.action_space.shape or ()))
+        try:
+            values = np.asarray(actions)
+        except ValueError:
+            raise InvalidAction(f"actions: expected shape {shape}, got sequences of different lengths") from None
         if values.shape != shape:
             raise InvalidAction(f"actions: expected shape {shape}, got {values.shape}")
         taken = self.problem.as_actions(values.reshape(self.batch_size, *shape[len(self.shape) :]))

@@ -17,7 +17,7 @@ import numpy as np
 
 from routing_gym.arrays import BoolArray, select
 from routing_gym.dynamic.days import NEVER, Day, IntArray
-from routing_gym.dynamic.rules import route_cost
+from routing_gym.dynamic.rules import check_visits, route_cost
 from routing_gym.dynamic.solver import Limits, Tour, solve
 from routing_gym.solvers.runtime.work import Executor, Inline, Lost, Task, Work
 
@@ -86,7 +86,8 @@ def solve_in_hindsight(
 
     Raises:
         ValueError: The executor's cluster does not exist.
-        RuntimeError: A worker died, or no feasible routes were found within the limits.
+        ChildProcessError: A worker died.
+        RuntimeError: No feasible routes were found within the limits.
     """
     executor, work = executor or Inline(), HindsightWork(limits)
     executor.prepare(work)
@@ -111,7 +112,7 @@ def in_order(
     with closing(executor.run(work, tasks())) as results:
         for key, tour in results:
             if isinstance(tour, Lost):
-                raise RuntimeError(f"hindsight: {tour.reason}")
+                raise ChildProcessError(f"hindsight: {tour.reason}")
             tours, row = places.pop(key)
             tours[row] = tour
             while waiting and len(waiting[0][1]) == len(waiting[0][0].arrival):
@@ -138,7 +139,9 @@ def hindsight_cost(day: Day, row: int, tour: Tour) -> int:
     Raises:
         InfeasibleTour: A route breaks a rule, or a request is not served exactly once.
     """
-    epochs, one, cost = dispatch_epochs(day, row, tour), select(day, [row]), 0
+    one, cost = select(day, [row]), 0
+    check_visits(one.arrival < NEVER, np.array([tour], dtype=np.int64))
+    epochs = dispatch_epochs(day, row, tour)
     for epoch in np.unique(epochs[day.arrival[row] < NEVER]).tolist():
         chosen: BoolArray = (epochs == epoch)[None]
         part = [stop for stop in tour if not stop or chosen[0, stop - 1]]

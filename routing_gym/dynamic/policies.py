@@ -1,7 +1,7 @@
 """Policies without learning, which choose the open requests that leave in this epoch.
 
 Each is a function of days, states and a random number generator. It returns bool (B, N), including all requests that
-must leave. The days contain only the requests that have arrived (`rules.known_part`).
+must leave. The days and states contain only the requests that have arrived (`rules.known_part`, `rules.known_state`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +138,10 @@ class ScenarioSampling:
         """Solve one scenario; return a mask of the open requests that leave now, bool (N,)."""
         epoch, now = int(state.epoch[0]), int(rules.departure(day, state)[0])
         drawn = self.source.redraw(day, [rng])
+        for field in ("epoch_duration", "margin", "closing"):
+            found, own = getattr(day, field)[0], getattr(drawn, field)[0]
+            if found != own:
+                raise ValueError(f"{field}: the days have {found}, the source that the scenarios come from has {own}")
         coming = np.flatnonzero((drawn.arrival[0] > epoch) & (drawn.arrival[0] <= epoch + self.epochs_ahead))
         opened = np.flatnonzero(is_open)
         scenario = join(day, opened, drawn, coming)
@@ -182,16 +187,31 @@ class Epoch:
     cost: IntArray  # int64 (B,), driving duration
 
 
+def checked(chosen: Any, day: Day) -> BoolArray:
+    """Return a policy's choice as bool (B, N).
+
+    Raises:
+        ValueError: It has another shape, or other values than 0 and 1.
+    """
+    if not isinstance(chosen, np.ndarray) or chosen.shape != day.arrival.shape or chosen.dtype.kind not in "biu":
+        found = f"{chosen.dtype} {chosen.shape}" if isinstance(chosen, np.ndarray) else type(chosen).__name__
+        raise ValueError(f"policy: expected bool {day.arrival.shape}, a mask of the requests that leave, got {found}")
+    if (wrong := (chosen != 0) & (chosen != 1)).any():
+        raise ValueError(f"policy: expected a mask of the requests that leave, got {chosen[wrong][0]}")
+    return chosen.astype(np.bool_)
+
+
 def epochs(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> Iterator[Epoch]:
     """Run whole days with a policy, epoch by epoch.
 
     Raises:
-        ValueError: The policy left a request behind that must leave, or chose one that is not open.
+        ValueError: The policy returned no mask of requests, left a request behind that must leave, or chose one that
+            is not open.
         InfeasibleTour: The router returned routes that break a rule.
     """
     state = rules.initial(day)
     while not (over := rules.done(day, state)).all():
-        chosen = policy(rules.known_part(day, state), state, rng) & ~over[:, None]
+        chosen = checked(policy(rules.known_part(day, state), rules.known_state(day, state), rng), day) & ~over[:, None]
         must, is_open = rules.must_go(day, state), rules.open_requests(day, state)
         wrong = (must & ~chosen) | (chosen & ~is_open)
         if wrong.any():

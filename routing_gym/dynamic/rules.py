@@ -6,7 +6,7 @@ The vehicles of epoch e leave at e * epoch_duration + margin. Their number is no
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from routing_gym.problem import InfeasibleTour
 @dataclass(frozen=True)
 class DayState:
     """States of B days. `latest_departure` never changes; it is stored so that `must_go` needs one comparison."""
+
+    of_requests: ClassVar[tuple[str, ...]] = ("latest_departure",)  # fields that tell of requests before they arrive
 
     epoch: IntArray  # int64 (B,); last_epoch + 1 at the end of the day
     dispatched: BoolArray  # bool (B, N)
@@ -72,6 +74,12 @@ def known_part(day: Day, state: DayState) -> Day:
     hidden = {name: np.where(known, getattr(day, name), 0) for name in ("customer", "demand", "service_time")}
     window = np.where(known[..., None], day.time_window, 0)
     return replace(day, arrival=np.where(known, day.arrival, NEVER), time_window=window, **hidden)
+
+
+def known_state(day: Day, state: StateT) -> StateT:
+    """Return the states without the times of requests that have not arrived; these times are -1."""
+    known = known_requests(day, state)
+    return replace(state, **{name: np.where(known, getattr(state, name), -1) for name in state.of_requests})
 
 
 def route_cost(day: Day, chosen: BoolArray, tours: IntArray, leaving: IntArray) -> IntArray:

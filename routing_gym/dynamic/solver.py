@@ -38,8 +38,9 @@ class Limits:
     def __post_init__(self) -> None:
         if self.seconds is None and self.iterations is None:
             raise ValueError("seconds and iterations are None: set at least one, or the search never ends")
-        if self.seconds is not None and not self.seconds > 0:
-            raise ValueError(f"seconds must be positive, got {self.seconds!r}")
+        if self.seconds is not None and not (isinstance(self.seconds, (int, float, np.number)) and self.seconds > 0):
+            raise ValueError(f"seconds must be a positive number, got {self.seconds!r}")
+        object.__setattr__(self, "seed", check_integer("seed", self.seed, 0))
         if self.iterations is not None:
             object.__setattr__(self, "iterations", check_integer("iterations", self.iterations, 1))
 

@@ -85,6 +85,8 @@ class StaticInstance:
     def _check_values(self) -> None:
         """Check that a vehicle can serve each customer alone."""
         (opens, closes), demand = self.time_window[0], self.demand
+        if not closes:
+            raise InvalidInstance(f"{self.name}: the depot closes at 0, when it opens; expected a later time")
         if opens or demand[0] or self.service_time[0]:
             raise InvalidInstance(
                 f"{self.name}: the depot opens at {opens} with demand {demand[0]} and service time "

@@ -23,6 +23,7 @@ class ApplyMask(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
 
     Raises:
         TypeError: The environment is another one.
+        InvalidAction: In `step`: an action has a wrong shape or type.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -34,5 +35,6 @@ class ApplyMask(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
         self._inner = inner
 
     def action(self, action: Any) -> Any:
+        chosen = self._inner._lanes.as_actions(action)[0]
         legal = self._inner.action_masks().reshape(-1, 2)
-        return np.where(legal.all(axis=1), action, legal[:, 1]).astype(np.int8)
+        return np.where(legal.all(axis=1), chosen, legal[:, 1]).astype(np.int8)

@@ -90,8 +90,8 @@ class Rules:
         self.ready[0], self.due[0] = self.ready[task.depot], self.due[task.depot]
         self.end = NEVER if task.open else self.due[0]
         self.fixed_cost = task.fixed_cost
-        self.head = tuple(visit.row for visit in task.driven[1:])  # stops at the beginning of each route
-        self.left = [visit.departure for visit in task.driven]  # departures from the depot and from these stops
+        self.head = tuple(visit.row for visit in task.driven[1:] if visit.row != task.depot)  # of each route
+        self.left = [visit.departure for visit in task.driven]  # from the depot and these stops; the return, if made
         self.refused = set() if task.allowed is None else set(np.flatnonzero(~task.allowed).tolist())
         self.capacity = 2**60 if task.capacity is None else task.capacity
         self.max_km = NEVER if task.max_km is None else task.max_km + SLACK
@@ -125,7 +125,7 @@ class Rules:
         load, before = sum(self.loaded[node] for node in stops), 0
         loads, departure = [load], self.left[:] or [self.ready[0]]
         for k, node in enumerate(ends):
-            if k >= len(self.head):
+            if k + 1 == len(departure):
                 time = departure[k] + self.minutes[before][node]
                 if checked and time > (self.due[node] if node else self.end):
                     return None

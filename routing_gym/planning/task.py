@@ -73,7 +73,8 @@ class Task:
             limit.
         open: Whether vehicles stay at their last stop.
         driven: In `types`, of a vehicle that has left: the depot and the stops that stay at the head of its route, with
-            the times of these visits. Such a type has one vehicle.
+            the times of these visits; if it is on its way back, or there, also the return. Such a type has one
+            vehicle.
         values: Values of the table by the names of the problem's columns.
         numbers: Values per instance, by name.
         clock: Format of times: minutes, HH:MM, or with the date.

@@ -55,6 +55,7 @@ from routing_gym.solvers.external.split_delivery import best_replay, merge_copie
 from routing_gym.solvers.runtime import cache, pool
 from routing_gym.solvers.runtime.base import distance_matrix
 from routing_gym.solvers.runtime.rows import RowResult, RowWork, row_seed
+from routing_gym.solvers.runtime.work import Work
 from routing_gym.testing.exhaustive import check_exhaustively
 
 LIMIT = 60.0  # seconds, which no test reaches: see `limited_by_work`
@@ -780,6 +781,23 @@ def test_a_failing_row_costs_one_row(num_workers):
     np.testing.assert_allclose(
         solution.cost[[0, 5]], problem.objective(select(instance, np.array([0, 5])), solution.actions[[0, 5]])
     )
+
+
+class TwoPartsError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class RaisesTwoParts(Work):
+    name = "two parts"
+
+    def do(self, key):
+        raise TwoPartsError("this", "that")
+
+
+def test_an_exception_that_cannot_be_pickled():
+    with pytest.raises(RuntimeError, match="TwoPartsError: this and that"):
+        list(pool.Processes(1).run(RaisesTwoParts(), [(0, (0,))]))
 
 
 def test_a_tour_of_fractions_fails():

@@ -42,7 +42,8 @@ class Previous:
     Attributes:
         vehicles: Name of the vehicle of each route.
         stops: Ids of each route's stops.
-        times: Arrival, start of service and departure, in minutes, at the start of each route and at its stops.
+        times: Arrival, start of service and departure, in minutes, at the start of each route, at its stops, and at its
+            end, if the vehicle returns.
         origin: Midnight from which times are counted.
     """
 
@@ -62,10 +63,7 @@ def read_previous(start: Any) -> Previous:
     """
     if isinstance(start, Plan):
         stops = tuple(tuple(visit.id for visit in route.stops) for route in start.routes)
-        times = tuple(
-            tuple((one.arrival, one.start, one.departure) for one in (route.visits[0], *route.stops))
-            for route in start.routes
-        )
+        times = tuple(tuple((one.arrival, one.start, one.departure) for one in route.visits) for route in start.routes)
         return Previous(tuple(route.vehicle for route in start.routes), stops, times, start.task.origin)
     if not isinstance(start, str | Path):
         raise InvalidInput(
@@ -83,7 +81,7 @@ def read_previous(start: Any) -> Previous:
             vehicles.append(str(route["vehicle"]))
             done.append(tuple(str(visit["id"]) for visit in visits[1:last]))
             driven.append(
-                tuple((float(one["arrival"]), float(one["start"]), float(one["departure"])) for one in visits[:last])
+                tuple((float(one["arrival"]), float(one["start"]), float(one["departure"])) for one in visits)
             )
         origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -166,11 +164,12 @@ def split(
         visited = [base.depot, *own[: counts[k]]]
         driven = [Driven(row, *at) for row, at in zip(visited, times, strict=False)]
         may = ~carried if base.allowed is None else base.allowed & ~carried
-        if now is not None and len(visited) == len(times) and driven[-1].departure < now:
+        if now is not None and counts[k] == len(previous.stops[k]) and driven[-1].departure < now:
             if base.open:  # it is still at its last stop
                 driven[-1] = driven[-1]._replace(departure=now)
             else:  # on its way back, or there
                 may = np.zeros_like(carried)
+                driven += [Driven(base.depot, *at) for at in times[len(visited) :]]
         may[own] = True
         types.append(replace(base, count=1, vehicles=(vehicle,), allowed=may, driven=tuple(driven)))
     for number, base in enumerate(task.types or (task,)):
@@ -210,7 +209,10 @@ def time_of(previous: Previous, fixed: Any) -> float | None:
 
 def counts_at(previous: Previous, now: float) -> list[int]:
     """Return the number of stops of each route that a vehicle has visited at a time, or is driving to."""
-    return [sum(left < now for _, _, left in times[:-1]) for times in previous.times]
+    return [
+        sum(left < now for _, _, left in times[: len(stops)])
+        for times, stops in zip(previous.times, previous.stops, strict=True)
+    ]
 
 
 def fixed_counts(previous: Previous, fixed: Any) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -168,6 +169,15 @@ def end_with_parent() -> None:
     os._exit(1)
 
 
+def sendable(error: Exception) -> Exception:
+    """Return an exception that the parent can receive: the same, or its text if its class cannot be pickled."""
+    try:
+        copied: Exception = pickle.loads(pickle.dumps(error))
+    except Exception:  # a constructor with several arguments raises anything
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return copied
+
+
 def serve(connection: Connection, work: Work) -> None:
     """Run tasks until the pipe closes; this is the body of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops this process
@@ -182,5 +192,5 @@ def serve(connection: Connection, work: Work) -> None:
         try:
             result = work.do(*arguments)
         except Exception as error:  # raised again in the parent
-            result = Raised(error)
+            result = Raised(sendable(error))
         connection.send(result)

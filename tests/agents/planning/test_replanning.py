@@ -80,6 +80,23 @@ def test_the_times_of_driven_stops_stay(tmp_path):
     assert json.loads(plan.to_json())["routes"][0]["minutes"] == pytest.approx(210)
 
 
+@pytest.mark.parametrize("now", [615, 700])
+def test_the_way_back_stays(now, tmp_path):
+    """On the way back from 560 to 620, or at home since: slower roads do not change the return, nor the cost."""
+    fleet = {"count": 1, "capacity": 2}
+    first = routing_agents.solve(table(MORNING), vehicles=fleet, seconds=0.3, solver="search")
+    path = tmp_path / "plan.json"
+    first.to_json(path)
+    points = np.array([row[1] for row in MORNING], dtype=float)
+    minutes = 9 * np.abs(points[:, None] - points)
+    for start in (first, path):
+        plan = routing_agents.solve(
+            table(MORNING), vehicles=fleet, durations=minutes, start=start, fixed=now, seconds=0.3
+        )
+        assert visits(plan, "1") == visits(first, "1")
+        assert plan.cost == first.cost
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_days(seed):
     """Kept visits keep their times, others begin after now, and each vehicle that has left delivers what it loaded."""

@@ -183,6 +183,7 @@ def test_missing_files(tmp_path):
         ({"service_time": np.array([0.0, 1.0, 2.0])}, "service_time: found float64, expected integers"),
         ({"durations": np.full((3, 3), -1)}, r"durations\[0, 1\] is -1"),
         ({"capacity": 0}, "capacity: found 0"),
+        ({"time_window": np.zeros((3, 2), int)}, "the depot closes at 0, when it opens"),
         ({"capacity": 3}, "customer 2 is unreachable: its demand exceeds the capacity 3"),
         ({"coords": np.zeros((2, 2))}, r"coords: expected finite numbers of shape \(3, 2\)"),
     ],
@@ -204,6 +205,9 @@ def test_bad_static_instances(line, change, match):
         ({"coords": np.full((1, 3, 2), 2.0)}, "coords: found numbers outside of 0 to 1"),
         ({"coords": np.full((1, 3, 2), np.nan)}, "coords: found numbers outside of 0 to 1"),
         ({"epoch_duration": np.zeros(1, int)}, "epoch_duration: found 0, expected at least 1"),
+        ({"capacity": np.zeros(1, int)}, "capacity: found 0, expected at least 1"),
+        ({"durations": np.full((1, 3, 3), 7)}, "durations: found 7 on the diagonal, expected 0"),
+        ({"arrival": None}, "arrival: found NoneType, expected int64"),
         ({"first_epoch": np.full(1, 9)}, "first_epoch: row 0 begins in epoch 9, after the last, 1"),
     ],
 )
@@ -225,7 +229,7 @@ def test_bad_days(line, change, match):
             {"rate": 3},
             TypeError,
             "unexpected keyword argument 'rate'; settings of generated days are num_customers.*margin; "
-            "other keywords of DynamicVRPTWEnv: static, action, router, on_illegal, observe_durations, render_mode ",
+            "other keywords of DynamicVRPTWEnv: static, source, action, router, on_illegal, observe_durations, ",
         ),
         ({"action": "both"}, ValueError, "action must be one of dispatch, route"),
         ({"router": "best"}, ValueError, "router must be one of nearest"),
@@ -238,6 +242,12 @@ def test_bad_days(line, change, match):
 def test_bad_arguments(arguments, error, match):
     with pytest.raises(error, match=match):
         gym.make("routing/DVRPTW", **arguments)
+
+
+def test_units_that_leave_no_request(line):
+    """The windows of the file close at 120; by default, the first vehicles leave at 3600."""
+    with pytest.raises(ValueError, match="first epoch leave at 3600, after the last time window has closed at 120"):
+        gym.make("routing/DVRPTW", static=line)
 
 
 def test_instances_without_coordinates_show_durations(line):

@@ -1,6 +1,6 @@
 """The dynamic environments: both forms, single and vector, costs, illegal actions."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import gymnasium as gym
@@ -100,6 +100,53 @@ def test_observations(make):
     assert known.arrival[0].tolist() == [0, 0, 1, NEVER, NEVER, NEVER]
 
 
+@pytest.mark.parametrize("action", ["dispatch", "route"])
+def test_the_state_tells_nothing_of_future_requests(make, action):
+    """Latest departures are 140, 280 and 80, latest starts of service 150, 300 and 90; request 3 arrives in epoch 1."""
+    env = make(action=action).unwrapped
+    assert env.state.latest_departure[0, :3].tolist() == [140, 280, -1]
+    if action == "route":
+        assert env.state.latest_start[0, :3].tolist() == [150, 300, -1]
+        return
+    env.step(np.zeros(6, np.int8))
+    assert env.state.latest_departure[0, :3].tolist() == [140, 280, 80]
+
+
+@dataclass(frozen=True)
+class OneRequest:
+    """Source of days with one request for customer 1 in the first epoch, on the maps of another source."""
+
+    other: ResampledDays
+    num_slots, num_locations, has_coords = 1, 3, True
+
+    def draw(self, generators):
+        day = self.other.draw(generators)
+        names = ("arrival", "customer", "time_window", "demand", "service_time")
+        first = {name: getattr(day, name)[:, :1] for name in names}
+        window = np.tile([40, 150], (len(generators), 1, 1))
+        return replace(day, **(first | {"customer": np.ones_like(first["customer"]), "time_window": window}))
+
+    def redraw(self, day, generators):
+        return self.draw(generators)
+
+
+def test_a_source_of_ones_own(settings):
+    source = OneRequest(ResampledDays(**settings))
+    envs = gym.make_vec("routing/DVRPTW", num_envs=2, source=source)
+    envs.reset(seed=0)
+    total = np.zeros(2)
+    for _ in range(3):
+        _, reward, *_ = envs.step(envs.unwrapped.must_go_action())
+        total += reward
+    assert total.tolist() == [-20.0, -20.0]
+    with pytest.raises(ValueError, match="source has its own settings; leave out max_requests"):
+        gym.make("routing/DVRPTW", source=source, max_requests=2)
+    with pytest.raises(ValueError, match="source has its own settings; leave out static"):
+        gym.make("routing/DVRPTW", source=source, static="FILE")
+    with pytest.raises(TypeError, match="source: expected a DaySource, got list"):
+        gym.make("routing/DVRPTW", source=[])
+
+
 @pytest.mark.parametrize(
     ("arguments", "actions", "match"),
     [
@@ -138,14 +185,25 @@ def test_illegal_actions(make, arguments, actions, match):
     [
         ({}, [1, 0], r"expected shape \(6,\), got \(2,\)"),
         ({}, [2, 0, 0, 0, 0, 0], "expected 0 and 1, got 2"),
-        ({}, [0.5, 0, 0, 0, 0, 0], "expected 0 and 1, got float64"),
+        ({}, [0.5, 0, 0, 0, 0, 0], "expected 0 and 1, got 0.5"),
+        ({}, [np.nan, 0, 0, 0, 0, 0], "expected 0 and 1, got nan"),
+        ({}, ["a"] * 6, "expected 0 and 1, got <U1"),
+        ({}, [[1], [1, 0]], r"expected shape \(6,\), got sequences of different lengths"),
         ({"action": "route"}, 8, "action 8 does not exist; 0 is the depot, 1 to 6 requests, 7 waits"),
         ({"action": "route"}, -1, "action -1 does not exist"),
     ],
 )
 def test_actions_that_do_not_exist(make, arguments, action, match):
     with pytest.raises(InvalidAction, match=match):
-        make(**arguments).step(np.array(action))
+        make(**arguments).step(action)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, np.float32])
+def test_what_the_action_space_contains_is_taken(make, kind):
+    env = make()
+    action = np.array([0, 1, 0, 0, 0, 0], dtype=kind)
+    assert env.action_space.contains(action)
+    assert env.step(action)[1] == -45.0
 
 
 @pytest.mark.parametrize(
@@ -273,6 +331,9 @@ def test_masks_are_applied(make):
     _, reward, _, _, info = env.step(np.array([1, 0, 0, 1, 0, 0]))
     assert not info["illegal_action"]
     assert (reward, info["routes"]) == (-20.0, [[3, 1]])
+    for wrong, match in ((1, r"expected shape \(6,\), got \(\)"), ([0.7] * 6, "expected 0 and 1, got 0.7")):
+        with pytest.raises(InvalidAction, match=match):
+            env.step(wrong)
     with pytest.raises(TypeError, match='expected routing/DVRPTW with action="dispatch"'):
         ApplyMask(make(action="route"))
 

@@ -42,8 +42,9 @@ def test_hindsight_by_hand(day):
     assert routes_of(tour) == [[2], [3, 1]]
     assert hindsight_cost(day, 0, tour) == 65
     assert dispatch_epochs(day, 0, tour).tolist() == [1, 0, 1, NEVER, NEVER, NEVER]
-    with pytest.raises(InfeasibleTour, match="request 2 was to leave"):
-        hindsight_cost(day, 0, [3, 1])
+    for wrong, match in (([3, 1], "request 2 was to leave"), ([99, 0], "request 99: there is no such request")):
+        with pytest.raises(InfeasibleTour, match=match):
+            hindsight_cost(day, 0, wrong)
 
 
 def test_hindsight_problem_has_the_fields_of_the_competition(day):
@@ -97,8 +98,10 @@ def test_pyvrp_by_name():
     ("arguments", "match"),
     [
         ({"seconds": None}, "set at least one"),
-        ({"seconds": 0.0}, "seconds must be positive"),
+        ({"seconds": 0.0}, "seconds must be a positive number"),
+        ({"seconds": "1"}, "seconds must be a positive number"),
         ({"iterations": 0}, "iterations must be an integer of at least 1"),
+        ({"seed": -1}, "seed must be an integer of at least 0"),
     ],
 )
 def test_bad_limits(arguments, match):
@@ -127,9 +130,29 @@ def test_policies_that_break_rules_are_refused(day):
     for policy, match in (
         (lambda day, state, rng: np.zeros(day.arrival.shape, bool), "request 3 must leave and was left behind"),
         (lambda day, state, rng: np.ones(day.arrival.shape, bool), "request 3 is not open and was dispatched"),
+        (lambda day, state, rng: [1, 2], r"policy: expected bool \(1, 6\), a mask .* got list"),
+        (lambda day, state, rng: np.full(day.arrival.shape, 2), "policy: expected a mask .* got 2"),
     ):
         with pytest.raises(ValueError, match=match):
             policies.play(day, policy, nearest, np.random.default_rng(0))
+
+
+def test_policies_see_what_has_arrived(day):
+    """Request 3, which arrives in epoch 1, changes nothing that a policy gets before. Integers are a mask, too."""
+    seen = []
+
+    def policy(day, state, rng):
+        seen.append((day, state))
+        return policies.lazy(day, state, rng).astype(np.int8)
+
+    other = replace(day, time_window=day.time_window + 10 * (day.arrival == 1)[..., None])
+    costs = [policies.play(one, policy, nearest, np.random.default_rng(0)).tolist() for one in (day, other)]
+    assert costs == [[67], [67]]
+    (first, state), (again, later) = seen[0], seen[3]
+    for one, two in ((first, again), (state, later)):
+        assert all(
+            np.array_equal(mine, theirs) for mine, theirs in zip(vars(one).values(), vars(two).values(), strict=True)
+        )
 
 
 def test_rows_play_alone():
@@ -161,6 +184,13 @@ def test_scenarios_save_and_hindsight_bounds():
     batches = [select(days, [0, 1]), select(days, [2])]
     by_workers = solve_in_hindsight(batches, limits, Processes(2))
     assert [tours for _, tours in by_workers] == [alone[:2], alone[2:]]
+
+
+def test_scenarios_need_the_clock_of_the_days():
+    (days,) = (GeneratedDays(num_epochs=3).draw([np.random.default_rng(0)]),)
+    other = GeneratedDays(num_epochs=3, epoch_duration=1800)
+    with pytest.raises(ValueError, match="epoch_duration: the days have 3600, the source .* has 1800"):
+        policies.play(days, policies.ScenarioSampling(other, FEW), nearest, np.random.default_rng(0))
 
 
 def test_bad_shares():
