@@ -24,7 +24,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -34,6 +33,7 @@ import numpy as np
 import tyro
 
 from routing_agents import cli
+from routing_agents.arguments import make_out_folder
 from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
 from routing_agents.evaluation.decoding import CHUNK_SIZE
 from routing_agents.evaluation.methods import TRAINED, Setup, labels, make_method, parse_method
@@ -218,19 +218,6 @@ def choose_shard(args: Args) -> Shard | None:
     return Shard(int(os.environ["RANK"]) + 1, int(os.environ["WORLD_SIZE"]))
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder, and check that files can be written to it.
-
-    Raises:
-        OSError: The folder cannot be made, or no file can be written to it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise OSError(f"--out {folder}: no file can be written there ({error.strerror}); choose another") from error
-
-
 def make_setup(args: Args, first_row: int) -> Setup:
     """Return the settings and resources that all methods share.
 
@@ -263,7 +250,7 @@ def main(args: Args) -> Table | None:
     setup = make_setup(args, rows.start)
     methods = {} if args.merge else {text: make_method(text, setup, problem) for text in args.methods}
     if args.out is not None:
-        make_folder(args.out)
+        make_out_folder(args.out)
     asked = {name: getattr(args, name) for name in ("instances", "methods", "problem", "seed", "chunk_size")}
     asked |= {"methods": list(args.methods), "tours at once": args.batch_size, "size": num_rows}
     part = select(instance, rows)

@@ -42,6 +42,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from routing_agents import TrainedModel, load
+from routing_agents.arguments import make_out_folder
 from routing_agents.evaluation.files import Method, Settings
 from routing_agents.evaluation.improving import choose_improver
 from routing_agents.evaluation.jobs import Job, Solved, check_outputs, solve_jobs
@@ -171,9 +172,13 @@ def plan(path: Path, args: Args) -> Plan:
     """Plan a table of stops, print the plan, and write it."""
     console = plain_console()
     with console.status(Text(f"planning {path.name}")) as status:
-        made = plan_file(path, args, args.all_numbers, lambda text: status.update(Text(printable(text))))
-    console.print(str(made), soft_wrap=True)
-    return made
+        return plan_file(
+            path,
+            args,
+            args.all_numbers,
+            show=lambda text: status.update(Text(printable(text))),
+            finished=lambda made: console.print(str(made), soft_wrap=True),
+        )
 
 
 def solve(args: Args) -> list[Solved]:
@@ -188,7 +193,7 @@ def solve(args: Args) -> list[Solved]:
     if not refused:  # otherwise, the option may be for a file that cannot be read
         check_used(args.problem, args.all_numbers, [job.source for job in jobs])
     check_outputs(jobs, args.overwrite)
-    args.out.mkdir(parents=True, exist_ok=True)
+    make_out_folder(args.out)
     settings = Settings(args.seed, args.batch_size, args.improve)
     results: dict[int, Solved | str] = {}
     with (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -184,3 +185,16 @@ def flags(given: Any, usual: Any, prefix: str = "--") -> Iterator[str]:
             yield from (prefix + name, *(text for pair in value.items() for text in pair))
         else:
             yield from (prefix + name, *map(str, value if isinstance(value, tuple) else (value,)))
+
+
+def make_out_folder(folder: Path) -> None:
+    """Make the folder of `--out`, and check that files can be written to it.
+
+    Raises:
+        OSError: The folder cannot be made, or no file can be written to it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(f"--out {folder}: no file can be written there ({error.strerror}); choose another") from error

@@ -202,14 +202,14 @@ class ComparePanel {
         );
       }),
     );
-    const { stochastic, windows } = rules.PROBLEMS[instance.problem];
-    byId("compare-note").textContent = windows
-      ? "2-opt and the optimum are left out: they know no time windows here."
+    const { stochastic, windows, split } = rules.PROBLEMS[instance.problem];
+    byId("compare-note").textContent = windows || split
+      ? `2-opt and the optimum are left out: they know no ${windows ? "time windows" : "split deliveries"} here.`
       : stochastic
       ? "Heuristics that look at the real prizes beforehand are left out."
       : proven
         ? "The optimum is by dynamic programming over subsets."
-        : `The optimum is computed for up to ${search.MOST_FOR_OPTIMUM} ${instance.problem === "TSP" ? "cities" : "customers"}${instance.problem === "SDVRP" ? ", not for split deliveries" : ""}.`;
+        : `The optimum is computed for up to ${search.MOST_FOR_OPTIMUM} ${instance.problem === "TSP" ? "cities" : "customers"}.`;
   }
 }
 

@@ -20,12 +20,12 @@ class RacePanel {
   clear() {
     this.stop();
     this.times.clear();
-    const { stochastic, windows } = rules.PROBLEMS[this.page.state.problem];
+    const { stochastic, windows, split } = rules.PROBLEMS[this.page.state.problem];
     byId("race-go").hidden = Boolean(stochastic);
     byId("race-result").hidden = true;
     byId("race-note").textContent = stochastic
       ? "No race here: the best of many tours would be chosen by prizes that are unknown beforehand."
-      : `A heuristic, ${windows ? "" : "local search, "}the greedy policy and ${RACE_SECONDS} seconds of its search solve this map, each by its own clock.`;
+      : `A heuristic, ${windows || split ? "" : "local search, "}the greedy policy and ${RACE_SECONDS} seconds of its search solve this map, each by its own clock.`;
   }
 
   stop() {

@@ -96,6 +96,7 @@ function rulesCore() {
   const SDVRP = {
     ...CVRP,
     anyFirstNode: false,
+    split: true,
     describe: "As CVRP, but a customer may be served in several visits.",
     initial: (instance) => ({
       node: 0,

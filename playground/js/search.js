@@ -179,6 +179,10 @@ function searchCore(attention, rules) {
     return rest;
   }
 
+  // Local search changes the order of a trip. With windows it may then be late, and with split deliveries, where a visit
+  // delivers as much as is left on the vehicle, other customers would get the rest.
+  const hasLocalSearch = (instance) => !rules.PROBLEMS[instance.problem].windows && !rules.PROBLEMS[instance.problem].split;
+
   // 2-opt and Or-opt from the nearest neighbour tour; with several trips, within each. OP then fits in what it can.
   // `report` gets the tour after each move.
   function localSearch(instance, report = () => {}) {
@@ -222,7 +226,7 @@ function searchCore(attention, rules) {
   // Let a heuristic, local search, the greedy policy and the policy's search solve an instance one after the other,
   // each by its own clock. `report` gets {by, seconds, cost, actions} whenever one of them has a better tour.
   function race(model, instance, seconds, report) {
-    const { depot, cost, windows } = rules.PROBLEMS[instance.problem];
+    const { depot, cost } = rules.PROBLEMS[instance.problem];
     const run = (by, solve) => {
       const start = performance.now(),
         clock = () => (performance.now() - start) / 1000;
@@ -235,7 +239,7 @@ function searchCore(attention, rules) {
     };
     if (depot) run("Nearest neighbour", () => nearestNeighbour(instance));
     else run("Greedy edge", () => greedyEdges(instance));
-    if (!windows) run("2-opt and Or-opt", (tell) => localSearch(instance, tell)); // which knows no windows
+    if (hasLocalSearch(instance)) run("2-opt and Or-opt", (tell) => localSearch(instance, tell));
     run("Model, greedy", () => decode(model, instance, model.encode(rules.observeStatic(instance))));
     run("Model, search", (tell, clock) => {
       const options = { method: "sampling", tours: 2000, temperature: 1, symmetries: 8, seed: 1 };
@@ -250,11 +254,8 @@ function searchCore(attention, rules) {
   // --- the optimum of small instances, by dynamic programming over subsets (Bellman 1962; Held and Karp 1962) -------
 
   const hasOptimum = (instance) => {
-    const { depot, stochastic, windows } = rules.PROBLEMS[instance.problem];
-    return (
-      !stochastic &&
-      !windows && instance.problem !== "SDVRP" && rules.numNodes(instance) - 1 <= MOST_FOR_OPTIMUM - (depot ? 0 : 1)
-    );
+    const { depot, stochastic, windows, split } = rules.PROBLEMS[instance.problem];
+    return !stochastic && !windows && !split && rules.numNodes(instance) - 1 <= MOST_FOR_OPTIMUM - (depot ? 0 : 1);
   };
 
   // best[S * m + j]: the shortest way from node 0 through the set S of the other m nodes, ending at node j + 1; of OP,
@@ -354,6 +355,7 @@ function searchCore(attention, rules) {
     greedy,
     greedyEdges,
     hasOptimum,
+    hasLocalSearch,
     localSearch,
     nearestNeighbour,
     optimum,

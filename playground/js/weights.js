@@ -53,12 +53,12 @@ function makeWorker() {
     // runs in the worker
     self.onmessage = ({ data: { job, name, buffer, instance, options } }) => {
       if (job === "compare") {
-        const { stochastic, windows } = rules.PROBLEMS[instance.problem];
+        const heuristics = !rules.PROBLEMS[instance.problem].stochastic && search.hasLocalSearch(instance);
         postMessage({
           job,
           rows: [
             { by: "Nearest neighbour", actions: search.nearestNeighbour(instance) },
-            ...(stochastic || windows ? [] : [{ by: "2-opt and Or-opt", actions: search.localSearch(instance) }]),
+            ...(heuristics ? [{ by: "2-opt and Or-opt", actions: search.localSearch(instance) }] : []),
             ...(search.hasOptimum(instance) ? [{ by: "Optimum", actions: search.optimum(instance) }] : []),
           ],
         });

@@ -16,6 +16,7 @@ from routing_gym.files import found
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+THOUSANDS_POINT = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?")
 CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?")
 MOST_HOURS = 48  # a clock time of the next day is 24:00 to 47:59
@@ -46,7 +47,7 @@ def number(cell: Any, decimal_comma: bool = False) -> float:
 
     Args:
         cell: A number, or text that spells one.
-        decimal_comma: Whether 1,5 is one and a half, as in files whose columns are not separated by commas.
+        decimal_comma: Whether 1,5 is one and a half; 1.500 is then refused.
 
     Raises:
         BadCell: The cell is not a number, or ambiguous because of thousands separators.
@@ -66,6 +67,8 @@ def number(cell: Any, decimal_comma: bool = False) -> float:
 
 def number_in(text: str, decimal_comma: bool) -> float:
     """Read the number in a text; see `number`."""
+    if decimal_comma and THOUSANDS_POINT.fullmatch(text):
+        raise BadCell("expected a number without thousands separators, since other numbers have decimal commas")
     if decimal_comma and DECIMAL_COMMA.fullmatch(text):
         text = text.replace(",", ".")
     if NUMBER.fullmatch(text):

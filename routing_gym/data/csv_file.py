@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from routing_gym.data.cells import is_number
+from routing_gym.data.cells import DECIMAL_COMMA, is_number
 from routing_gym.files import InvalidFile, found, lines_of, read_bytes
 
 MAX_BYTES = 2**26
@@ -23,7 +23,7 @@ class CsvFile:
         columns: Cells by header, in lower case, with underscores for spaces.
         header_line: Line of the headers; if there are none, line of the first row.
         lines: Line of each row.
-        decimal_comma: Whether commas are decimal separators: 1,5 is one and a half.
+        decimal_comma: Whether the file has decimal commas: 1,5 is one and a half.
     """
 
     columns: dict[str, list[str]]
@@ -53,7 +53,7 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     The line `sep=;` of Excel and empty rows are skipped.
 
     Returns:
-        At least one row, and whether decimal commas are accepted: with semicolons and tabs.
+        At least one row, and whether the file has decimal commas, which it may with semicolons and tabs.
 
     Raises:
         InvalidFile: The file is invalid; the message has the line.
@@ -74,7 +74,7 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     rows = [(line, cells) for line, cells in rows if any(cells)]
     if not rows:
         raise InvalidFile(path, None, "the file has no rows; give a line of names, and one for each stop")
-    return rows, separator != ","
+    return rows, separator != "," and any(DECIMAL_COMMA.fullmatch(cell) for _, cells in rows for cell in cells)
 
 
 def with_names(path: Path, rows: list[Row], decimal_comma: bool) -> CsvFile:

@@ -17,6 +17,7 @@ from routing_gym.traits import Column
 
 Headers = Mapping[str, str]
 EARTH = 20_040.0  # km to the opposite point of the earth
+MOST_PER_KM = 20  # minutes or km per km of straight line, above which the unit may be another one
 WEEK = 7 * DAY
 MOST_UNITS = 1000
 MAX_UNITS = 2**40  # of amounts and capacities, as in `cvrp.py`
@@ -89,6 +90,20 @@ def check_matrices(ids: Sequence[str], matrices: Mapping[Kind, Matrix], geograph
             i, j = divmod(int(matrix.values.argmax()), len(ids))
             place = f"{matrix.source}, row {i}, column {j} (from {ids[i]} to {ids[j]})"
             raise InvalidInput(f"{place}: found {matrix.values[i, j]:g}; expected at most {limit:,g} {told}")
+
+
+def doubtful_units(matrices: Mapping[Kind, Matrix], km: FloatArray) -> list[str]:
+    """Return notes about matrices whose entries seem to be seconds or metres, compared with the straight-line `km`."""
+    apart, notes = km > 0, []
+    told = {"durations": ("minutes", "seconds by 60"), "distances": ("km", "metres by 1000")}
+    for kind, matrix in matrices.items():
+        unit, remedy = told[kind]
+        share = float(np.median(matrix.values[apart] / km[apart])) if apart.any() else 0.0
+        if share > MOST_PER_KM:
+            notes.append(
+                f"{matrix.source}: {share:.0f} {unit} per km of straight line; if that is wrong, divide {remedy}"
+            )
+    return notes
 
 
 def filled(table: Table, header: str, column: Column, values: FloatArray, has_depot: bool) -> FloatArray:

@@ -64,9 +64,11 @@ def choose(parsed: Parsed, fleet: Fleet, matrices: Mapping[Kind, Matrix], proble
     numbers = {key: value for key, value in fleet.numbers.items() if key in names}
     if "num_salesmen" in names and fleet.count is not None:
         numbers["num_salesmen"] = float(fleet.count)
-    notes = []
+    notes: list[str] = []
     if unused:
         notes.append(f"{name} has no {', '.join(sorted(parsed.headers.get(key, key) for key in unused))}: not used")
+    if "capacity" in fleet.numbers and not {"demand", "pickup"} & parsed.values.keys():
+        notes.append("capacity: no effect, since the stops have neither demand nor pickup")
     known = {*parsed.headers.values()}
     if carried := [header for header in parsed.table.columns if header not in known]:
         notes.append(f"columns that are not used: {listed(carried)}")

@@ -23,7 +23,7 @@ ALIASES = {
     **dict.fromkeys(("open", "open_routes"), "open"),
     **dict.fromkeys(("depot", "depot_id", "start_depot"), "depot"),
     **dict.fromkeys(("fixed_cost", "cost_per_vehicle"), "fixed_cost"),
-    **dict.fromkeys(("cost_per_unit", "cost_per_km", "cost_per_minute"), "cost_per_unit"),
+    "cost_per_unit": "cost_per_unit",
     **dict.fromkeys(("name", "vehicle"), "name"),
     **dict.fromkeys(("capacity", "id"), None),
 }

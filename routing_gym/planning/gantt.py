@@ -83,7 +83,7 @@ def bars(task: Task, visit: Visit, y: int, fill: str, x: object) -> list[str]:
         bar("window", opens, closes)
     if visit.waiting > 0:
         bar("waiting", visit.arrival, visit.start)
-    bar("service", visit.start, visit.departure, f' fill="{fill}"')
+    bar("service", visit.start, visit.start + visit.service, f' fill="{fill}"')
     window = f"window {task.at(opens)} to {task.at(closes)}\n" if opens > 0 or math.isfinite(closes) else ""
     told = f"{name}\n{window}arrives {task.at(visit.arrival)}, leaves {task.at(visit.departure)}"
     return [f"<g><title>{escape(told)}</title>{''.join(parts)}</g>"]

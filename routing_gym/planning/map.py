@@ -155,4 +155,5 @@ def plan_frame(plan: PlanData) -> str:
         return f"<pre>{escape(str(plan))}</pre>"
     page = escape(plan_html(plan), quote=True)
     style = "width:100%;height:640px;border:1px solid #ccc"
-    return f'<iframe sandbox="allow-scripts" style="{style}" title="map of the plan" srcdoc="{page}"></iframe>'
+    may = "allow-scripts allow-popups allow-same-origin"  # the last, to send a Referer, which OpenStreetMap requires
+    return f'<iframe sandbox="{may}" style="{style}" title="map of the plan" srcdoc="{page}"></iframe>'

@@ -116,6 +116,8 @@ def lengths_of(
     given_speed = checks.check_speed(speed if speed is not None else fleet.speed)
     kmh = given_speed or (CITY_SPEED if geographic else PLANE_SPEED)
     straight = km is not None and not geographic and not matrices
+    if geographic and km is not None:
+        notes += checks.doubtful_units(matrices, km)
     if "distances" in matrices:
         km = matrices["distances"].values
     if km is None:  # then there are durations: `choose` refuses stops with neither coordinates nor matrices

@@ -26,7 +26,8 @@ class Driven(NamedTuple):
     row: int
     arrival: float
     start: float  # of service
-    departure: float
+    service: float
+    departure: float  # may be later than the end of service
 
 
 @dataclass(frozen=True, eq=False)

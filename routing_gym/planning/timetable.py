@@ -182,12 +182,12 @@ def timetable(
         arrival = time
         service = 0.0 if back or k == 0 else float(task.service[node])
         start = arrival if back else max(arrival, float(task.ready[node]))
+        time = start + service
         if k < len(task.driven):
-            _, arrival, start, left = task.driven[k]
-            service = left - start
+            _, arrival, start, service, left = task.driven[k]
+            time = left if k + 1 < len(ends) else start + service
         if k and not back:
             load += int(task.pickup[node] - task.delivery[node])
-        time = start + service
         on_board = task.amount(load) if loads is None else loads[min(k, len(loads) - 1)]
         visits.append(
             Visit(

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 
 import routing_agents
 from helpers import ROOT
 
+# A transparent pixel
+TILE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
 LISBON = ROOT / "examples" / "lisbon"
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -18,22 +32,19 @@ def plan():
 
 @pytest.fixture
 def open_map(browser):
-    """Open a page without a network; what it asks for, and errors in its console, fail the test.
-
-    Not every Chromium tells a page that playwright took it offline, so a script does. A sandboxed frame may start
-    before the script: `streets` allows it to ask for tiles, in vain.
-    """
+    """Open a page from a file; what it asks for, and errors in its console, fail the test."""
     contexts, faults = [], []
 
-    def open_map(path, streets=""):
-        context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
+    def open_map(path):
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
         contexts.append(context)
-        context.add_init_script("Object.defineProperty(navigator, 'onLine', {get: () => false})")
         page = context.new_page()
-        allowed = ("file:", "about:", streets) if streets else ("file:",)
-        page.on("console", lambda message: None if streets or message.type != "error" else faults.append(message.text))
+        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda request: None if request.url.startswith(allowed) else faults.append(request.url))
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith(("file:", "about:")) else faults.append(request.url),
+        )
         page.goto(path.as_uri())
         return page
 
@@ -63,6 +74,32 @@ def test_routes_and_times_are_seen_without_a_network(plan, open_map, tmp_path):
     assert page.locator(".gantt g").count() >= sum(len(route.stops) for route in plan.routes)
 
 
+@pytest.mark.parametrize("in_frame", [False, True])
+def test_streets_are_asked_for_with_a_referer(plan, browser, tmp_path, in_frame):
+    """A page from a web server, and the frame of a notebook, ask for tiles and send a Referer."""
+    (tmp_path / "map.html").write_text(f"<!doctype html>{plan._repr_html_()}" if in_frame else plan.to_html())
+    handler = partial(QuietHandler, directory=tmp_path)
+    referers = []
+
+    def tile(route):
+        referers.append(route.request.all_headers().get("referer"))
+        route.fulfill(status=200, content_type="image/png", body=TILE)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        context = browser.new_context()
+        context.route("https://tile.openstreetmap.org/**", tile)
+        page = context.new_page()
+        page.goto(f"{address}map.html")
+        inside = page.frame_locator("iframe") if in_frame else page
+        inside.locator("#credit").wait_for()  # appears with the first tile
+        context.close()
+        server.shutdown()
+    assert referers
+    assert set(referers) == {address}
+
+
 def test_text_of_the_table_is_text(open_map, tmp_path):
     """A name that is a script is shown, and not run; it has no effect in the frame of a notebook either."""
     script, image = "<script>document.title='run'</script>", '"><img src=x onerror=alert(1)>'
@@ -70,7 +107,7 @@ def test_text_of_the_table_is_text(open_map, tmp_path):
     plan = routing_agents.solve(stops, vehicles={"count": 1}, solver="search", seconds=0.1)
     frame = tmp_path / "frame.html"
     frame.write_text(f"<!doctype html><meta charset=utf-8><title>notebook</title>{plan._repr_html_()}")
-    page = open_map(frame, streets="https://tile.openstreetmap.org/")
+    page = open_map(frame)
     inside = page.frame_locator("iframe")
     inside.locator("#picture .spot").nth(0).wait_for()
     assert inside.locator("img").count() == 0

@@ -11,6 +11,7 @@ import pytest
 import routing_agents
 from helpers import CVRP_TEXT, OP_TEXT, ROOT, SQUARE
 from routing_gym import data
+from routing_gym.arrays import select
 from routing_gym.problems import make_problem
 from routing_gym.solvers import make_solver
 
@@ -525,6 +526,26 @@ def test_greedy_edges_are_the_solvers(open_page):
     )
     expected = make_solver("greedy-edge").solve(problem, instance).cost
     assert problem.objective(instance, np.array(tours)) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_local_search_keeps_the_rules(open_page, name):
+    """Where it is offered, its tours are legal and cost no more than the nearest neighbour's; on 10 random maps."""
+    page = open_page("#problem=TSP&preset=4")
+    page.evaluate(AS_INSTANCE)
+    problem = make_problem(name, 20)
+    instance = problem.generate(np.random.default_rng(1), 10)
+    found = page.evaluate(
+        """([problem, rows]) => rows.map((row) => asInstance({ problem, ...row }))
+          .map((one) => search.hasLocalSearch(one) && [search.nearestNeighbour(one), search.localSearch(one)])""",
+        [name, js_rows(instance)],
+    )
+    if name in ("SDVRP", "VRPTW"):
+        assert found == [False] * 10
+        return
+    for row, pair in enumerate(found):
+        first, better = (problem.objective(select(instance, [row]), np.array([tour]))[0] for tour in pair)
+        assert better <= first + 1e-5
 
 
 @pytest.mark.parametrize(("problem", "heuristic"), [("TSP", "Greedy edge"), ("CVRP", "Nearest neighbour")])

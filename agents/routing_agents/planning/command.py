@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from routing_agents.arguments import make_out_folder
 from routing_agents.planning.planner import solve
 from routing_agents.runs import option
 from routing_gym.data.cells import BadCell, moment
@@ -99,6 +100,7 @@ def outputs(path: Path, args: Any) -> dict[str, Path]:
         ValueError: Two output files, or an output file and the input, are the same.
         FileExistsError: An output file exists already.
         FileNotFoundError: A folder is missing.
+        IsADirectoryError: An output file is a folder.
     """
     targets = {"csv": args.out / f"{path.stem}.csv"}
     targets |= {name: getattr(args, name) for name in OUTPUTS if getattr(args, name) is not None}
@@ -111,6 +113,8 @@ def outputs(path: Path, args: Any) -> dict[str, Path]:
         taken[target.resolve()] = this
         if name == "gantt" and target.suffix.lower() != ".svg":
             raise ValueError(f"--gantt {target}: the chart is written as SVG; end the name with .svg")
+        if target.is_dir():
+            raise IsADirectoryError(f"{this}: {target} is a folder; give the name of a file")
         if target.exists() and not args.overwrite:
             raise FileExistsError(f"{target} exists; choose another name or --out, or give --overwrite")
         if name != "csv" and not target.parent.is_dir():
@@ -118,8 +122,17 @@ def outputs(path: Path, args: Any) -> dict[str, Path]:
     return targets
 
 
-def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[str], None]) -> Plan:
+def plan_file(
+    path: Path, args: Any, numbers: dict[str, Any], show: Callable[[str], None], finished: Callable[[Plan], None]
+) -> Plan:
     """Plan one table of stops and write the plan.
+
+    Args:
+        path: The table.
+        args: Arguments of `solve.py`.
+        numbers: Numbers of the whole instance.
+        show: Function that gets messages about the progress.
+        finished: Function that gets the plan before it is written.
 
     Raises:
         ValueError: The table or an option is wrong.
@@ -133,9 +146,11 @@ def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[st
             raise ValueError(f"--geojson: {path} has no columns lat and lon; add them, or give --json or --map instead")
         if not (geographic or {"x", "y"} <= headers):
             raise ValueError(f"--map: {path} has no columns lat and lon, or x and y, to draw; leave it out")
+    vehicles = vehicles_of(args.vehicles)
+    make_out_folder(args.out)
     plan = solve(
         path,
-        vehicles=vehicles_of(args.vehicles),
+        vehicles=vehicles,
         durations=args.durations,
         distances=args.distances,
         problem=args.problem,
@@ -149,7 +164,7 @@ def plan_file(path: Path, args: Any, numbers: dict[str, Any], show: Callable[[st
         progress=show,
         **numbers,
     )
-    args.out.mkdir(parents=True, exist_ok=True)
+    finished(plan)
     plan.to_csv(targets.pop("csv"))
     for name, target in targets.items():
         getattr(plan, OUTPUTS[name])(target)

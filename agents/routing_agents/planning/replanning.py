@@ -22,6 +22,7 @@ from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Driven, Task
 
 MAX_BYTES = 2**26
+TIMES = ("arrival", "start", "service", "departure")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Beginning:
     locked: tuple[int, ...] = ()
 
 
-Times = tuple[float, float, float]
+Times = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Previous:
     Attributes:
         vehicles: Name of the vehicle of each route.
         stops: Ids of each route's stops.
-        times: Arrival, start of service and departure, in minutes, at the start of each route, at its stops, and at its
-            end, if the vehicle returns.
+        times: Arrival, start of service, service and departure, in minutes, at the start of each route, at its stops,
+            and at its end, if the vehicle returns.
         origin: Midnight from which times are counted.
     """
 
@@ -63,7 +64,10 @@ def read_previous(start: Any) -> Previous:
     """
     if isinstance(start, Plan):
         stops = tuple(tuple(visit.id for visit in route.stops) for route in start.routes)
-        times = tuple(tuple((one.arrival, one.start, one.departure) for one in route.visits) for route in start.routes)
+        times = tuple(
+            tuple((one.arrival, one.start, one.service, one.departure) for one in route.visits)
+            for route in start.routes
+        )
         return Previous(tuple(route.vehicle for route in start.routes), stops, times, start.task.origin)
     if not isinstance(start, str | Path):
         raise InvalidInput(
@@ -80,9 +84,8 @@ def read_previous(start: Any) -> Previous:
             last = len(visits) - (len(visits) > 1 and visits[-1]["row"] == visits[0]["row"])
             vehicles.append(str(route["vehicle"]))
             done.append(tuple(str(visit["id"]) for visit in visits[1:last]))
-            driven.append(
-                tuple((float(one["arrival"]), float(one["start"]), float(one["departure"])) for one in visits)
-            )
+            columns = ([float(one[key]) for one in visits] for key in TIMES)
+            driven.append(tuple(zip(*columns, strict=True)))
         origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InvalidFile):
@@ -210,7 +213,7 @@ def time_of(previous: Previous, fixed: Any) -> float | None:
 def counts_at(previous: Previous, now: float) -> list[int]:
     """Return the number of stops of each route that a vehicle has visited at a time, or is driving to."""
     return [
-        sum(left < now for _, _, left in times[: len(stops)])
+        sum(left < now for *_, left in times[: len(stops)])
         for times, stops in zip(previous.times, previous.stops, strict=True)
     ]
 

@@ -81,7 +81,7 @@ def launch(processes: int, script: str, arguments: list[str]) -> int:
             return 1
         except SignalException as error:  # Ctrl-C or SIGTERM: the processes receive it, too, and save the run
             if not ended.exists():
-                print("stopped before the run had begun; nothing was saved", file=sys.stderr)
+                print("stopped before the first step", file=sys.stderr)
                 return 128 + error.sigval
     return 0
 

@@ -345,6 +345,7 @@ def test_geojson_needs_latitudes_and_longitudes():
         ({"gantt": "g.png"}, "--gantt .*g.png: the chart is written as SVG; end the name with .svg"),
         ({"map": "m.html", "json": "m.html"}, "--map and --json are the same file, .*m.html; choose another"),
         ({"json": "stops.csv"}, "the table of stops and --json are the same file, .*stops.csv; choose another"),
+        ({"map": "."}, "--map: .* is a folder; give the name of a file"),
         ({"vehicles": "-3"}, "--vehicles -3: expected a number of at least 1, or an existing CSV file of vehicles"),
         ({"vehicles": "0"}, "--vehicles 0: expected a number of at least 1, or an existing"),
         ({"vehicles": "vans.cvs"}, "--vehicles vans.cvs: expected a number of at least 1, or an existing"),
@@ -354,9 +355,30 @@ def test_options_are_refused_before_planning(tmp_path, given, message):
     (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n1,1,1\n")
     paths = {name: value if name == "vehicles" else tmp_path / value for name, value in given.items()}
     args = solve_script.Args((tmp_path / "stops.csv",), capacity=5, out=tmp_path / "out", **paths)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, OSError), match=message):
         solve_script.main(args)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_found_before_planning(tmp_path, monkeypatch):
+    (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n1,1,1\n")
+    (tmp_path / "out").write_text("a file")
+    monkeypatch.setattr("routing_agents.planning.command.solve", None)
+    args = solve_script.Args((tmp_path / "stops.csv",), capacity=5, out=tmp_path / "out")
+    with pytest.raises(OSError, match="--out .*out: no file can be written there"):
+        solve_script.main(args)
+
+
+def test_a_plan_is_printed_before_it_is_written(tmp_path, capsys, monkeypatch):
+    def full(path, data):
+        raise OSError("no space left on device")
+
+    (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n1,1,1\n")
+    monkeypatch.setattr("routing_gym.planning.plan.write_atomically", full)
+    args = solve_script.Args((tmp_path / "stops.csv",), capacity=5, seconds=0.1, solver="search", out=tmp_path / "out")
+    with pytest.raises(OSError, match="no space"):
+        solve_script.main(args)
+    assert "vehicle 1: 1 stops" in capsys.readouterr().out
 
 
 def test_what_is_minimised():

@@ -97,6 +97,24 @@ def test_the_way_back_stays(now, tmp_path):
         assert plan.cost == first.cost
 
 
+def test_waiting_at_the_last_stop_is_no_service(tmp_path):
+    """Open routes end at A at 495 and B at 555. At 700, one vehicle leaves A or B for C; 5 minutes stay 5 minutes."""
+    fleet = {"count": 2, "capacity": 1, "open": True}
+    rows = {**table(MORNING), "service": [0, 5, 5]}
+    plan = routing_agents.solve(rows, vehicles=fleet, seconds=0.3, solver="search")
+    later = {**table([*MORNING, ("C", 12, 0, 0, 0, 1200)]), "service": [0, 5, 5, 5], "pickup": [0, 0, 0, 1]}
+    path = tmp_path / "plan.json"
+    for now in (700, 705):
+        plan = routing_agents.solve(later, vehicles=fleet, start=plan, fixed=now, seconds=0.3)
+        stops = {one.id: one for route in plan.routes for one in route.stops}
+        assert [stops[key].service for key in "ABC"] == [5, 5, 5]
+        last = {route.stops[-1].id: route.stops[-1].departure for route in plan.routes}
+        assert last.keys() - {"C"} < {"A", "B"}
+        assert {last[key] for key in last.keys() - {"C"}} <= {495, 555}
+        plan.to_json(path)
+        plan = path
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_days(seed):
     """Kept visits keep their times, others begin after now, and each vehicle that has left delivers what it loaded."""

@@ -47,6 +47,34 @@ def test_a_spreadsheet_with_a_mark_and_semicolons(tmp_path):
     assert task.points[1] == pytest.approx([38.75, -9.15])
 
 
+def test_matrices_in_other_units_are_noted():
+    """Five km apart: 600 minutes are perhaps seconds, and 5,000 km metres; 10 minutes and 6 km are not doubtful."""
+    table = {"lat": [38.7, 38.7], "lon": [-9.1, -9.158]}
+    far = np.array([[0, 1], [1, 0]], dtype=float)
+    usual = read_task(table, vehicles={"count": 1}, durations=10 * far, distances=6 * far).notes
+    assert not any("divide" in note for note in usual)
+    doubtful = read_task(table, vehicles={"count": 1}, durations=600 * far, distances=5000 * far).notes
+    assert any(note.startswith("durations: 119 minutes per km") and "divide seconds by 60" in note for note in doubtful)
+    assert any(note.startswith("distances: 991 km per km") and "divide metres by 1000" in note for note in doubtful)
+
+
+def test_a_capacity_without_amounts_is_noted():
+    table = {"x": [0, 1, 2], "y": [0, 0, 0]}
+    assert "capacity: no effect, since the stops have neither demand nor pickup" in (
+        read_task(table, vehicles={"count": 2, "capacity": 1}).notes
+    )
+    assert not any(
+        "no effect" in note for note in read_task({**table, "demand": [0, 1, 1]}, vehicles={"capacity": 1}).notes
+    )
+
+
+def test_costs_name_no_unit():
+    """Minutes or km, whichever is minimised: a column cost_per_km would be of minutes."""
+    table = {"x": [0, 1], "y": [0, 0], "demand": [0, 1]}
+    with pytest.raises(InvalidInput, match="cost_per_km"):
+        read_task(table, vehicles={"capacity": 1, "cost_per_km": 2})
+
+
 def test_iso_times():
     days = {
         "earliest": ["2026-01-05T08:00"] * 3,
