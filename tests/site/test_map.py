@@ -79,10 +79,10 @@ def test_streets_are_asked_for_with_a_referer(plan, browser, tmp_path, in_frame)
     """A page from a web server, and the frame of a notebook, ask for tiles and send a Referer."""
     (tmp_path / "map.html").write_text(f"<!doctype html>{plan._repr_html_()}" if in_frame else plan.to_html())
     handler = partial(QuietHandler, directory=tmp_path)
-    referers = []
+    senders = []
 
     def tile(route):
-        referers.append(route.request.all_headers().get("referer"))
+        senders.append(route.request.all_headers().get("referer"))
         route.fulfill(status=200, content_type="image/png", body=TILE)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -96,8 +96,8 @@ def test_streets_are_asked_for_with_a_referer(plan, browser, tmp_path, in_frame)
         inside.locator("#credit").wait_for()  # appears with the first tile
         context.close()
         server.shutdown()
-    assert referers
-    assert set(referers) == {address}
+    assert senders
+    assert set(senders) == {address}
 
 
 def test_text_of_the_table_is_text(open_map, tmp_path):
