@@ -212,13 +212,14 @@ def check_each_once(tours: IntArray, num_actions: int, num_depots: int) -> npt.N
         InfeasibleTour: A node is visited twice. The step is that of the second visit.
     """
     visited = np.zeros((len(tours), num_actions), dtype=bool)
-    every_row = np.arange(len(tours))
-    for step, node in enumerate(tours.T):
-        again = visited[every_row, node] & (node >= num_depots)
-        if again.any():
-            row = int(np.argmax(again))
-            raise InfeasibleTour(row, step, f"node {node[row]} is already visited; visit each node once")
-        visited[every_row, node] = True
+    np.put_along_axis(visited, tours, True, axis=1)
+    others = tours >= num_depots
+    if np.count_nonzero(others) > np.count_nonzero(visited[:, num_depots:]):
+        for step in range(1, tours.shape[1]):
+            again = others[:, step] & (tours[:, :step] == tours[:, [step]]).any(axis=1)
+            if again.any():
+                row = int(np.argmax(again))
+                raise InfeasibleTour(row, step, f"node {tours[row, step]} is already visited; visit each node once")
     return visited
 
 
