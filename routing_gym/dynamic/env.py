@@ -260,7 +260,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         """A copy of the state with one row; times of requests that have not arrived are -1."""
         self._lanes.require_start("state")
         state: DayState = self._lanes.own(self._lanes.state)
-        return rules.known_state(self.day, state)
+        return rules.known_state(self._lanes.instance, state)
 
 
 class DynamicVRPTWVectorEnv(LaneVectorEnv):
@@ -276,8 +276,8 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
 
     Args:
         static: See `DynamicVRPTWEnv`.
-        source: See `DynamicVRPTWEnv`.
         num_envs: Number of lanes.
+        source: See `DynamicVRPTWEnv`.
         action: "dispatch" or "route".
         router: See `DynamicVRPTWEnv`.
         on_illegal: "terminate" or "raise".
