@@ -95,7 +95,9 @@ def load_network(
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise CheckpointError(f"{path}: its header does not describe a known network ({error})") from error
     check_weights(network, weights, path)
-    network.float().to_empty(device=device).load_state_dict(weights)  # whatever torch's default dtype is
+    wanted = network.float().state_dict()  # whatever torch's default dtype is
+    # Assigned, not copied into `to_empty`, which imports sympy for meta tensors: most of the time of a first load.
+    network.load_state_dict({name: weights[name].to(wanted[name].dtype) for name in wanted}, assign=True)
     return network.eval(), trained_on, header
 
 

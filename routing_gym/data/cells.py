@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from routing_gym.files import found
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+LIKE_NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*([eE][+-]?\d+)?")
 THOUSANDS_POINT = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?")
 CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?")
@@ -79,8 +81,22 @@ def number_in(text: str, decimal_comma: bool) -> float:
     if THOUSANDS.fullmatch(text):
         raise BadCell("expected a number without thousands separators; write 1234.5 for one thousand and a bit")
     if DECIMAL_COMMA.fullmatch(text):
-        raise BadCell("expected a decimal point; write 1.5, or separate the columns of the file by semicolons")
+        raise BadCell("expected a decimal point; write 1.5, or decimal commas only, and semicolons between the columns")
     raise BadCell("expected a number")
+
+
+def has_decimal_commas(columns: Iterable[Sequence[str]]) -> bool:
+    """Return whether the numbers of a table have decimal commas: some have, and none has a decimal point.
+
+    Text such as 12,5 in a column with other text tells nothing.
+    """
+    numbers = [column for column in columns if all(not cell or LIKE_NUMBER.fullmatch(cell) for cell in column)]
+    commas = any(DECIMAL_COMMA.fullmatch(cell) for column in numbers for cell in column)
+    return commas and not any(
+        "." in cell and NUMBER.fullmatch(cell) and not THOUSANDS_POINT.fullmatch(cell)
+        for column in numbers
+        for cell in column
+    )
 
 
 def is_number(cell: str, decimal_comma: bool) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from routing_gym.data.cells import DECIMAL_COMMA, is_number
+from routing_gym.data.cells import has_decimal_commas, is_number
 from routing_gym.files import InvalidFile, found, lines_of, read_bytes
 
 MAX_BYTES = 2**26
 SEPARATORS = ";\t,"
+QUOTED = re.compile(r'"[^"]*"?')
+NAMES = ("vehicles",)  # columns whose commas separate names
 Row: TypeAlias = tuple[int, list[str]]  # line, and cells
 
 
@@ -53,7 +56,7 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     The line `sep=;` of Excel and empty rows are skipped.
 
     Returns:
-        At least one row, and whether the file has decimal commas, which it may with semicolons and tabs.
+        At least one row, and whether numbers may have decimal commas: with semicolons and tabs.
 
     Raises:
         InvalidFile: The file is invalid; the message has the line.
@@ -62,7 +65,8 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     data = read_bytes(path, max_bytes)
     lines = lines_of(path, data)
     first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), 0)
-    separator = next((mark for mark in SEPARATORS if mark in lines[first]), ",")
+    unquoted = QUOTED.sub("", lines[first])
+    separator = max(SEPARATORS, key=unquoted.count) if any(mark in unquoted for mark in SEPARATORS) else ","
     if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # written by Excel
         separator, first = lines[first].strip()[-1], first + 1
     reader = csv.reader([f"{line}\n" for line in lines[first:]], delimiter=separator, strict=True)
@@ -74,17 +78,17 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     rows = [(line, cells) for line, cells in rows if any(cells)]
     if not rows:
         raise InvalidFile(path, None, "the file has no rows; give a line of names, and one for each stop")
-    return rows, separator != "," and any(DECIMAL_COMMA.fullmatch(cell) for _, cells in rows for cell in cells)
+    return rows, separator != ","
 
 
-def with_names(path: Path, rows: list[Row], decimal_comma: bool) -> CsvFile:
-    """Return the columns of a file by the names in its first row.
+def with_names(path: Path, rows: list[Row], may_have_commas: bool) -> CsvFile:
+    """Return the columns of a file by the names in its first row; see `read_cells` about decimal commas.
 
     Raises:
         InvalidFile: Names are missing or repeated, no rows follow, or a row is longer or shorter than the header.
     """
     header_line = rows[0][0]
-    headers, rows = headers_of(path, rows, decimal_comma)
+    headers, rows = headers_of(path, rows, may_have_commas)
     for line, cells in rows:
         while len(cells) > len(headers) and not cells[-1]:  # Excel pads rows
             cells.pop()
@@ -95,10 +99,12 @@ def with_names(path: Path, rows: list[Row], decimal_comma: bool) -> CsvFile:
             remedy = "put text with the separator into quotation marks, and write numbers without thousands separators"
             raise InvalidFile(path, line, f"found {len(cells)} cells, expected {len(headers)}; {remedy}")
     columns = {key: [cells[place] for _, cells in rows] for place, key in enumerate(headers)}
+    numbers = (column for key, column in columns.items() if key not in NAMES)
+    decimal_comma = may_have_commas and has_decimal_commas(numbers)
     return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimal_comma)
 
 
-def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[str], list[Row]]:
+def headers_of(path: Path, rows: list[Row], may_have_commas: bool) -> tuple[list[str], list[Row]]:
     """Return the names of the columns, and the rows below them; two columns without names are x and y.
 
     Raises:
@@ -106,7 +112,7 @@ def headers_of(path: Path, rows: list[Row], decimal_comma: bool) -> tuple[list[s
     """
     line, cells = rows[0]
     headers = [header_key(cell) for cell in cells]
-    numbers = [cell for cell in cells if is_number(cell, decimal_comma)]
+    numbers = [cell for cell in cells if is_number(cell, may_have_commas)]
     if len(numbers) == len(cells) == 2:
         return ["x", "y"], rows
     remedy = "start with a line of names, such as id,lat,lon or x,y"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -22,7 +23,7 @@ from routing_gym.dynamic.routers import Router
 from routing_gym.dynamic.rules import DayState
 from routing_gym.dynamic.solver import ROUTERS
 from routing_gym.dynamic.static import StaticInstance, read_static
-from routing_gym.envs.arguments import check_options, check_render_mode, keywords
+from routing_gym.envs.arguments import check_instance, check_options, check_render_mode, keywords
 from routing_gym.envs.episodes import OnIllegal
 from routing_gym.envs.lanes import Lanes
 from routing_gym.envs.single import NO_LANES, Info, Observation
@@ -83,6 +84,21 @@ def make_form(source: DaySource, action: ActionForm, router: str | Router, obser
     if not callable(router):
         raise TypeError(f"router: expected a name or a function of days, got {router!r}")
     return DispatchForm(source, router, with_durations)
+
+
+def draw_days(form: Form, generators: Sequence[np.random.Generator]) -> Day:
+    """Draw one day from each random number generator; days of a source of the user's own are checked.
+
+    Raises:
+        TypeError: The source returned an object that is not a `Day`.
+        InvalidInstance: See `check_day`.
+        ValueError: The source returned another number of days.
+    """
+    day = form.source.draw(generators)
+    if type(form.source) in (GeneratedDays, ResampledDays):
+        return day
+    checked: Day = check_instance(form, day, len(generators), "source.draw")
+    return checked
 
 
 class DynamicVRPTWEnv(gym.Env[Observation, Any]):
@@ -191,7 +207,7 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
         """
         day = check_options(options, self.form, 1, ["instance"]).get("instance")
         super().reset(seed=seed)
-        self._lanes.start(self.form.source.draw([self.np_random]) if day is None else day)
+        self._lanes.start(draw_days(self.form, [self.np_random]) if day is None else day)
         return self._observe()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
@@ -311,7 +327,7 @@ class DynamicVRPTWVectorEnv(LaneVectorEnv):
         super().__init__(lanes, space, self.form.action_space, autoreset_mode, True, None, render_mode)
 
     def _draw(self, lanes: Lanes) -> Day:
-        return self.form.source.draw([self._generators[lane] for lane in lanes])
+        return draw_days(self.form, [self._generators[lane] for lane in lanes])
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return the mask of legal actions: bool (B, 2 N), or (B, N + 2) with "route"."""

@@ -100,7 +100,9 @@ class DayLanes(LaneArrays):
 
     def own(self, batch: Any) -> Any:
         """Return a copy of days or states, without copying a matrix of durations that all days share."""
-        return map_arrays(lambda x: x if x.strides[0] == 0 and x.ndim == 3 else x.copy(), batch)
+        return map_arrays(
+            lambda x: x if x.ndim == 3 and x.strides[0] == 0 and not x.flags.writeable else x.copy(), batch
+        )
 
     def start(self, instance: Day) -> None:
         """Start a day in every lane."""

@@ -58,8 +58,12 @@ def nearest_rows(day: Day, rows: npt.NDArray[np.intp], chosen: BoolArray, leavin
         durations, base = day.durations.ravel(), rows * size**2
     capacity, home = day.capacity[rows].astype(np.int32), leaving.astype(np.int32)
     free, clock, origin = capacity, home, base
-    remaining, tours = chosen.sum(axis=1), []
+    remaining = chosen.sum(axis=1)
+    tours: list[IntArray] = []
+    longest = 2 * int(remaining.max())  # a return after each visit
     while (most := int(remaining.max())) > 0:
+        if len(tours) == longest:
+            raise ValueError(f"row {rows[remaining.argmax()]}: a request cannot be served, even alone; see `check_day`")
         if 2 * most <= stop.slot.shape[1]:
             stop = stop.without_served(most)
         leg = np.take(durations, origin[:, None] + stop.location, mode="clip")  # clip: skips the check of each index

@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from routing_gym.arrays import FloatArray, to_numpy
-from routing_gym.data.cells import BadCell, is_missing, is_number, number
+from routing_gym.data.cells import BadCell, has_decimal_commas, is_missing, is_number, number
 from routing_gym.data.csv_file import header_key, read_cells, with_names
 from routing_gym.files import InvalidFile, found, printable, read_bytes
 from routing_gym.planning.table import InvalidInput, Table, table_of
@@ -109,8 +109,8 @@ def tables_in(value: Any, kind: Kind) -> dict[Kind, tuple[Any, float, str]]:
     if path.suffix.lower() == ".npy":
         read_bytes(path, MAX_BYTES)
         try:
-            return {kind: (np.load(path, allow_pickle=False), 1.0, "")}
-        except (ValueError, EOFError, OSError):
+            return {kind: (np.load(path, mmap_mode="r", allow_pickle=False), 1.0, "")}  # checks its size first
+        except (ValueError, EOFError, OSError, OverflowError):
             raise InvalidFile(path, None, "no .npy file of numbers; write it with numpy.save") from None
     return {kind: (matrix_table(path), 1.0, "")}
 
@@ -144,7 +144,14 @@ def service_tables(document: Mapping[str, Any], kind: Kind) -> dict[Kind, tuple[
     return tables
 
 
-def matrix_table(path: Path) -> Table | list[list[Any]]:
+class Cells(NamedTuple):
+    """Rows of a CSV file without labels, and whether its numbers have decimal commas."""
+
+    rows: list[list[str]]
+    decimal_comma: bool
+
+
+def matrix_table(path: Path) -> Table | Cells:
     """Read a matrix from a CSV file: numbers only, or with the stops' ids in the header and the first column.
 
     Raises:
@@ -156,7 +163,7 @@ def matrix_table(path: Path) -> Table | list[list[Any]]:
         return table_of(path, with_names(path, rows, comma))
     while all(len(row) > len(cells) and not row[-1] for row in cells):  # each line ends with a separator
         cells = [row[:-1] for row in cells]
-    return [[cell.replace(",", ".") if comma and is_number(cell, comma) else cell for cell in row] for row in cells]
+    return Cells(cells, comma and has_decimal_commas(cells))
 
 
 def holds_text(cell: str) -> bool:
@@ -174,6 +181,8 @@ def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names:
     if isinstance(rows, Table):
         comma = rows.decimal_comma
         order, rows = labelled(rows)
+    elif isinstance(rows, Cells):
+        rows, comma = rows
     cells = rows_of(source, rows)
     size = len(names)
     text = bool(cells) and bool(cells[0]) and isinstance(cells[0][-1], str)

@@ -14,7 +14,7 @@ from routing_gym.arrays import Array, IntArray, any_array, device_of, euclidean,
 from routing_gym.problem import AnyProblem, InfeasibleTour, InvalidInstance, instance_fields
 from routing_gym.problems.geometry import MAX_FLOAT
 
-TOLERANCE = 1e-6  # on limits of lengths and prizes (sums of float32), for masks, `objective` and solvers
+TOLERANCE = 1e-6  # of `objective` on limits of lengths and prizes (sums of float32); masks allow half of it on lengths
 MAX_PENALTY = 1e9  # beyond it, the sum of the other penalties would be lost in rounding errors
 KINDS = {"b": "booleans", "f": "floating-point numbers", "i": "integers"}  # of dtypes, for messages
 MOST = 2**31 - 1  # largest count, so that sums of counts fit into int64

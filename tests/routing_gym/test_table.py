@@ -37,8 +37,25 @@ def test_two_columns_need_no_names(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x;y;name\n38.779;2;a\n38.712;3;12,5\n", [38.779, 38.712]),  # a comma in text is none in numbers
+        ("x;y;vehicles\n1.500;2;1,2\n0.125;3;2\n", [1.5, 0.125]),
+        ("x;y\n38,779;2\n38,712;3\n", [38.779, 38.712]),
+        ('x,y,"note; remark"\n1.5,2,a\n2.5,3,b\n', [1.5, 2.5]),  # separators are counted outside of quotes
+        ("x,y,kg (net; gross)\n1.5,2,3\n2.5,3,4\n", [1.5, 2.5]),
+    ],
+)
+def test_commas_and_points(tmp_path, text, expected):
+    (tmp_path / "own.csv").write_text(text)
+    assert read_csv(tmp_path / "own.csv")[0]["x"].tolist() == expected
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('x\ty\n1.5\t"1,200"\n', ":2: y: found '1,200'; expected a number without thousands separators"),
+        ("x;y\n1.5;1,5\n", ":2: y: found '1,5'; expected a decimal point; write 1.5, or decimal commas only"),
         ("", "the file is empty"),
         ("\n\n", "the file has no rows"),
         ("1,2,3\n", ":1: found 3 columns without names; start with a line of names, such as id,lat,lon or x,y"),

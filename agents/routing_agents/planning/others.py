@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from routing_agents.planning.policy import decode, plans_on_coordinates
+from routing_agents.planning.policy import decode, plans_on_coordinates, published
 from routing_agents.trained import TrainedModel
 from routing_gym.data.own import OwnInstance
 from routing_gym.planning.instances import other_instance
@@ -83,9 +83,10 @@ def policy_plans(
     Raises:
         ValueError: There are no weights for the problem.
     """
+    model = model or published(own)
     started = time.perf_counter()
     told("decoding tours")
-    actions, model = decode(own, seconds, seed, model)
+    actions = decode(own, seconds, seed, model)
     weights = model.path.stem
     plans = [planned(task, own, actions, f"policy {weights}")]
     notes: tuple[str, ...] = ()

@@ -61,18 +61,17 @@ def published(own: OwnInstance) -> TrainedModel:
     return load(name, matrices=has_matrices(own.instance))
 
 
-def decode(own: OwnInstance, seconds: float, seed: int, model: TrainedModel | None = None) -> tuple[Any, TrainedModel]:
-    """Return the actions of a policy on an instance, and its model; more tours are decoded if there is more time.
+def decode(own: OwnInstance, seconds: float, seed: int, model: TrainedModel) -> Any:
+    """Return the actions of a policy on an instance; more tours are decoded if there is more time.
 
     Raises:
-        ValueError: There are no weights for the problem.
+        ValueError: The model was not trained on the problem.
     """
-    model = model or published(own)
     model.check(own.problem)
     decoding = choose_decoding("starts", own.problem, 128 if seconds >= ENOUGH_SECONDS else TOURS)
     if own.problem.num_nodes > LARGE:
         decoding = GREEDY
-    return model.solve_own(own, decoding, seed).actions, model
+    return model.solve_own(own, decoding, seed).actions
 
 
 def policy_tours(rules: Rules, seconds: float, seed: int, model: TrainedModel | None = None) -> PolicyTours:
@@ -84,8 +83,7 @@ def policy_tours(rules: Rules, seconds: float, seed: int, model: TrainedModel | 
     own, rows = plain_instance(rules)
     model = model or published(own)
     started = time.perf_counter()
-    actions, model = decode(own, seconds, seed, model)
-    routes = routes_in(own, rows, np.asarray(actions))
+    routes = routes_in(own, rows, np.asarray(decode(own, seconds, seed, model)))
     pool: list[list[int]] = []
     generator = torch.Generator(next(model.network.parameters()).device).manual_seed(seed)
     while own.problem.num_nodes <= LARGE and time.perf_counter() - started < SAMPLING * seconds:

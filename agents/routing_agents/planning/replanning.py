@@ -7,6 +7,7 @@ gets no others. Each such vehicle becomes a type of its own, with the times of t
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +19,7 @@ import numpy as np
 from routing_gym.data.cells import BadCell, moment
 from routing_gym.files import InvalidFile, read_bytes
 from routing_gym.planning.plan import Plan
+from routing_gym.planning.routes import SLACK
 from routing_gym.planning.table import InvalidInput
 from routing_gym.planning.task import Driven, Task
 
@@ -87,11 +89,27 @@ def read_previous(start: Any) -> Previous:
             columns = ([float(one[key]) for one in visits] for key in TIMES)
             driven.append(tuple(zip(*columns, strict=True)))
         origin = None if document["origin"] is None else datetime.fromisoformat(document["origin"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, InvalidFile):
             raise
         raise InvalidFile(path, None, f"no plan that --json wrote ({type(error).__name__}: {error})") from None
-    return Previous(tuple(vehicles), tuple(done), tuple(driven), origin)
+    previous = Previous(tuple(vehicles), tuple(done), tuple(driven), origin)
+    if fault := fault_of(previous):
+        raise InvalidFile(path, None, f"no plan that --json wrote ({fault})")
+    return previous
+
+
+def fault_of(previous: Previous) -> str:
+    """Return what is wrong with a plan from a file, or an empty text."""
+    for number, (vehicle, times) in enumerate(zip(previous.vehicles, previous.times, strict=True)):
+        if vehicle in previous.vehicles[:number]:
+            return f"vehicle {vehicle} has two routes"
+        now = -SLACK
+        for arrival, start, service, departure in times:
+            if not (math.isfinite(departure) and now <= arrival <= start and 0 <= service <= departure - start + SLACK):
+                return f"vehicle {vehicle}: times are negative, or before those of the previous stop"
+            now = departure - SLACK
+    return ""
 
 
 def read_beginning(task: Task, start: Any, fixed: Any) -> tuple[Task, Beginning]:

@@ -19,6 +19,7 @@ from routing_agents.policies.attention.decoding import (
     greedy_choice,
     log_probability,
     num_symmetries,
+    play_policy,
     sampling_choice,
     symmetric_views,
 )
@@ -28,7 +29,7 @@ from routing_agents.search.beam import search_in_chunks
 from routing_gym import arrays
 from routing_gym.arrays import select
 from routing_gym.problem import AnyProblem
-from routing_gym.rollout import Policy, Rollout, rollout
+from routing_gym.rollout import Policy, Rollout
 
 TOURS = 128  # sampled per instance and iteration, under all symmetries together
 ALPHA, SIGMA = 0.7, 4.0  # the paper's names: weights of the policy's probabilities, and of the best tour's steps
@@ -133,7 +134,7 @@ def play(
         step += 1
         return action.flatten()
 
-    played = rollout(problem, views, policy)
+    played = play_policy(problem, views, policy)
     best = played.cost.view(batch_size, -1).argmin(dim=1)
     best = best + torch.arange(0, len(log_q), len(log_q) // batch_size, device=table.device)
     return Rollout(played.actions[best], played.cost[best], None), log_q[best, :step]
@@ -166,7 +167,7 @@ def search_by_embeddings(
         encoding = replace(encoding, logit_keys=keys)
         played = decode(model, problem, views, encoding.detach(), draw, TOURS // symmetries, record=True)
         best = better_of([best, cheapest(played.actions, played.cost, batch_size)])
-        incumbent = rollout(problem, views, follow(best.actions.repeat_interleave(symmetries, dim=0)), record=True)
+        incumbent = play_policy(problem, views, follow(best.actions.repeat_interleave(symmetries, dim=0)), record=True)
         with torch.enable_grad():
             log_p = log_probability(model, encoding, played)
             cost = played.cost.view_as(log_p)

@@ -14,11 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.decoding import make_policy, num_symmetries, sampling_choice, symmetric_views
+from routing_agents.policies.attention.decoding import (
+    make_policy,
+    num_symmetries,
+    play_policy,
+    sampling_choice,
+    symmetric_views,
+)
 from routing_agents.search.neighbourhood import Effort, Neighbourhoods
 from routing_gym.arrays import FloatArray, IntArray, select, to_backend, to_numpy
 from routing_gym.problem import AnyProblem
-from routing_gym.rollout import rollout
 
 SMALLEST = 3  # smallest number of nodes whose edges are removed
 MOST_ENTRIES = 50_000  # tours of a round times nodes; limits time and memory
@@ -57,7 +62,7 @@ class EdgeSearch(Neighbourhoods):
 
     def round(self) -> None:
         with torch.no_grad():
-            played = rollout(self.problem, self.rows, self.policy())
+            played = play_policy(self.problem, self.rows, self.policy())
         row = int(played.cost.argmin())
         tour: Any = to_numpy(played.actions[row])
         cost = float(self.problem.objective(self.instance, tour[None])[0])

@@ -46,13 +46,16 @@ def neighbourhoods_of(problem: AnyProblem) -> type[Neighbourhoods]:
     """Return the class of the search for a problem.
 
     Raises:
-        ValueError: The problem is stochastic, so that its tours cannot be improved.
+        ValueError: The problem is stochastic, so that its tours cannot be improved, or its subproblems have no search.
     """
     if problem.stochastic:
         raise ValueError(
             f"tours of {problem.name} cannot be improved by search: comparing them would use values that only a visit "
             "reveals; keep the greedy tour"
         )
+    if problem.subproblem not in (None, *NEIGHBOURHOODS):
+        known = ", ".join(NEIGHBOURHOODS)
+        raise ValueError(f"{problem.name}: no search has the subproblem {problem.subproblem}; declare {known} or None")
     return EdgeSearch if problem.subproblem is None else NEIGHBOURHOODS[problem.subproblem]
 
 

@@ -43,7 +43,7 @@ from routing_gym.data.tsplib.vehicle_routing import (
     solomon_document,
     window_instance,
 )
-from routing_gym.files import InvalidFile, UnsupportedFile, found, read_lines, write_atomically
+from routing_gym.files import InvalidFile, UnsupportedFile, found, printable, read_lines, write_atomically
 from routing_gym.problem import AnyProblem
 from routing_gym.problems import ATSP, CVRP, OP, TSP, TSPFE, ATSPInstance, CVRPInstance, TSPFEInstance, TSPInstance
 
@@ -129,7 +129,7 @@ def read_instance(path: str | Path, *, max_nodes: int = MAX_NODES, max_matrix_no
     kind = check_kind(document)
     metric = check_metric(document, kind)
     dimension = check_dimension(document, max_nodes)
-    name = document.values["NAME"].text if "NAME" in document.values else path.name
+    name = document.values["NAME"].text if "NAME" in document.values else " ".join(printable(path.name).split())
     if kind in COUNTING:
         number_depot(document)
     coords = read_coords(document, dimension, metric)

@@ -17,6 +17,7 @@ import solve as solve_script
 from routing_agents.planning import planner
 from routing_agents.planning.command import fixed_of
 from routing_agents.planning.others import STOPPED
+from routing_gym.files import InvalidFile
 from routing_gym.planning import InvalidInput, external
 
 RNG = np.random.default_rng(4)
@@ -169,6 +170,34 @@ def test_plans_that_cannot_be_continued(tmp_path):
         first.with_geometry({"9": [[1, 2], [3, 4]]})
     with pytest.raises(InvalidInput, match="geometry: expected a GeoJSON LineString"):
         first.with_geometry({"1": {"routes": {"a": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value", "message"),
+    [
+        (1, "arrival", 10**400, "OverflowError"),
+        (1, "departure", float("nan"), "vehicle 1: times are negative, or before"),
+        (1, "arrival", -1e9, "vehicle 1: times are negative, or before"),
+        (2, "arrival", 0.0, "vehicle 1: times are negative, or before"),
+    ],
+)
+def test_plans_with_wrong_times(tmp_path, place, key, value, message):
+    stops = {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 1, 1]}
+    plan = routing_agents.solve(stops, vehicles={"count": 1, "capacity": 2}, solver="search", seconds=0.1)
+    document = json.loads(plan.to_json())
+    document["routes"][0]["visits"][place][key] = value
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidFile, match=message):
+        routing_agents.solve(stops, vehicles={"count": 1, "capacity": 2}, start=tmp_path / "plan.json", seconds=0.1)
+
+
+def test_plans_with_a_vehicle_twice(tmp_path):
+    first = routing_agents.solve(STOPS, vehicles=FLEET, solver="search", seconds=0.1)
+    document = json.loads(first.to_json())
+    document["routes"][1]["vehicle"] = document["routes"][0]["vehicle"]
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidFile, match="no plan that --json wrote .vehicle . has two routes"):
+        routing_agents.solve(STOPS, vehicles=FLEET, seconds=0.1, start=tmp_path / "plan.json")
 
 
 def test_files_of_the_command(tmp_path, capsys):

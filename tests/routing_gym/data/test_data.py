@@ -2,7 +2,9 @@
 
 import errno
 import math
+import os
 import pickle
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from helpers import ATSP_TEXT, CVRP_TEXT, FIXED_TEXT, OP_TEXT, ROUTES, SEQUENCE,
 from routing_gym import ATSP, TSPFE, data
 from routing_gym.data.tsplib.matrix import FORMATS
 from routing_gym.data.tsplib.metrics import file_distances, planar
+from routing_gym.files import write_atomically
 from routing_gym.problem import InfeasibleTour
 from routing_gym.solvers import ExactMIP
 
@@ -525,6 +528,29 @@ def test_routes_of_unrounded_distances(tmp_path):
     write(tmp_path, ROUTES.replace("200", "199.83"), "file.sol")
     with pytest.raises(data.UnsupportedFile, match=r"file.sol:4: cost 199.83 is of distances that are not rounded"):
         data.read_instance(file.path)
+
+
+def test_a_file_name_is_a_name_only_where_it_can_be_written(tmp_path):
+    """A file of a system with another encoding; one with a line break, which would be another line of a tour."""
+    for name in ("Gr\udcf6\udcdfe.tsp", "ein\nzwei.tsp"):
+        path = tmp_path / name
+        path.write_text(
+            "TYPE: TSP\nDIMENSION: 3\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 3 0\n3 3 4\nEOF\n"
+        )
+        name = data.read_instance(path).name
+        assert name.encode()
+        assert len(name.splitlines()) == 1
+
+
+def test_a_pipe_is_written_to(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    received = []
+    reader = threading.Thread(target=lambda: received.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    write_atomically(tmp_path / "pipe", b"a plan")
+    reader.join(10)
+    assert received == [b"a plan"]
+    assert (tmp_path / "pipe").is_fifo()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from routing_gym.dynamic import rules
 from routing_gym.dynamic.days import NEVER, ResampledDays
 from routing_gym.dynamic.routers import nearest
 from routing_gym.dynamic.wrappers import ApplyMask
-from routing_gym.problem import InfeasibleTour
+from routing_gym.problem import InfeasibleTour, InvalidInstance
 
 
 @pytest.fixture
@@ -117,6 +117,7 @@ class OneRequest:
     """Source of days with one request for customer 1 in the first epoch, on the maps of another source."""
 
     other: ResampledDays
+    demand: int = 2
     num_slots, num_locations, has_coords = 1, 3, True
 
     def draw(self, generators):
@@ -124,7 +125,8 @@ class OneRequest:
         names = ("arrival", "customer", "time_window", "demand", "service_time")
         first = {name: getattr(day, name)[:, :1] for name in names}
         window = np.tile([40, 150], (len(generators), 1, 1))
-        return replace(day, **(first | {"customer": np.ones_like(first["customer"]), "time_window": window}))
+        ones = np.ones_like(first["customer"])
+        return replace(day, **(first | {"customer": ones, "time_window": window, "demand": self.demand * ones}))
 
     def redraw(self, day, generators):
         return self.draw(generators)
@@ -139,6 +141,10 @@ def test_a_source_of_ones_own(settings):
         _, reward, *_ = envs.step(envs.unwrapped.must_go_action())
         total += reward
     assert total.tolist() == [-20.0, -20.0]
+    broken = OneRequest(ResampledDays(**settings), demand=9)
+    for env in (gym.make("routing/DVRPTW", source=broken), gym.make_vec("routing/DVRPTW", num_envs=2, source=broken)):
+        with pytest.raises(InvalidInstance, match="row 0, request 1: demand exceeds the capacity"):
+            env.reset(seed=0)
     with pytest.raises(ValueError, match="source has its own settings; leave out max_requests"):
         gym.make("routing/DVRPTW", source=source, max_requests=2)
     with pytest.raises(ValueError, match="source has its own settings; leave out static"):
@@ -336,6 +342,15 @@ def test_masks_are_applied(make):
             env.step(wrong)
     with pytest.raises(TypeError, match='expected routing/DVRPTW with action="dispatch"'):
         ApplyMask(make(action="route"))
+
+
+def test_a_day_of_ones_own_is_copied(settings, day):
+    """NumPy's new axes have stride 0, like maps that lanes share, but the caller may write to them."""
+    durations = np.array(day.durations[0], dtype=np.int64)
+    env = gym.make("routing/DVRPTW", **settings)
+    env.reset(options={"instance": replace(day, durations=durations[None])})
+    durations[:] = 0
+    assert env.step(np.array([0, 1, 0, 0, 0, 0]))[1] == -45.0
 
 
 def test_lanes_reset_apart(settings, day):

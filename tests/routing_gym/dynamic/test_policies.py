@@ -155,6 +155,11 @@ def test_policies_see_what_has_arrived(day):
         )
 
 
+def test_the_fast_router_ends_where_no_vehicle_can_serve_a_request(day):
+    with pytest.raises(ValueError, match="row 0: a request cannot be served, even alone; see `check_day`"):
+        policies.play(replace(day, demand=9 * (day.demand > 0)), policies.greedy, nearest, np.random.default_rng(0))
+
+
 def test_rows_play_alone():
     """Days of a batch cost what each costs alone, also where they end in different epochs."""
     source = GeneratedDays(requests=4.0, num_epochs=3)

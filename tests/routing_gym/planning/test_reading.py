@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from routing_gym.files import InvalidFile
 from routing_gym.planning import InvalidInput, read_task
 
 STOPS = {
@@ -56,6 +57,27 @@ def test_matrices_in_other_units_are_noted():
     doubtful = read_task(table, vehicles={"count": 1}, durations=600 * far, distances=5000 * far).notes
     assert any(note.startswith("durations: 119 minutes per km") and "divide seconds by 60" in note for note in doubtful)
     assert any(note.startswith("distances: 991 km per km") and "divide metres by 1000" in note for note in doubtful)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_thousands_in_a_matrix(tmp_path, labels):
+    rows = ["0;1.234;2,5", "1;0;1", "2;1;0"]
+    if labels:
+        rows = [";D;a;b", *(f"{key};{row}" for key, row in zip("Dab", rows, strict=True))]
+    (tmp_path / "m.csv").write_text("\n".join(rows))
+    table = {"id": ["D", "a", "b"], "x": [0, 1, 2], "y": [0, 0, 0]}
+    with pytest.raises(InvalidInput, match="from D to a.: found '1.234'; expected a number without thousands"):
+        read_task(table, vehicles={"count": 1}, durations=tmp_path / "m.csv")
+
+
+@pytest.mark.parametrize("shape", ["(60000, 60000)", "(10000000000000000000000000000000, 1)"])
+def test_an_array_file_that_claims_too_much(tmp_path, shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    (tmp_path / "m.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(80)
+    )
+    with pytest.raises(InvalidFile, match=r"m.npy: no .npy file of numbers"):
+        read_task({"x": [0, 1], "y": [0, 0]}, vehicles={"count": 1}, durations=tmp_path / "m.npy")
 
 
 def test_a_capacity_without_amounts_is_noted():

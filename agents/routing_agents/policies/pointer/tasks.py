@@ -33,7 +33,6 @@ TSP_LABELS = {  # the paper's names; it does not specify its programs A1 and A2:
     "a2": "nearest-insertion",
     "a3": "christofides",
 }
-MAX_INVALID = 0.01  # share of outputs that are not simple polygons, above which the paper prints FAIL
 
 
 @dataclass(frozen=True)
