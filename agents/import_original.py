@@ -70,9 +70,12 @@ def read(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{path}: not a checkpoint that can be read safely ({type(error).__name__})") from error
     parameters = content.get("model") if isinstance(content, dict) else None
     if not isinstance(parameters, dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor) for name, value in parameters.items()
+        isinstance(name, str) and isinstance(value, Tensor) and value.layout == torch.strided and not value.is_quantized
+        for name, value in parameters.items()
     ):
-        raise CheckpointError(f'{path}: expected a dict with the parameters under "model", as the original code saves')
+        raise CheckpointError(
+            f'{path}: expected a dict with the parameters under "model", dense tensors, as the original code saves'
+        )
     claimed, held = sum(value.nbytes for value in parameters.values()), path.stat().st_size
     if claimed > held:  # tensors may be views that repeat a few numbers
         raise CheckpointError(f"{path}: its tensors claim {claimed:,} bytes, but the file holds {held:,}")

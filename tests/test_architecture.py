@@ -310,9 +310,10 @@ def test_public_subpackages_are_imported_when_used():
     assert run_python(code) == "routing_gym.wrappers.vector False True"
 
 
-def test_loading_a_model_imports_neither_scipy_nor_matplotlib():
-    """Both are slow to load; SciPy alone takes as long as NumPy and Gymnasium together."""
-    code = "import routing_agents, sys; routing_agents.load; print(*{'scipy', 'matplotlib'} & set(sys.modules))"
+def test_loading_a_model_imports_neither_scipy_nor_sympy_nor_matplotlib():
+    """All are slow to load; SciPy alone takes as long as NumPy and Gymnasium together."""
+    slow = {"scipy", "sympy", "matplotlib"}
+    code = f"import routing_agents, sys; routing_agents.load('TSP-20'); print(*{slow} & set(sys.modules))"
     assert run_python(code) == ""
 
 

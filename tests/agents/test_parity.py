@@ -206,7 +206,8 @@ def test_files_that_are_no_checkpoints(tmp_path):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match="not a checkpoint that can be read safely"):
             import_original.read(path)
-    for content in ({"weights": {}}, {"model": {1: torch.zeros(1)}}):
+    sparse = torch.zeros(1).to_sparse()
+    for content in ({"weights": {}}, {"model": {1: torch.zeros(1)}}, {"model": {"a": sparse}}):
         torch.save(content, path)
         with pytest.raises(CheckpointError, match='expected a dict with the parameters under "model"'):
             import_original.read(path)
