@@ -133,7 +133,7 @@ def spot(place: FloatArray, words: str, inside: str, kind: str) -> str:
 def route_words(plan: PlanData, number: int) -> str:
     """Return the legend text of a route."""
     route = plan.routes[number]
-    return f"vehicle {route.vehicle}: {len(route.stops)} stops, {route.km:.1f} km, {route.minutes:.0f} min"
+    return f"{route.title}, {route.km:.1f} km, {route.minutes:.0f} min"
 
 
 def visit_words(plan: PlanData, number: int, visit: Visit) -> str:

@@ -159,7 +159,8 @@ class Task:
         """Summary of the task in one line: size, problem, limits and objective."""
         kind = PROBLEMS[self.problem]
         depots = "a depot" if len(self.depots) == 1 else f"{len(self.depots)} depots"
-        size = f"{len(self.stops)} stops and {depots}" if kind.has_depot else f"{len(self.ids)} stops"
+        count = len(self.stops) if kind.has_depot else len(self.ids)
+        size = f"{count} stop{'s' * (count != 1)}" + f" and {depots}" * kind.has_depot
         parts = [f"{self.source}: {size}: {self.problem}"]
         if self.pickup_at is not None:
             pairs = int(np.count_nonzero(self.pickup_at))

@@ -19,7 +19,7 @@ def plan_text(plan: PlanData) -> str:
     lines = [task.sentence]
     for route in plan.routes:
         told = f"{route.km:.1f} km, {route.minutes:.1f} min of driving"
-        lines += ["", f"vehicle {route.vehicle}: {len(route.stops)} stops, {told}"]
+        lines += ["", f"{route.title}, {told}"]
         lines += table([HEADERS, *(cells(task, visit) for visit in route.visits)])
     if plan.unserved:
         lines += ["", f"{len(plan.unserved)} of {len(task.stops)} stops are left out:"]

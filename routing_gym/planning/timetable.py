@@ -62,6 +62,11 @@ class PlannedRoute:
         return self.visits[1:last]
 
     @property
+    def title(self) -> str:
+        """Vehicle and number of stops, in words."""
+        return f"vehicle {self.vehicle}: {len(self.stops)} stop{'s' * (len(self.stops) != 1)}"
+
+    @property
     def rows(self) -> list[int]:
         return [visit.row for visit in self.visits]
 

@@ -407,7 +407,7 @@ def test_a_plan_is_printed_before_it_is_written(tmp_path, capsys, monkeypatch):
     args = solve_script.Args((tmp_path / "stops.csv",), capacity=5, seconds=0.1, solver="search", out=tmp_path / "out")
     with pytest.raises(OSError, match="no space"):
         solve_script.main(args)
-    assert "vehicle 1: 1 stops" in capsys.readouterr().out
+    assert "vehicle 1: 1 stop, " in capsys.readouterr().out
 
 
 def test_what_is_minimised():
