@@ -122,23 +122,24 @@ def check_length(data: bytes | memoryview, max_bytes: int, num_instances: int) -
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file atomically: it is either complete or not changed, even if the process is interrupted.
 
-    A path that is no file, such as /dev/stdout or a pipe, is written to.
+    A pipe or device is written to, and a symbolic link stays one.
 
     Raises:
         OSError: The file cannot be written.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
         return
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         with partial.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
+        partial.replace(target)
     except OSError as error:
         error.filename = str(path)  # a full disk is reported without a name, the others with that of the partial file
         raise

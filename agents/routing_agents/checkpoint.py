@@ -97,7 +97,9 @@ def load_network(
     check_weights(network, weights, path)
     wanted = network.float().state_dict()  # whatever torch's default dtype is
     # Assigned, not copied into `to_empty`, which imports sympy for meta tensors: most of the time of a first load.
-    network.load_state_dict({name: weights[name].to(wanted[name].dtype) for name in wanted}, assign=True)
+    # They are copies: those that were read are parts of the file, mapped into memory.
+    copies = {name: weights[name].to(wanted[name].dtype, copy=True) for name in wanted}
+    network.load_state_dict(copies, assign=True)
     return network.eval(), trained_on, header
 
 

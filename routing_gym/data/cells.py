@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from routing_gym.files import found
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-LIKE_NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*([eE][+-]?\d+)?")
 THOUSANDS_POINT = re.compile(r"[+-]?\d{1,3}(\.\d{3})+")
+THOUSANDS_COMMA = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?")
 CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?")
 MOST_HOURS = 48  # a clock time of the next day is 24:00 to 47:59
@@ -28,6 +28,21 @@ LARGEST = 1e100  # bound on the size of any number
 
 class BadCell(ValueError):
     """Invalid value of a cell; the message has the expectation and the remedy."""
+
+
+class Decimals(NamedTuple):
+    """How the numbers of a file are written.
+
+    Attributes:
+        comma: Whether 1,5 is one and a half, as in files whose columns are not separated by commas.
+        thousands: Numbers that are refused, since others show that their point or comma separates thousands.
+    """
+
+    comma: bool = False
+    thousands: re.Pattern[str] | None = None
+
+
+POINTS, EITHER = Decimals(), Decimals(comma=True)
 
 
 def is_missing(cell: Any) -> bool:
@@ -44,12 +59,12 @@ def show(cell: Any) -> str:
     return found(cell.item() if isinstance(cell, np.generic) else cell)
 
 
-def number(cell: Any, decimal_comma: bool = False) -> float:
+def number(cell: Any, decimals: Decimals = POINTS) -> float:
     """Read a finite number.
 
     Args:
         cell: A number, or text that spells one.
-        decimal_comma: Whether 1,5 is one and a half; 1.500 is then refused.
+        decimals: How the numbers of its file are written.
 
     Raises:
         BadCell: The cell is not a number, or ambiguous because of thousands separators.
@@ -57,7 +72,7 @@ def number(cell: Any, decimal_comma: bool = False) -> float:
     if isinstance(cell, bool | np.bool_):
         return float(cell)
     if isinstance(cell, str):
-        return number_in(cell.strip(), decimal_comma)
+        return number_in(cell.strip(), decimals)
     try:
         value = float(cell)
     except (TypeError, ValueError, OverflowError):
@@ -67,11 +82,12 @@ def number(cell: Any, decimal_comma: bool = False) -> float:
     return value
 
 
-def number_in(text: str, decimal_comma: bool) -> float:
+def number_in(text: str, decimals: Decimals) -> float:
     """Read the number in a text; see `number`."""
-    if decimal_comma and THOUSANDS_POINT.fullmatch(text):
-        raise BadCell("expected a number without thousands separators, since other numbers have decimal commas")
-    if decimal_comma and DECIMAL_COMMA.fullmatch(text):
+    if decimals.thousands is not None and decimals.thousands.fullmatch(text):
+        other = "commas" if decimals.thousands is THOUSANDS_POINT else "points"
+        raise BadCell(f"expected a number without thousands separators, since other numbers have decimal {other}")
+    if decimals.comma and DECIMAL_COMMA.fullmatch(text):
         text = text.replace(",", ".")
     if NUMBER.fullmatch(text):
         value = float(text)
@@ -81,34 +97,36 @@ def number_in(text: str, decimal_comma: bool) -> float:
     if THOUSANDS.fullmatch(text):
         raise BadCell("expected a number without thousands separators; write 1234.5 for one thousand and a bit")
     if DECIMAL_COMMA.fullmatch(text):
-        raise BadCell("expected a decimal point; write 1.5, or decimal commas only, and semicolons between the columns")
+        raise BadCell("expected a decimal point; write 1.5, or separate the columns of the file by semicolons")
     raise BadCell("expected a number")
 
 
-def has_decimal_commas(columns: Iterable[Sequence[str]]) -> bool:
-    """Return whether the numbers of a table have decimal commas: some have, and none has a decimal point.
+def decimals_of(cells: Iterable[str]) -> Decimals:
+    """Return how the numbers of a file are written whose columns are not separated by commas, from some of them.
 
-    Text such as 12,5 in a column with other text tells nothing.
+    Numbers such as 1,5 decide; 1,500 and 1.500, which may be thousands, if there are no others.
     """
-    numbers = [column for column in columns if all(not cell or LIKE_NUMBER.fullmatch(cell) for cell in column)]
-    commas = any(DECIMAL_COMMA.fullmatch(cell) for column in numbers for cell in column)
-    return commas and not any(
-        "." in cell and NUMBER.fullmatch(cell) and not THOUSANDS_POINT.fullmatch(cell)
-        for column in numbers
-        for cell in column
-    )
+    seen = set()
+    for cell in cells:
+        if DECIMAL_COMMA.fullmatch(cell):
+            seen.add("comma?" if THOUSANDS_COMMA.fullmatch(cell) else "comma")
+        elif "." in cell and NUMBER.fullmatch(cell):
+            seen.add("point?" if THOUSANDS_POINT.fullmatch(cell) else "point")
+    marks = {"comma": THOUSANDS_POINT, "point": THOUSANDS_COMMA}  # the strongest first
+    marks |= {"comma?": THOUSANDS_POINT, "point?": THOUSANDS_COMMA}
+    return Decimals(comma=True, thousands=next((marks[mark] for mark in marks if mark in seen), None))
 
 
-def is_number(cell: str, decimal_comma: bool) -> bool:
+def is_number(cell: str, decimals: Decimals) -> bool:
     """Return whether a cell holds a number."""
     try:
-        number(cell, decimal_comma)
+        number(cell, decimals)
     except BadCell:
         return False
     return True
 
 
-def flag(cell: Any, decimal_comma: bool = False) -> float:
+def flag(cell: Any, decimals: Decimals = POINTS) -> float:
     """Read 0 or 1, or a word for them (yes, no, true, false, pickup, delivery).
 
     Raises:
@@ -116,13 +134,13 @@ def flag(cell: Any, decimal_comma: bool = False) -> float:
     """
     if isinstance(cell, str) and cell.strip().lower() in FLAGS:
         return FLAGS[cell.strip().lower()]
-    value = number(cell, decimal_comma)
+    value = number(cell, decimals)
     if value not in (0, 1):
         raise BadCell("expected 0 or 1, yes or no")
     return value
 
 
-def moment(cell: Any, decimal_comma: bool = False) -> float | datetime:
+def moment(cell: Any, decimals: Decimals = POINTS) -> float | datetime:
     """Read a time: minutes as a number, a clock time HH:MM as minutes after midnight, or an ISO date with a time.
 
     Raises:
@@ -141,11 +159,11 @@ def moment(cell: Any, decimal_comma: bool = False) -> float | datetime:
     if isinstance(cell, timedelta):
         return cell.total_seconds() / 60
     if isinstance(cell, str):
-        return moment_in(cell.strip(), decimal_comma)
-    return number(cell, decimal_comma)
+        return moment_in(cell.strip(), decimals)
+    return number(cell, decimals)
 
 
-def moment_in(text: str, decimal_comma: bool) -> float | datetime:
+def moment_in(text: str, decimals: Decimals) -> float | datetime:
     """Read the time in a text; see `moment`."""
     clock = CLOCK.fullmatch(text)
     if clock is not None:
@@ -159,7 +177,7 @@ def moment_in(text: str, decimal_comma: bool) -> float | datetime:
         except ValueError:
             raise BadCell("expected a date and time such as 2026-05-04T08:30") from None
     try:
-        return number_in(text, decimal_comma)
+        return number_in(text, decimals)
     except BadCell as error:
         raise BadCell(f"{error}".replace("a number", "minutes, HH:MM or an ISO time", 1)) from None
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from routing_gym.data.cells import has_decimal_commas, is_number
+from routing_gym.data.cells import EITHER, POINTS, Decimals, decimals_of, is_number
 from routing_gym.files import InvalidFile, found, lines_of, read_bytes
 
 MAX_BYTES = 2**26
 SEPARATORS = ";\t,"
 QUOTED = re.compile(r'"[^"]*"?')
-NAMES = ("vehicles",)  # columns whose commas separate names
+COORDINATES = ("x", "y", "lat", "lon")  # columns that tell how numbers are written
 Row: TypeAlias = tuple[int, list[str]]  # line, and cells
 
 
@@ -26,13 +26,13 @@ class CsvFile:
         columns: Cells by header, in lower case, with underscores for spaces.
         header_line: Line of the headers; if there are none, line of the first row.
         lines: Line of each row.
-        decimal_comma: Whether the file has decimal commas: 1,5 is one and a half.
+        decimals: How its numbers are written.
     """
 
     columns: dict[str, list[str]]
     header_line: int
     lines: tuple[int, ...]
-    decimal_comma: bool
+    decimals: Decimals
 
 
 def header_key(header: str) -> str:
@@ -66,7 +66,7 @@ def read_cells(path: Path, max_bytes: int) -> tuple[list[Row], bool]:
     lines = lines_of(path, data)
     first = next((at for at, text in enumerate(lines) if text.strip(" ,;\t")), 0)
     unquoted = QUOTED.sub("", lines[first])
-    separator = max(SEPARATORS, key=unquoted.count) if any(mark in unquoted for mark in SEPARATORS) else ","
+    separator = next((mark for mark in SEPARATORS if mark in unquoted), ",")
     if lines[first].strip().lower().startswith("sep=") and len(lines[first].strip()) == 5:  # written by Excel
         separator, first = lines[first].strip()[-1], first + 1
     reader = csv.reader([f"{line}\n" for line in lines[first:]], delimiter=separator, strict=True)
@@ -99,9 +99,10 @@ def with_names(path: Path, rows: list[Row], may_have_commas: bool) -> CsvFile:
             remedy = "put text with the separator into quotation marks, and write numbers without thousands separators"
             raise InvalidFile(path, line, f"found {len(cells)} cells, expected {len(headers)}; {remedy}")
     columns = {key: [cells[place] for _, cells in rows] for place, key in enumerate(headers)}
-    numbers = (column for key, column in columns.items() if key not in NAMES)
-    decimal_comma = may_have_commas and has_decimal_commas(numbers)
-    return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimal_comma)
+    decimals = POINTS
+    if may_have_commas:
+        decimals = decimals_of(cell for key in COORDINATES for cell in columns.get(key, ()))
+    return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimals)
 
 
 def headers_of(path: Path, rows: list[Row], may_have_commas: bool) -> tuple[list[str], list[Row]]:
@@ -112,7 +113,7 @@ def headers_of(path: Path, rows: list[Row], may_have_commas: bool) -> tuple[list
     """
     line, cells = rows[0]
     headers = [header_key(cell) for cell in cells]
-    numbers = [cell for cell in cells if is_number(cell, may_have_commas)]
+    numbers = [cell for cell in cells if is_number(cell, EITHER if may_have_commas else POINTS)]
     if len(numbers) == len(cells) == 2:
         return ["x", "y"], rows
     remedy = "start with a line of names, such as id,lat,lon or x,y"

@@ -377,7 +377,7 @@ def read_csv(path: Path) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
         columns[name] = np.empty(len(file.lines))
         for row, (line, cell) in enumerate(zip(file.lines, file.columns[name], strict=True)):
             try:
-                columns[name][row] = number(cell, file.decimal_comma)
+                columns[name][row] = number(cell, file.decimals)
             except BadCell as error:
                 raise InvalidFile(path, line, f"{name}: found {found(cell)}; {error}") from None
     return columns, tuple(name for name in file.columns if name not in known)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,6 @@ class Day:
         return self.durations[rows, 0, self.customer], self.durations[rows, self.customer, 0]
 
 
-@runtime_checkable
 class DaySource(Protocol):
     """Source of random days. `num_slots`, `num_locations` and `has_coords` are the same for all its days."""
 

@@ -46,8 +46,10 @@ def make_source(
         if static is not None or settings:
             given = "static" if static is not None else next(iter(settings))
             raise ValueError(f"source has its own settings; leave out {given}")
-        if not isinstance(source, DaySource):
-            raise TypeError(f"source: expected a DaySource, got {type(source).__name__}")
+        missing = [name for name in ("num_slots", "num_locations", "has_coords", "draw") if not hasattr(source, name)]
+        if missing or isinstance(source, type):
+            found = f"the class {source.__name__}" if isinstance(source, type) else f"one without {', '.join(missing)}"
+            raise TypeError(f"source: expected an object like a DaySource, got {found}")
         return source
     kind = GeneratedDays if static is None else ResampledDays
     names = [field.name for field in dataclasses.fields(kind) if field.name != "static"]
@@ -273,10 +275,15 @@ class DynamicVRPTWEnv(gym.Env[Observation, Any]):
 
     @property
     def state(self) -> DayState:
-        """A copy of the state with one row; times of requests that have not arrived are -1."""
+        """A copy of the state with one row, including times of requests that have not arrived yet."""
         self._lanes.require_start("state")
         state: DayState = self._lanes.own(self._lanes.state)
-        return rules.known_state(self._lanes.instance, state)
+        return state
+
+    @property
+    def known_state(self) -> DayState:
+        """The state for a policy: the times of requests that have not arrived are -1."""
+        return rules.known_state(self.day, self.state)
 
 
 class DynamicVRPTWVectorEnv(LaneVectorEnv):

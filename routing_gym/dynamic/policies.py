@@ -193,12 +193,13 @@ def checked(chosen: Any, day: Day) -> BoolArray:
     Raises:
         ValueError: It has another shape, or other values than 0 and 1.
     """
-    if not isinstance(chosen, np.ndarray) or chosen.shape != day.arrival.shape or chosen.dtype.kind not in "biu":
-        found = f"{chosen.dtype} {chosen.shape}" if isinstance(chosen, np.ndarray) else type(chosen).__name__
+    chosen = np.asarray(chosen)
+    if chosen.shape != day.arrival.shape or chosen.dtype.kind not in "biu":
+        found = f"{chosen.dtype} {chosen.shape}"
         raise ValueError(f"policy: expected bool {day.arrival.shape}, a mask of the requests that leave, got {found}")
     if (wrong := (chosen != 0) & (chosen != 1)).any():
         raise ValueError(f"policy: expected a mask of the requests that leave, got {chosen[wrong][0]}")
-    return chosen.astype(np.bool_)
+    return np.asarray(chosen, dtype=np.bool_)
 
 
 def epochs(day: Day, policy: Policy, router: Router, rng: np.random.Generator) -> Iterator[Epoch]:

@@ -93,8 +93,11 @@ def check_matrices(ids: Sequence[str], matrices: Mapping[Kind, Matrix], geograph
 
 
 def doubtful_units(matrices: Mapping[Kind, Matrix], km: FloatArray) -> list[str]:
-    """Return notes about matrices whose entries seem to be seconds or metres, compared with the straight-line `km`."""
-    apart, notes = km > 0, []
+    """Return notes about matrices whose entries seem to be seconds or metres, compared with the straight-line `km`.
+
+    Stops less than a km apart tell nothing: times may be rounded to minutes.
+    """
+    apart, notes = km > 1, []
     told = {"durations": ("minutes", "seconds by 60"), "distances": ("km", "metres by 1000")}
     for kind, matrix in matrices.items():
         unit, remedy = told[kind]

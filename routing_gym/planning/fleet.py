@@ -259,11 +259,11 @@ def value_of(table: Table, header: str, key: str, row: int) -> Any:
         return None
     try:
         if key in ("earliest", "latest"):
-            return moment(cell, table.decimal_comma)
+            return moment(cell, table.decimals)
         if key == "depot":
             return identity(cell)
         if key == "open":
-            return flag(cell, table.decimal_comma) == 1
+            return flag(cell, table.decimals) == 1
     except BadCell as error:
         raise table.error(row, header, str(error)) from None
     value = positive(table, header, row, zero=key == "fixed_cost")
@@ -281,7 +281,7 @@ def positive(table: Table, header: str, row: int, zero: bool = False) -> float:
         InvalidInput: The value is invalid; the message has row, column and value.
     """
     try:
-        value = number(table.columns[header][row], table.decimal_comma)
+        value = number(table.columns[header][row], table.decimals)
     except BadCell as error:
         raise table.error(row, header, str(error)) from None
     if not (value > 0 or (zero and value == 0)):

@@ -155,5 +155,6 @@ def plan_frame(plan: PlanData) -> str:
         return f"<pre>{escape(str(plan))}</pre>"
     page = escape(plan_html(plan), quote=True)
     style = "width:100%;height:640px;border:1px solid #ccc"
-    may = "allow-scripts allow-popups allow-same-origin"  # the last, to send a Referer, which OpenStreetMap requires
+    # OpenStreetMap requires a Referer, which only a frame of the same origin sends. All text of the page is escaped.
+    may = "allow-scripts allow-same-origin allow-popups allow-popups-to-escape-sandbox"
     return f'<iframe sandbox="{may}" style="{style}" title="map of the plan" srcdoc="{page}"></iframe>'

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from routing_gym.arrays import FloatArray, to_numpy
-from routing_gym.data.cells import BadCell, has_decimal_commas, is_missing, is_number, number
+from routing_gym.data.cells import EITHER, POINTS, BadCell, Decimals, decimals_of, is_missing, is_number, number
 from routing_gym.data.csv_file import header_key, read_cells, with_names
 from routing_gym.files import InvalidFile, found, printable, read_bytes
 from routing_gym.planning.table import InvalidInput, Table, table_of
@@ -145,10 +145,10 @@ def service_tables(document: Mapping[str, Any], kind: Kind) -> dict[Kind, tuple[
 
 
 class Cells(NamedTuple):
-    """Rows of a CSV file without labels, and whether its numbers have decimal commas."""
+    """Rows of a CSV file without labels, and how its numbers are written."""
 
     rows: list[list[str]]
-    decimal_comma: bool
+    decimals: Decimals
 
 
 def matrix_table(path: Path) -> Table | Cells:
@@ -158,17 +158,19 @@ def matrix_table(path: Path) -> Table | Cells:
         InvalidFile: The file is not a valid CSV file.
     """
     rows, comma = read_cells(path, MAX_BYTES)
+    decimals = decimals_of if comma else lambda cells: POINTS
     cells = [row for _, row in rows]
     if any(map(holds_text, cells[0])):
-        return table_of(path, with_names(path, rows, comma))
+        table = table_of(path, with_names(path, rows, comma))
+        return replace(table, decimals=decimals(cell for _, row in rows[1:] for cell in row[1:]))
     while all(len(row) > len(cells) and not row[-1] for row in cells):  # each line ends with a separator
         cells = [row[:-1] for row in cells]
-    return Cells(cells, comma and has_decimal_commas(cells))
+    return Cells(cells, decimals(cell for row in cells for cell in row))
 
 
 def holds_text(cell: str) -> bool:
     """Return whether a cell holds a label, not a number in any format."""
-    return any(letter.isalpha() for letter in cell) and not is_number(cell, True)
+    return any(letter.isalpha() for letter in cell) and not is_number(cell, EITHER)
 
 
 def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names: tuple[str, ...]) -> Matrix:
@@ -177,12 +179,12 @@ def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names:
     Raises:
         InvalidInput: The matrix is invalid; the message has the names of the two stops, the value and the expectation.
     """
-    order, comma = labels_of_frame(rows), False
+    order, decimals = labels_of_frame(rows), POINTS
     if isinstance(rows, Table):
-        comma = rows.decimal_comma
+        decimals = rows.decimals
         order, rows = labelled(rows)
     elif isinstance(rows, Cells):
-        rows, comma = rows
+        rows, decimals = rows
     cells = rows_of(source, rows)
     size = len(names)
     text = bool(cells) and bool(cells[0]) and isinstance(cells[0][-1], str)
@@ -200,7 +202,7 @@ def checked(source: str, kind: Kind, rows: Any, factor: float, note: str, names:
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
             if i != j:  # some files store a large sentinel on the diagonal
-                values[i, j] = entry(source, cell, i, j, names, comma) * factor
+                values[i, j] = entry(source, cell, i, j, names, decimals) * factor
     return Matrix(source, values, note)
 
 
@@ -229,7 +231,7 @@ def labels_of_frame(rows: Any) -> list[list[str]]:
     return [columns, index] if index and all(isinstance(label, str) for label in index) else [columns]
 
 
-def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma: bool) -> float:
+def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], decimals: Decimals) -> float:
     """Return one number of a matrix.
 
     Raises:
@@ -244,7 +246,7 @@ def entry(source: str, cell: Any, i: int, j: int, names: tuple[str, ...], comma:
             )
         )
     try:
-        value = number(cell, comma)
+        value = number(cell, decimals)
     except BadCell as error:
         raise InvalidInput(printable(f"{place}: found {found(cell)}; {error}")) from None
     if value < 0:

@@ -159,7 +159,7 @@ def read_cell(table: Table, header: str, row: int, read: Any) -> Any:
     if is_missing(cell):
         return float("nan")
     try:
-        return read(cell, table.decimal_comma)
+        return read(cell, table.decimals)
     except BadCell as error:
         raise table.error(row, header, str(error)) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import to_numpy
-from routing_gym.data.cells import show
+from routing_gym.data.cells import POINTS, Decimals, show
 from routing_gym.data.csv_file import CsvFile, header_key, read_csv_file
 from routing_gym.files import found, printable
 
@@ -27,13 +27,13 @@ class Table:
         source: Name of the file, or of the argument.
         columns: Cells by header, in lower case, with underscores for spaces.
         lines: Line of each row in its file; empty for other tables, whose rows are counted from 0.
-        decimal_comma: Whether commas are decimal separators: 1,5 is one and a half.
+        decimals: How the numbers of a file are written.
     """
 
     source: str
     columns: dict[str, list[Any]]
     lines: tuple[int, ...] = ()
-    decimal_comma: bool = False
+    decimals: Decimals = POINTS
 
     @property
     def num_rows(self) -> int:
@@ -81,7 +81,7 @@ def read_table(value: Any, name: str) -> Table:
 
 def table_of(path: Path, file: CsvFile) -> Table:
     """Return the table of a CSV file."""
-    return Table(printable(path.name), {**file.columns}, file.lines, file.decimal_comma)
+    return Table(printable(path.name), {**file.columns}, file.lines, file.decimals)
 
 
 def columns_of_any(value: Any, name: str) -> list[tuple[str, list[Any]]]:

@@ -1,5 +1,6 @@
 """`routing_agents.load` and `solve`, on arrays in a user's own units."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,9 +10,11 @@ import pytest
 import torch
 
 import routing_agents
+from routing_agents import checkpoint
 from routing_agents.policies.attention.decoding import solve
 from routing_agents.policies.attention.saved import load_model
 from routing_agents.search.beam import Beam, simulation_guided_search
+from routing_agents.trained import WEIGHTS
 from routing_gym import TSPInstance
 from routing_gym.arrays import to_backend
 from routing_gym.problems import make_problem
@@ -194,3 +197,17 @@ def test_without_torch():
     code = "import sys; sys.modules['torch'] = None; from routing_agents import load"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert 'ImportError: routing_agents needs torch: pip install ".[agents]"' in failed.stderr
+
+
+def test_a_loaded_model_is_no_part_of_its_file(models, tmp_path):
+    """What is overwritten in place after the model was loaded does not change it."""
+    network = models["TSP"].network
+    weights = {f"model.{key}": value.clone() for key, value in network.state_dict().items()}
+    path = tmp_path / "own.safetensors"
+    checkpoint.save(path, weights, checkpoint.load(WEIGHTS / "tsp-20.safetensors")[1])
+    loaded = routing_agents.load(path)
+    before = [value.clone() for value in loaded.network.parameters()]
+    with path.open("r+b") as file:
+        file.seek(-100_000, os.SEEK_END)
+        file.write(bytes(100_000))
+    assert all(torch.equal(one, two) for one, two in zip(before, loaded.network.parameters(), strict=True))

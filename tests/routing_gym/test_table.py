@@ -43,7 +43,10 @@ def test_two_columns_need_no_names(tmp_path):
         ("x;y;vehicles\n1.500;2;1,2\n0.125;3;2\n", [1.5, 0.125]),
         ("x;y\n38,779;2\n38,712;3\n", [38.779, 38.712]),
         ('x,y,"note; remark"\n1.5,2,a\n2.5,3,b\n', [1.5, 2.5]),  # separators are counted outside of quotes
-        ("x,y,kg (net; gross)\n1.5,2,3\n2.5,3,4\n", [1.5, 2.5]),
+        ("1,5;2,5\n3,5;4,5\n", [1.5, 3.5]),
+        ("id;x;y\n1.1;1,5;2,5\n1.2;3,5;4,5\n", [1.5, 3.5]),
+        ("x;y;note, a, b, c\n1.5;2;a\n2.5;3;b\n", [1.5, 2.5]),
+        ("x;y;demand\n1.5;2;1,5\n2.5;3;2\n", [1.5, 2.5]),  # coordinates from a map, demands typed
     ],
 )
 def test_commas_and_points(tmp_path, text, expected):
@@ -55,7 +58,7 @@ def test_commas_and_points(tmp_path, text, expected):
     ("text", "message"),
     [
         ('x\ty\n1.5\t"1,200"\n', ":2: y: found '1,200'; expected a number without thousands separators"),
-        ("x;y\n1.5;1,5\n", ":2: y: found '1,5'; expected a decimal point; write 1.5, or decimal commas only"),
+        ("id;x;y\nA;1,5;2\nB;3,5x;4\n", ":3: x: found '3,5x'; expected a number"),
         ("", "the file is empty"),
         ("\n\n", "the file has no rows"),
         ("1,2,3\n", ":1: found 3 columns without names; start with a line of names, such as id,lat,lon or x,y"),

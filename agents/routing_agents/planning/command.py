@@ -115,7 +115,7 @@ def outputs(path: Path, args: Any) -> dict[str, Path]:
             raise ValueError(f"--gantt {target}: the chart is written as SVG; end the name with .svg")
         if target.is_dir():
             raise IsADirectoryError(f"{this}: {target} is a folder; give the name of a file")
-        if target.exists() and not args.overwrite:
+        if target.is_file() and not args.overwrite:
             raise FileExistsError(f"{target} exists; choose another name or --out, or give --overwrite")
         if name != "csv" and not target.parent.is_dir():
             raise FileNotFoundError(f"{target}: there is no folder {target.parent}; make it first")

@@ -553,6 +553,14 @@ def test_a_pipe_is_written_to(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "new"
+
+
 @pytest.mark.parametrize(
     "line", ["route" + " " * 10**6 + "x", "cost" + " " * 10**6 + "1 x", "route #1: " + "1" * 10**6]
 )

@@ -104,12 +104,12 @@ def test_observations(make):
 def test_the_state_tells_nothing_of_future_requests(make, action):
     """Latest departures are 140, 280 and 80, latest starts of service 150, 300 and 90; request 3 arrives in epoch 1."""
     env = make(action=action).unwrapped
-    assert env.state.latest_departure[0, :3].tolist() == [140, 280, -1]
+    assert env.known_state.latest_departure[0, :3].tolist() == [140, 280, -1]
     if action == "route":
-        assert env.state.latest_start[0, :3].tolist() == [150, 300, -1]
+        assert env.known_state.latest_start[0, :3].tolist() == [150, 300, -1]
         return
     env.step(np.zeros(6, np.int8))
-    assert env.state.latest_departure[0, :3].tolist() == [140, 280, 80]
+    assert env.known_state.latest_departure[0, :3].tolist() == [140, 280, 80]
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,12 @@ def test_a_source_of_ones_own(settings):
         gym.make("routing/DVRPTW", source=source, max_requests=2)
     with pytest.raises(ValueError, match="source has its own settings; leave out static"):
         gym.make("routing/DVRPTW", source=source, static="FILE")
-    with pytest.raises(TypeError, match="source: expected a DaySource, got list"):
-        gym.make("routing/DVRPTW", source=[])
+    for wrong, found in (
+        (OneRequest, "the class OneRequest"),
+        ([], "one without num_slots, num_locations, has_coords"),
+    ):
+        with pytest.raises(TypeError, match=f"source: expected an object like a DaySource, got {found}"):
+            gym.make("routing/DVRPTW", source=wrong)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_policies_that_break_rules_are_refused(day):
     for policy, match in (
         (lambda day, state, rng: np.zeros(day.arrival.shape, bool), "request 3 must leave and was left behind"),
         (lambda day, state, rng: np.ones(day.arrival.shape, bool), "request 3 is not open and was dispatched"),
-        (lambda day, state, rng: [1, 2], r"policy: expected bool \(1, 6\), a mask .* got list"),
+        (lambda day, state, rng: [1, 2], r"policy: expected bool \(1, 6\), a mask .* got int64 \(2,\)"),
         (lambda day, state, rng: np.full(day.arrival.shape, 2), "policy: expected a mask .* got 2"),
     ):
         with pytest.raises(ValueError, match=match):

@@ -70,6 +70,16 @@ def test_thousands_in_a_matrix(tmp_path, labels):
         read_task(table, vehicles={"count": 1}, durations=tmp_path / "m.csv")
 
 
+@pytest.mark.parametrize(
+    "text", ["0,0;1,5;2,5\n1,5;0,0;1,2\n2,5;1,2;0,0\n", ";D;a;b\nD;-;1,5;2,5\na;1,5;-;1,2\nb;2,5;1,2;-\n"]
+)
+def test_decimal_commas_in_a_matrix(tmp_path, text):
+    (tmp_path / "m.csv").write_text(text)
+    table = {"id": ["D", "a", "b"], "x": [0, 1, 2], "y": [0, 0, 0]}
+    task = read_task(table, vehicles={"count": 1}, durations=tmp_path / "m.csv")
+    assert task.minutes[0].tolist() == [0, 1.5, 2.5]
+
+
 @pytest.mark.parametrize("shape", ["(60000, 60000)", "(10000000000000000000000000000000, 1)"])
 def test_an_array_file_that_claims_too_much(tmp_path, shape):
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
