@@ -31,7 +31,7 @@ class BadCell(ValueError):
 
 
 class Decimals(NamedTuple):
-    """How the numbers of a file are written.
+    """Notation of the numbers in a file.
 
     Attributes:
         comma: Whether 1,5 is one and a half, as in files whose columns are not separated by commas.
@@ -64,7 +64,7 @@ def number(cell: Any, decimals: Decimals = POINTS) -> float:
 
     Args:
         cell: A number, or text that spells one.
-        decimals: How the numbers of its file are written.
+        decimals: Notation of the numbers in its file.
 
     Raises:
         BadCell: The cell is not a number, or ambiguous because of thousands separators.
@@ -102,7 +102,7 @@ def number_in(text: str, decimals: Decimals) -> float:
 
 
 def decimals_of(cells: Iterable[str]) -> Decimals:
-    """Return how the numbers of a file are written whose columns are not separated by commas, from some of them.
+    """Return the notation of the numbers in a file whose columns are not separated by commas, from some of them.
 
     Numbers such as 1,5 decide; 1,500 and 1.500, which may be thousands, if there are no others.
     """

@@ -26,7 +26,7 @@ class CsvFile:
         columns: Cells by header, in lower case, with underscores for spaces.
         header_line: Line of the headers; if there are none, line of the first row.
         lines: Line of each row.
-        decimals: How its numbers are written.
+        decimals: Notation of its numbers.
     """
 
     columns: dict[str, list[str]]

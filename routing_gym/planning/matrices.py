@@ -145,7 +145,7 @@ def service_tables(document: Mapping[str, Any], kind: Kind) -> dict[Kind, tuple[
 
 
 class Cells(NamedTuple):
-    """Rows of a CSV file without labels, and how its numbers are written."""
+    """Rows of a CSV file without labels, and the notation of its numbers."""
 
     rows: list[list[str]]
     decimals: Decimals

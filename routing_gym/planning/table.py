@@ -27,7 +27,7 @@ class Table:
         source: Name of the file, or of the argument.
         columns: Cells by header, in lower case, with underscores for spaces.
         lines: Line of each row in its file; empty for other tables, whose rows are counted from 0.
-        decimals: How the numbers of a file are written.
+        decimals: Notation of the numbers in a file.
     """
 
     source: str
