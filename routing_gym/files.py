@@ -129,7 +129,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         target.write_bytes(data)
         return

@@ -14,7 +14,7 @@ from routing_gym.files import InvalidFile, found, lines_of, read_bytes
 MAX_BYTES = 2**26
 SEPARATORS = ";\t,"
 QUOTED = re.compile(r'"[^"]*"?')
-COORDINATES = ("x", "y", "lat", "lon")  # columns that tell how numbers are written
+COORDINATES = ("x", "y", "lat", "latitude", "lon", "lng", "long", "longitude")
 Row: TypeAlias = tuple[int, list[str]]  # line, and cells
 
 
@@ -100,7 +100,7 @@ def with_names(path: Path, rows: list[Row], may_have_commas: bool) -> CsvFile:
             raise InvalidFile(path, line, f"found {len(cells)} cells, expected {len(headers)}; {remedy}")
     columns = {key: [cells[place] for _, cells in rows] for place, key in enumerate(headers)}
     decimals = POINTS
-    if may_have_commas:
+    if may_have_commas:  # coordinates tell how numbers are written
         decimals = decimals_of(cell for key in COORDINATES for cell in columns.get(key, ()))
     return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimals)
 

@@ -66,6 +66,7 @@ def test_commas_and_points(tmp_path, text, expected):
         ("\nx,y,X\n1,2,3\n", ":2: found the column 'x' twice"),
         (f"x,y\n{'1' * 200_000},2\n", ":2: field larger than field limit"),
         ("x;y\n1,5;1.500\n", ":2: y: found '1.500'; expected a number without thousands separators, since"),
+        ("x;y;latitude\n1.500;2;52,5\n", ":2: x: found '1.500'; expected a number without thousands separators"),
         ("x;y\n1.234,5;2\n", ":2: x: found '1.234,5'; expected a number without thousands separators"),
         ("x,y\n", ":1: the file has a header and no rows"),
         ("x,y\n1,2\n\n3\n", ":4: found 1 cells, expected 2; put text"),
