@@ -116,9 +116,10 @@ def check_ended(run: Path) -> None:
 
 
 def rounded(weights: Tensor) -> Tensor:
-    """Round to half precision; matrices further, to multiples of a power of two of about 2 % of their size.
+    """Round to half precision; matrices further, to multiples of a power of two.
 
-    Files of such matrices compress to two thirds, in the history of the repository and in wheels.
+    The step is 1.6 to 3.1 % of the matrix's root mean square. The file for TSP-50 then takes 0.94 instead of 1.31 MB in
+    the history of the repository.
     """
     if weights.ndim < 2:
         return weights.half()

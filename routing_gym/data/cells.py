@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
@@ -101,20 +101,18 @@ def number_in(text: str, decimals: Decimals) -> float:
     raise BadCell("expected a number")
 
 
-def decimals_of(cells: Iterable[str]) -> Decimals:
+def decimals_of(cells: Sequence[str]) -> Decimals:
     """Return the notation of the numbers in a file whose columns are not separated by commas, from some of them.
 
-    Numbers such as 1,5 decide; 1,500 and 1.500, which may be thousands, if there are no others.
+    Numbers such as 1,5 decide; 1,500 and 1.500, which may be thousands, only if there are no others.
     """
-    seen = set()
-    for cell in cells:
-        if DECIMAL_COMMA.fullmatch(cell):
-            seen.add("comma?" if THOUSANDS_COMMA.fullmatch(cell) else "comma")
-        elif "." in cell and NUMBER.fullmatch(cell):
-            seen.add("point?" if THOUSANDS_POINT.fullmatch(cell) else "point")
-    marks = {"comma": THOUSANDS_POINT, "point": THOUSANDS_COMMA}  # the strongest first
-    marks |= {"comma?": THOUSANDS_POINT, "point?": THOUSANDS_COMMA}
-    return Decimals(comma=True, thousands=next((marks[mark] for mark in marks if mark in seen), None))
+    commas = [cell for cell in cells if DECIMAL_COMMA.fullmatch(cell)]
+    points = [cell for cell in cells if "." in cell and NUMBER.fullmatch(cell)]
+    clear_commas = not all(map(THOUSANDS_COMMA.fullmatch, commas))
+    clear_points = not all(map(THOUSANDS_POINT.fullmatch, points))
+    if clear_commas or (commas and not clear_points):
+        return Decimals(comma=True, thousands=THOUSANDS_POINT)
+    return Decimals(comma=True, thousands=THOUSANDS_COMMA) if points else EITHER
 
 
 def is_number(cell: str, decimals: Decimals) -> bool:

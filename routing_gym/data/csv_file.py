@@ -14,7 +14,7 @@ from routing_gym.files import InvalidFile, found, lines_of, read_bytes
 MAX_BYTES = 2**26
 SEPARATORS = ";\t,"
 QUOTED = re.compile(r'"[^"]*"?')
-COORDINATES = ("x", "y", "lat", "latitude", "lon", "lng", "long", "longitude")
+LATITUDE, LONGITUDE = ("lat", "latitude"), ("lon", "lng", "long", "longitude")  # names of these columns
 Row: TypeAlias = tuple[int, list[str]]  # line, and cells
 
 
@@ -101,7 +101,8 @@ def with_names(path: Path, rows: list[Row], may_have_commas: bool) -> CsvFile:
     columns = {key: [cells[place] for _, cells in rows] for place, key in enumerate(headers)}
     decimals = POINTS
     if may_have_commas:  # coordinates tell how numbers are written
-        decimals = decimals_of(cell for key in COORDINATES for cell in columns.get(key, ()))
+        places = ("x", "y", *LATITUDE, *LONGITUDE)
+        decimals = decimals_of([cell for key in places for cell in columns.get(key, ())])
     return CsvFile(columns, header_line, tuple(line for line, _ in rows), decimals)
 
 

@@ -44,8 +44,8 @@ class GeneratedDays:
         max_requests: Largest number of requests in an epoch; by default twice the mean.
         layout: "uniform" or "clustered".
         window: Width of the time windows, in epochs.
-        crossing: Seconds to cross the square. `coords` are scaled so that the locations of a day fill the unit square
-            along one axis: one unit of them then takes less, by another factor each day.
+        crossing: Seconds to cross the square. `Day.coords` are scaled to the unit square, by another factor for each
+            day, so that a unit of them takes at most `crossing` seconds.
         asymmetry: Share of `crossing` that climbing the full height takes.
         service: Median service time in seconds.
         service_sigma: Standard deviation of the logarithm of the service time.

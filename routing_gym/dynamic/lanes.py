@@ -99,7 +99,7 @@ class DayLanes(LaneArrays):
         self.raises = on_illegal == "raise"
 
     def own(self, batch: Any) -> Any:
-        """Return a copy of days or states, without copying a matrix of durations that all days share."""
+        """Return a copy of days or states; a matrix of durations that all days share, which is read-only, stays one."""
         return map_arrays(
             lambda x: x if x.ndim == 3 and x.strides[0] == 0 and not x.flags.writeable else x.copy(), batch
         )

@@ -162,10 +162,10 @@ def matrix_table(path: Path) -> Table | Cells:
     cells = [row for _, row in rows]
     if any(map(holds_text, cells[0])):
         table = table_of(path, with_names(path, rows, comma))
-        return replace(table, decimals=decimals(cell for _, row in rows[1:] for cell in row[1:]))
+        return replace(table, decimals=decimals([cell for _, row in rows[1:] for cell in row[1:]]))
     while all(len(row) > len(cells) and not row[-1] for row in cells):  # each line ends with a separator
         cells = [row[:-1] for row in cells]
-    return Cells(cells, decimals(cell for row in cells for cell in row))
+    return Cells(cells, decimals([cell for row in cells for cell in row]))
 
 
 def holds_text(cell: str) -> bool:

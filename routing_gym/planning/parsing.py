@@ -12,6 +12,7 @@ import numpy as np
 
 from routing_gym.arrays import FloatArray
 from routing_gym.data.cells import BadCell, flag, identity, is_missing, moment, number
+from routing_gym.data.csv_file import LATITUDE, LONGITUDE
 from routing_gym.planning.fleet import Fleet
 from routing_gym.planning.recognise import known_columns
 from routing_gym.planning.table import InvalidInput, Table
@@ -19,8 +20,8 @@ from routing_gym.planning.times import from_midnight
 from routing_gym.traits import Column
 
 PLACES = {
-    **dict.fromkeys(("lat", "latitude"), "lat"),
-    **dict.fromkeys(("lon", "lng", "long", "longitude"), "lon"),
+    **dict.fromkeys(LATITUDE, "lat"),
+    **dict.fromkeys(LONGITUDE, "lon"),
     **dict.fromkeys(("vehicles", "served_by", "allowed_vehicles"), "vehicles"),
     **dict.fromkeys(("pickup_at", "picked_up_at"), "pickup_at"),
     **{key: key for key in ("x", "y", "id", "name", "pickup")},
