@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 import routing_agents
 from routing_agents import TrainedModel
+from routing_agents.arguments import make_out_folder
 from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
@@ -142,19 +143,22 @@ def write(
     """Trace and write one graph, with dynamic axes for the batch and the nodes."""
     open_axes = (BATCH, num_actions, num_actions + 1)  # TSP: the queries have one more row, for the placeholder
     shapes = tuple({i: torch.export.Dim.DYNAMIC for i, n in enumerate(x.shape) if n in open_axes} for x in inputs)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of missing torchvision, which no model here uses
+    for name in ("torch.onnx", "onnxscript"):  # they warn of missing torchvision, and of what they do not optimise
+        logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's exporter warns of torch's own deprecations
-        torch.onnx.export(
+        program = torch.onnx.export(
             graph,
             inputs,
-            path,
             input_names=input_names,
             output_names=outputs,
             dynamic_shapes=(shapes,),
-            external_data=False,
             verbose=False,
         )
+    assert program is not None
+    for node in program.model.graph:
+        node.metadata_props.clear()  # they hold paths and lines of the source code on this machine
+    program.save(path, external_data=False)
 
 
 def main(args: Args) -> list[Path]:
@@ -163,6 +167,7 @@ def main(args: Args) -> list[Path]:
     Raises:
         ValueError: The model does not exist, or is not an attention model.
         FileExistsError: A file exists already.
+        OSError: No file can be written to the folder.
         ImportError: The extra `[onnx]` is not installed.
     """
     trained = routing_agents.load(args.model)
@@ -172,9 +177,10 @@ def main(args: Args) -> list[Path]:
     out = args.out or Path("onnx") / (Path(args.model).stem if Path(args.model).exists() else args.model.lower())
     if (there := [path for path in (out / "encoder.onnx", out / "step.onnx") if path.exists()]) and not args.overwrite:
         raise FileExistsError(f"{there[0]} exists; choose another --out, or give --overwrite")
-    out.mkdir(parents=True, exist_ok=True)
+    make_out_folder(out)
     files = export(trained, out)
-    print("\n".join(f"{path}: {path.stat().st_size / 1e6:.1f} MB" for path in files))
+    print(f"weights: {trained.path.stem}")
+    print("\n".join(f"{path}: {path.stat().st_size / 1e3:,.0f} kB" for path in files))
     return files
 
 

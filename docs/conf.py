@@ -1,4 +1,7 @@
-"""Settings of the documentation site: `make docs` builds it into docs/_build. It loads nothing from other servers."""
+"""Settings of the documentation site: `make docs` builds it into docs/_build.
+
+It loads nothing from other servers, except for the streets of the map in a tutorial when the map is scrolled into view.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,7 @@ html_theme = "furo"
 html_title = f"routing-gym {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_show_sphinx = False
 html_copy_source = True  # for the link to a page's source; generated pages have one too
 html_show_copyright = False
@@ -73,7 +77,7 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#4453e0", "color-brand-content": "#4453e0"},
     "dark_css_variables": {"color-brand-primary": "#98a4ff", "color-brand-content": "#98a4ff"},
 }
-pygments_style, pygments_dark_style = "friendly", "native"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "native"
 default_role = "code"
 
 myst_enable_extensions = ["dollarmath"]

@@ -157,4 +157,4 @@ def plan_frame(plan: PlanData) -> str:
     style = "width:100%;height:640px;border:1px solid #ccc"
     # OpenStreetMap requires a Referer, which only a frame of the same origin sends. All text of the page is escaped.
     may = "allow-scripts allow-same-origin allow-popups allow-popups-to-escape-sandbox"
-    return f'<iframe sandbox="{may}" style="{style}" title="map of the plan" srcdoc="{page}"></iframe>'
+    return f'<iframe sandbox="{may}" style="{style}" title="map of the plan" loading="lazy" srcdoc="{page}"></iframe>'

@@ -177,6 +177,20 @@ def test_held_karp_takes_asymmetric_distances():
     np.testing.assert_allclose(HeldKarp().solve(problem, instance).cost, brute_force(problem, instance), atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["VRPL", "OVRPTW", "VRPLTW"])
+def test_held_karp_takes_durations_and_lengths_without_the_triangle_inequality(name):
+    """On streets, the fastest way is not always the shortest; masks forbid some tours then, but not `objective`."""
+    rng = np.random.default_rng(3)
+    problem = make_problem(name, 4, matrices=True)
+    instance = problem.generate(rng, 6)
+    lengths = rng.uniform(0.1, 1.0, instance.distances.shape).astype(np.float32)
+    changes = {"max_length": np.full(6, 2.2, np.float32)} if problem.max_length is not None else {}
+    instance = replace(instance, distances=lengths * (1 - np.eye(5, dtype=np.float32)), **changes)
+    problem.validate(instance)
+    solution = HeldKarp().solve(problem, instance)
+    np.testing.assert_allclose(solution.cost, brute_force(problem, instance), atol=1e-6)
+
+
 @pytest.mark.parametrize("own_metric", [False, True])
 @pytest.mark.parametrize(
     ("solver", "name"),

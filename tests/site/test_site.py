@@ -160,6 +160,22 @@ def test_two_pages_lead_to_a_trained_model(built):
     assert "make train" in re.sub(r"<[^>]+>", "", (built / "tutorials" / "get-started.html").read_text())
 
 
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_animations_stop(motion, built, browser):
+    """A button stops all animations of the page, which begin stopped where the system asks for it."""
+    context = browser.new_context(reduced_motion=motion)
+    page = context.new_page()
+    page.goto((built / "index.html").as_uri())
+    moves = motion == "no-preference"
+    for _ in range(2):
+        page.get_by_role("button", name="Stop the animations" if moves else "Play the animations").wait_for()
+        assert page.locator('article img[src$=".gif"]').first.is_visible() == moves
+        assert page.locator("canvas.still").first.is_hidden() == moves
+        page.get_by_role("button", name="animations").click()
+        moves = not moves
+    context.close()
+
+
 def test_the_tutorial_shows_the_map_of_its_plan(built, browser):
     """The routes of the plan that the page's text prints, in the frame that the page embeds; Chromium is offline."""
     path = built / "tutorials" / "from-a-spreadsheet-to-a-map.html"
@@ -167,6 +183,7 @@ def test_the_tutorial_shows_the_map_of_its_plan(built, browser):
     try:
         page = context.new_page()
         page.goto(path.as_uri())
+        page.locator("iframe").first.scroll_into_view_if_needed()
         inside = page.frame_locator("iframe").first
         inside.locator("#picture .line").first.wait_for(state="attached")
         assert inside.locator("#picture .line").count() == len(

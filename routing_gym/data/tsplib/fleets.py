@@ -163,7 +163,7 @@ def make(
         fields["fixed_cost"] = rows([kind.fixed_cost / scale for kind in kinds], np.float32)
         fields["cost_per_length"] = rows([kind.cost_per_length for kind in kinds], np.float32)
         if any(kind.allowed is not None for kind in kinds):
-            eligible = [np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds]
+            eligible = allowed(kinds, stops) if stops.pickup is None else both(allowed(kinds, stops), stops.pickup)
             fields["eligible"] = np.pad(eligible, ((0, 0), (depots, 0)))[None]
     if limited:
         fields["num_vehicles"] = rows(numbers, np.int64)
@@ -213,7 +213,7 @@ def check_served(
 ) -> None:
     """Refuse a customer or pair that no vehicle can serve alone because of eligibility, demand or limits."""
     keyword = "VEHICLES_ALLOWED_CLIENTS_SECTION"
-    may = np.array([np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds])
+    may = allowed(kinds, stops)
     refuse(document, keyword, stops, may, "no vehicle may serve it; name it at one")
     if stops.pickup is not None:
         may = both(may, stops.pickup)
@@ -236,6 +236,11 @@ def check_served(
     keyword = "TIME_WINDOW_SECTION" if "TIME_WINDOW_SECTION" in document.sections else keyword
     told = "no vehicle that may serve it reaches it in time and is back within the limits; widen these"
     refuse(document, keyword, stops, may, told)
+
+
+def allowed(kinds: Iterable[Kind], stops: Stops) -> BoolArray:
+    """Return the customers that vehicles may serve: bool (K, n)."""
+    return np.array([np.isin(stops.ids, stops.ids if kind.allowed is None else kind.allowed) for kind in kinds])
 
 
 def both(may: BoolArray, pickup: IntArray) -> BoolArray:

@@ -125,6 +125,8 @@ class Fleet(Depots):
             check_field(instance, "num_vehicles", (problem.num_actions,), np.int64, 0, MAX_CAPACITY)
         if instance.eligible is not None:
             check_field(instance, "eligible", (first, problem.num_actions), np.bool_, 0, 1)
+            if problem.pairs:
+                check_eligible_pairs(instance)
         largest = instance.vehicle_capacity[:, :first].max(axis=1)
         if (largest != instance.capacity).any():
             row = int(np.argmax(largest != instance.capacity))
@@ -189,6 +191,22 @@ class Fleet(Depots):
                     raise InfeasibleTour(
                         row, step, f"more than {number} routes start at depot node {depot}; use others"
                     )
+
+
+def check_eligible_pairs(instance: VRPInstance) -> None:
+    """Check that the vehicles that may serve a delivery are those that may serve its pickup.
+
+    Raises:
+        InvalidInstance: They differ; the message names the row, the delivery and the vehicle.
+    """
+    eligible, pickup = instance.eligible, instance.pickup[:, None, :]
+    apart = (eligible != np.take_along_axis(eligible, np.broadcast_to(pickup, eligible.shape), axis=2)) & (pickup > 0)
+    if apart.any():
+        row, depot, node = map(int, np.argwhere(apart)[0])
+        found = f"vehicles of depot node {depot} may serve only one of customer {node} and its pickup"
+        raise InvalidInstance(
+            f"eligible: row {row}: {found}, customer {pickup[row, 0, node]}; set both to False, or both to True"
+        )
 
 
 class Penalties(Attribute):

@@ -52,7 +52,7 @@ from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVE
 from routing_gym.problems.vrp.batches import VRPInstance, VRPState
 from routing_gym.problems.vrp.checks import check_each_alone, check_ended, make_walk
 from routing_gym.problems.vrp.depots import NUM_DEPOTS
-from routing_gym.problems.vrp.limits import CLOSING, MOST_SHRUNK, TimeWindows
+from routing_gym.problems.vrp.limits import MOST_SHRUNK, TimeWindows, closing_time
 from routing_gym.problems.vrp.loads import Deliveries
 from routing_gym.problems.vrp.pairs import by_deliveries
 from routing_gym.problems.vrp.ways import Ways, directly_home, durations_from
@@ -69,6 +69,10 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
     if customers may be left out. `validate` rejects other instances, so that no mask is empty. The cost is the
     length of the routes, times the vehicle's cost per length, plus fixed costs and penalties; waiting and service
     cost nothing.
+
+    A mask allows a customer if the vehicle can then return directly within the limits of L and TW. If a matrix
+    violates the triangle inequality, `objective` and solvers also accept routes on which only a detour leads back
+    within the limits; masks forbid them.
 
     Attributes:
         open_routes: Whether vehicles end at their last customer.
@@ -250,7 +254,7 @@ class VRP(WholeDeliveries[VRPInstance, VRPState]):
         if not self.time_windows:
             return instance
         xp = array_namespace(instance.due_time)
-        longer = xp.clip(xp.max(instance.due_time, axis=1) / CLOSING, 1.0, MOST_SHRUNK)
+        longer = xp.clip(xp.max(instance.due_time, axis=1) / closing_time(self), 1.0, MOST_SHRUNK)
         by, changed = 2.0 ** xp.round(xp.log2(longer)), {}
         for field in ("coords", "distances", "durations", "max_length", "fixed_cost", "penalty", *TimeWindows.per_node):
             if (value := getattr(instance, field)) is not None:

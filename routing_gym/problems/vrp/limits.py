@@ -20,6 +20,11 @@ MAX_LENGTH_OF_PAIRS, CLOSING_OF_PAIRS = 4.5, 4.7  # enough for three diagonals, 
 MOST_SHRUNK = 16.0  # largest factor of `VRP.rescale`; the tolerance of masks on shrunk instances grows by this factor
 
 
+def closing_time(problem: Family) -> float:
+    """Return the time at which the depots of generated instances close."""
+    return CLOSING_OF_PAIRS if problem.pairs else CLOSING
+
+
 class LengthLimit(Attribute):
     """**L**: no route is longer than `max_length`.
 
@@ -104,7 +109,7 @@ class TimeWindows(Attribute):
     def draw(self, problem: Family, instance: VRPInstance, uniforms: Array) -> dict[str, Array]:
         """Draw service times, and time windows in which the customer can be served alone, from the first depot."""
         xp, first, n = array_namespace(uniforms), problem.num_depots, problem.num_nodes
-        closing = CLOSING_OF_PAIRS if problem.pairs else CLOSING
+        closing = closing_time(problem)
         out = durations_from(instance, xp.zeros_like(instance.capacity))[:, first:]
         back = lengths_home(problem, instance, times=True, closed=True)[:, 0, first:]
         if problem.pairs:

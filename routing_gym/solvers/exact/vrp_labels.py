@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import FloatArray
+from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.vrp import VRP
 from routing_gym.solvers.runtime.base import distance_matrix
 
@@ -26,7 +27,9 @@ class Label(NamedTuple):
 
 
 def shortest_routes(problem: VRP, instance: Any) -> tuple[FloatArray, list[tuple[int, ...]]]:
-    """Find the shortest route through each set of customers, among those that masks allow.
+    """Find the shortest feasible route through each set of customers.
+
+    Masks allow fewer routes if lengths or durations violate the triangle inequality; see `VRP`.
 
     Args:
         problem: Problem of the VRP family.
@@ -36,36 +39,41 @@ def shortest_routes(problem: VRP, instance: Any) -> tuple[FloatArray, list[tuple
         Lengths (2^n,), infinite if no route serves the set, and the customers of each route in order; bit k of a set
         stands for node k + 1.
     """
-    num_sets = 2**problem.num_nodes
-    distances, state = distance_matrix(instance)[0].tolist(), problem.initial(instance)
-    longest, latest, ready, service = (
-        None if values is None else values.reshape(-1).tolist()  # one row and one depot
-        for values in (state.longest, state.latest, instance.ready_time, instance.service_time)
-    )
+    num_sets, matrix = 2**problem.num_nodes, distance_matrix(instance)[0]
+    distances, durations = matrix.tolist(), (matrix if instance.durations is None else instance.durations[0]).tolist()
+    longest = np.inf if instance.max_length is None else float(instance.max_length[0]) + TOLERANCE / 2
+    ready = service = [0.0] * problem.num_actions
+    due = [np.inf] * problem.num_actions
+    if problem.time_windows:
+        ready, service = instance.ready_time[0].tolist(), instance.service_time[0].tolist()
+        due = (instance.due_time[0].astype(np.float64) + TOLERANCE / 2).tolist()
     backhaul = np.zeros(problem.num_actions, dtype=bool) if instance.backhaul is None else instance.backhaul[0]
     fits = fitting_sets(instance, backhaul)
     lengths = np.full(num_sets, np.inf)
     routes: list[tuple[int, ...]] = [()] * num_sets
     lengths[0] = 0.0
     ends: list[dict[int, list[Label]]] = [{} for _ in range(num_sets)]
-    ends[0][0] = [Label(0.0, 0.0 if ready is None else ready[0], ())]
+    ends[0][0] = [Label(0.0, ready[0], ())]
     for visited in range(num_sets):
         for node, labels in ends[visited].items():
-            for label in labels:
-                home = label.length + (0.0 if problem.open_routes else distances[node][0])
-                if visited and home < lengths[visited]:
-                    lengths[visited], routes[visited] = home, label.nodes
+            for label in labels if visited else ():
+                length, time = label.length, label.time
+                if not problem.open_routes:
+                    length, time = length + distances[node][0], time + durations[node][0]
+                    if length > longest or time > due[0]:
+                        continue
+                if length < lengths[visited]:
+                    lengths[visited], routes[visited] = length, label.nodes
             for after in range(1, problem.num_actions):
                 larger = visited | 1 << after - 1
                 if larger == visited or not fits[larger] or (backhaul[node] and not backhaul[after]):
                     continue
-                leg, known = distances[node][after], ends[larger].setdefault(after, [])
+                known = ends[larger].setdefault(after, [])
                 for label in labels:
-                    length, time = label.length + leg, label.time + leg
-                    if (longest and length > longest[after]) or (latest and time > latest[after]):
-                        continue
-                    time = max(time, ready[after]) + service[after] if ready and service else 0.0
-                    keep_best(known, Label(length, time, (*label.nodes, after)))
+                    length, time = label.length + distances[node][after], label.time + durations[node][after]
+                    if length <= longest and time <= due[after]:
+                        end = max(time, ready[after]) + service[after]
+                        keep_best(known, Label(length, end, (*label.nodes, after)))
     return lengths, routes
 
 

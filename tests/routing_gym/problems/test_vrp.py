@@ -337,6 +337,11 @@ def test_bad_instances(name, changes, message):
             {"penalty": np.float32([[0, 1e20, 1, 1, 1]])},
             r"penalty: row 0, index \(1,\) is 1.*e\+20, expected in",
         ),
+        (  # three depot nodes, pickups 3 and 4, deliveries 5 and 6: a vehicle would be left with goods on board
+            "PDHFVRP",
+            {"eligible": np.array([[[True] * 7, [True] * 5 + [False, True], [True] * 7]])},
+            "eligible: row 0: vehicles of depot node 1 may serve only one of customer 5 and its pickup, customer 3;",
+        ),
     ],
 )
 def test_bad_instances_of_attributes(name, changes, message):
