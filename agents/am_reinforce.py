@@ -196,6 +196,8 @@ class Args(RunArgs):
             given = next(flags(self, dataclasses.replace(self, **{unused: usual})))
             raise ValueError(f"{given} has no effect on --model {self.model}; leave it out")
         check_integers(self, "processes", "threads", least=0, most=runs.MOST_THREADS)
+        if self.processes and self.batch_size % self.processes:
+            raise ValueError(f"--batch-size {self.batch_size} cannot be shared by {self.processes} processes")
         check_integers(self, "patience", least=0)
         if self.sizes is not None and not 2 <= self.sizes[0] <= self.sizes[1]:
             raise ValueError(f"--sizes takes the smallest and the largest number of nodes, from 2 on, got {self.sizes}")
@@ -217,6 +219,36 @@ class Args(RunArgs):
         if not isinstance(values["model"], str):  # older files hold the sizes of the attention model here
             values |= {"model": "attention", "attention": values["model"], "pointer": {}}
         return super().from_json(values)
+
+    def chosen(self) -> Args:
+        """Return the arguments with the optimiser and the learning rate that are used if none are given."""
+        optimizer = self.optimizer or ("muon" if self.model == "attention" else "adam")
+        usual = LEARNING_RATES[optimizer] if self.model == "attention" else 1e-3
+        rate = usual if self.learning_rate is None else self.learning_rate
+        return dataclasses.replace(self, optimizer=optimizer, learning_rate=rate)
+
+    def make_problem(self) -> AnyProblem:
+        """Build the problem, and check that the variants and the generator fit it.
+
+        Raises:
+            ValueError: There is no such problem, or they do not fit.
+        """
+        problem = runs.problem_of(self.env_id, self.env_kwargs)
+        if self.variants and len(problem.variants) == 1:
+            raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {self.env_id}")
+        others = runs.read_settings(self.env_kwargs).keys() - {"num_nodes", "capacity", "matrices"}
+        if self.variants and others:
+            raise ValueError(
+                f"--variants: all have num_nodes, capacity and matrices; leave out {', '.join(sorted(others))}"
+            )
+        for size in self.sizes or (problem.num_nodes,):
+            rng = stream(self.seed, runs.TRAINING_STREAM, 0)
+            GENERATORS[self.generator](self.variant(problem.name, size), rng, 1)
+        return problem
+
+    def variant(self, name: str, num_nodes: int) -> AnyProblem:
+        """Build the named problem with the settings of this one and another size."""
+        return make_problem(name, **{**runs.read_settings(self.env_kwargs), "num_nodes": num_nodes})
 
 
 def table_columns(problem: AnyProblem, baseline: str) -> tuple[Column, ...]:
@@ -329,24 +361,8 @@ class ReinforceTrainer(Trainer):
         if args.batch_size % distributed.world_size():
             raise ValueError(f"--batch-size {args.batch_size} cannot be shared by {distributed.world_size()} processes")
         # Chosen once and saved, so that a resumed run uses the same precision.
-        args = dataclasses.replace(args, precision=choose_precision(args.precision, self.device))
-        if args.optimizer is None:
-            args = dataclasses.replace(args, optimizer="muon" if args.model == "attention" else "adam")
-        if args.learning_rate is None:
-            usual = LEARNING_RATES[args.optimizer] if args.model == "attention" else 1e-3
-            args = dataclasses.replace(args, learning_rate=usual)
-        self.args = args
-        self.problem = runs.problem_of(args.env_id, args.env_kwargs)
-        if args.variants and len(self.problem.variants) == 1:
-            raise ValueError(f"--variants takes a problem of the VRP family, such as OVRPBLTW-50; got {args.env_id}")
-        others = runs.read_settings(args.env_kwargs).keys() - {"num_nodes", "capacity", "matrices"}
-        if args.variants and others:
-            raise ValueError(
-                f"--variants: all have num_nodes, capacity and matrices; leave out {', '.join(sorted(others))}"
-            )
-        self.generate = GENERATORS[args.generator]
-        for size in args.sizes or (self.problem.num_nodes,):  # raises if the generator does not fit the problem
-            self.generate(self.variant(size), stream(args.seed, runs.TRAINING_STREAM, 0), 1)
+        self.args = args = dataclasses.replace(args.chosen(), precision=choose_precision(args.precision, self.device))
+        self.problem, self.generate = args.make_problem(), GENERATORS[args.generator]
         self.model = make_model(args, self.problem)
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
@@ -389,12 +405,8 @@ class ReinforceTrainer(Trainer):
         rng = stream(self.args.seed, runs.SIZE_STREAM, step)
         low, high = self.args.sizes or (self.problem.num_nodes, self.problem.num_nodes)
         num_nodes = int(rng.integers(low, high + 1))
-        return self.variant(num_nodes, str(rng.choice(self.problem.variants)) if self.args.variants else None)
-
-    def variant(self, num_nodes: int, name: str | None = None) -> AnyProblem:
-        """Return the problem, or the named one of its family, with another size."""
-        settings = {**runs.read_settings(self.args.env_kwargs), "num_nodes": num_nodes}
-        return make_problem(name or self.problem.name, **settings)
+        name = str(rng.choice(self.problem.variants)) if self.args.variants else self.problem.name
+        return self.args.variant(name, num_nodes)
 
     def draw(self, problem: AnyProblem, step: int) -> tuple[Any, Choice]:
         """Return this process's instances of a step, and the function that samples its actions."""

@@ -35,8 +35,8 @@ import tyro
 from routing_agents import cli
 from routing_agents.arguments import make_out_folder
 from routing_agents.evaluation.costs import Shard, merge_shards, write_shard
-from routing_agents.evaluation.decoding import CHUNK_SIZE
-from routing_agents.evaluation.methods import TRAINED, Setup, labels, make_method, parse_method
+from routing_agents.evaluation.decoding import CHUNK_SIZE, fingerprint
+from routing_agents.evaluation.methods import TRAINED, Setup, digest_of, labels, make_method, parse_method
 from routing_agents.runs import check_integers, choose_device, command, read_settings
 from routing_agents.terminal import command_line
 from routing_agents.training import distributed
@@ -253,6 +253,8 @@ def main(args: Args) -> Table | None:
         make_out_folder(args.out)
     asked = {name: getattr(args, name) for name in ("instances", "methods", "problem", "seed", "chunk_size")}
     asked |= {"methods": list(args.methods), "tours at once": args.batch_size, "size": num_rows}
+    asked |= {"hash of the instances": fingerprint(instance)}
+    asked |= {f"weights of {text}": digest_of(text, problem) for text in methods}
     part = select(instance, rows)
     names = dict(zip(args.methods, labels(args.methods), strict=True))
     solutions = {names[text]: method(problem, part) for text, method in methods.items()}

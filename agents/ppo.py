@@ -26,7 +26,6 @@ import json
 import shlex
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -307,8 +306,8 @@ class Log:
 
     def __init__(self, args: Args, problem: AnyProblem, device: str) -> None:
         self.problem, self.console = problem, plain_console()
-        name = f"{problem.name.lower()}-{problem.num_nodes}-ppo-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-        self.folder = make_folder(args.runs, args.name or name, resumable=False)
+        title = f"{problem.name.lower()}-{problem.num_nodes}-ppo"
+        self.folder = make_folder(args.runs, args.name, title, args.seed, resumable=False)
         self.args = {key: value for key, value in dataclasses.asdict(args).items() if key != "runs"}
         write_atomically(self.folder / "args.json", (json.dumps(self.args, indent=2) + "\n").encode())
         held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -10,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -227,18 +229,26 @@ def checked_name(name: str) -> str:
     return name
 
 
-def make_folder(runs: Path, name: str, resumable: bool = True) -> Path:
+def make_folder(runs: Path, name: str, title: str, seed: int, resumable: bool = True) -> Path:
     """Make the folder of a new run; an empty folder, such as one left by a killed process, is reused.
+
+    Without a name, the folder is called after the title, the seed and the time, with a number if that exists.
 
     Raises:
         ValueError: The name is not a valid name of a run.
         FileExistsError: The folder is not empty.
     """
-    folder = runs / checked_name(name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except PermissionError as error:
-        raise PermissionError(f"{error}; choose another folder by --runs") from None
+    default = f"{title}-seed{seed}-{datetime.now():%Y%m%d-%H%M%S}"
+    for number in itertools.count(1):
+        folder = runs / (checked_name(name) if name else default + f"-{number}" * (number > 1))
+        try:
+            folder.mkdir(parents=True, exist_ok=bool(name))
+            break
+        except FileExistsError:  # without a name: another run began in the same second
+            if name:
+                raise
+        except PermissionError as error:
+            raise PermissionError(f"{error}; choose another folder by --runs") from None
     if any(path.name != LOCK and path.suffix != PARTIAL for path in folder.iterdir()):
         continued = f"continue it with --resume {folder}, or " if resumable else ""
         raise FileExistsError(f"{folder} exists; {continued}choose another --name")
@@ -256,7 +266,10 @@ def only_process(folder: Path) -> Iterator[None]:
     try:
         lock.acquire()
     except filelock.Timeout:
-        raise ValueError(f"{folder}: another process is training in it; wait until it ends, or stop it") from None
+        raise ValueError(
+            f"{folder}: another process is training in it; wait until it ends, or stop it; if there is none, delete "
+            f"{folder / LOCK}"
+        ) from None
     try:
         yield
     finally:
@@ -277,8 +290,9 @@ class StopRequest:
     """Handler that turns the first Ctrl-C, SIGTERM or SIGHUP (closed terminal) into a request to stop after the step.
 
     Args:
-        second_is_final: Whether a second signal stops the process at once. False under `torchrun`, which forwards
-            signals that the terminal has already sent, and ends all processes when one ends.
+        second_is_final: Whether a second Ctrl-C stops the process at once. False under `torchrun`, which forwards
+            signals that the terminal has already sent, and ends all processes when one ends. Further SIGTERMs change
+            nothing: a cluster sends one to every process, and a plan forwards its own to the run.
     """
 
     requested = False
@@ -296,7 +310,7 @@ class StopRequest:
     def request(self, number: int, frame: Any) -> None:
         self.requested = True
         if self.second_is_final:
-            self.restore()
+            signal.signal(signal.SIGINT, self.previous[signal.SIGINT])
 
     def __exit__(self, *exception: object) -> None:
         if self.second_is_final:

@@ -203,10 +203,11 @@ class GraphTrainer(am_reinforce.ReinforceTrainer):
         self.generator = torch.cuda.default_generators[torch.cuda.current_device()] if on_gpu else torch.Generator()
         self.choose = sampling_choice(self.generator)
 
-    def variant(self, num_nodes: int, name: str | None = None) -> AnyProblem:
-        if self.args.sizes:
-            num_nodes = SIZES * max(1, round(num_nodes / SIZES))
-        return super().variant(num_nodes, name)
+    def batch_problem(self, step: int) -> AnyProblem:
+        problem = super().batch_problem(step)
+        if not self.args.sizes:
+            return problem
+        return self.args.variant(problem.name, SIZES * max(1, round(problem.num_nodes / SIZES)))
 
     def draw(self, problem: AnyProblem, step: int) -> tuple[Any, Choice]:
         instance, _ = super().draw(problem, step)

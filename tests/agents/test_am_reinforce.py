@@ -249,6 +249,19 @@ def test_a_closed_terminal_stops_a_run_unless_nohup_keeps_it(ignored):
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_second_sigterm_leaves_time_to_save():
+    """A cluster sends one to all processes of a job, and a plan forwards its own. A second Ctrl-C ends the run."""
+    before = signal.getsignal(signal.SIGINT)
+    with runs.StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) == stop.request
+        assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path):
+    assert len({runs.make_folder(tmp_path, "", "tsp-20", 1) for _ in range(3)}) == 3
+
+
 def test_existing_run_is_left_alone(tiny):
     folder = am_reinforce.main(replace(tiny, epochs=1, name="mine"))
     before = (folder / "best.safetensors").read_bytes()

@@ -269,7 +269,7 @@ def test_executors_give_the_same_table(chunked):
     assert costs(tables[0]) == costs(tables[1]) == costs(tables[2])
 
 
-def test_shards_merge_to_the_same_table(chunked, tmp_path):
+def test_shards_merge_to_the_same_table(chunked, tmp_path, monkeypatch):
     """Of three shards, in any order; a missing one is named, and so is one of another evaluation."""
     whole = evaluate.main(chunked)
     args = replace(chunked, out=tmp_path / "parts", cache=tmp_path / "other")
@@ -281,6 +281,12 @@ def test_shards_merge_to_the_same_table(chunked, tmp_path):
     assert costs(evaluate.main(replace(args, merge=True))) == costs(whole)
     with pytest.raises(ValueError, match="was evaluated with seed 3, and now it is 4; use the same"):
         evaluate.main(replace(args, seed=4, merge=True))
+    with pytest.raises(ValueError, match="was evaluated with hash of the instances"):
+        evaluate.main(replace(args, env_kwargs={"matrices": "True"}, merge=True))
+    monkeypatch.setattr("evaluate.digest_of", lambda text, problem: "of a later epoch")
+    evaluate.main(replace(args, shard="2/3"))
+    with pytest.raises(ValueError, match="was evaluated with weights of .* 'of a later epoch', and that of shard-1-of"):
+        evaluate.main(replace(args, merge=True))
     (tmp_path / "parts" / "shard-2-of-3.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match=r"shard-2-of-3.npz: no shard, or damaged \(.*\); evaluate it again"):
         evaluate.main(replace(args, merge=True))

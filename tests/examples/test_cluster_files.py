@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -111,5 +112,15 @@ def test_commands_have_options_that_exist(name, monkeypatch):
     assert args.executor == "ray"
 
 
-def test_the_script_of_slurm_is_one_of_bash():
-    subprocess.run(["bash", "-n", str(FOLDER / "slurm.sh")], check=True)
+def test_the_script_of_slurm_ends_if_a_node_does_not_start(tmp_path):
+    """Stand-ins: `srun` fails, `ray` does nothing."""
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "activate").touch()
+    for name, status in (("srun", 1), ("ray", 0)):
+        (tmp_path / name).write_text(f"#!/bin/bash\nexit {status}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_NNODES": "4", "SLURM_CPUS_PER_TASK": "32"}
+    command = ["bash", str(FOLDER / "slurm.sh")]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "a node of the Ray cluster did not start" in done.stderr

@@ -75,7 +75,7 @@ def merge_shards(folder: Path, about: Mapping[str, Any], num_rows: int) -> dict[
 
     Args:
         folder: Folder of the shards.
-        about: Settings of the evaluation; the shards must have been written with the same.
+        about: Settings of the evaluation. The shards must have been written with the same, and with the same weights.
         num_rows: Number of instances of the whole evaluation.
 
     Returns:
@@ -93,15 +93,20 @@ def merge_shards(folder: Path, about: Mapping[str, Any], num_rows: int) -> dict[
     missing = [f"{shard.number}/{shard.count}" for shard in shards if not shard.path(folder).is_file()]
     if missing:
         raise ValueError(f"{folder}: run the evaluation with --shard {', '.join(missing)} first")
-    ranges, parts = zip(*(read_shard(shard.path(folder), about) for shard in shards), strict=True)
+    ranges, parts, settings = zip(*(read_shard(shard.path(folder), about) for shard in shards), strict=True)
+    for shard, other in zip(shards, settings, strict=True):
+        check_same(shard.path(folder), other, settings[0], f"that of {shards[0].path(folder).name}")
     ends = [last for _, last in ranges]
     if [first for first, _ in ranges] != [0, *ends[:-1]] or ends[-1] != num_rows:
         raise ValueError(f"{folder}: the shards do not hold rows 0 to {num_rows:,} in order; evaluate them again")
     return {name: join([part[name] for part in parts]) for name in parts[0]}
 
 
-def read_shard(path: Path, about: Mapping[str, Any]) -> tuple[list[int], dict[str, Solution]]:
-    """Read one shard: its first row and the one after its last, and solutions without tours by the name of the method.
+def read_shard(path: Path, about: Mapping[str, Any]) -> tuple[list[int], dict[str, Solution], dict[str, Any]]:
+    """Read one shard.
+
+    Returns:
+        Its first row and the one after its last, solutions without tours by the name of the method, and its settings.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -115,7 +120,16 @@ def read_shard(path: Path, about: Mapping[str, Any]) -> tuple[list[int], dict[st
             cost, seconds, status = (file[f"{column}_{number}"] for column in ("cost", "seconds", "status"))
             no_tours = np.full((len(cost), 1), -1, dtype=np.int64)
             found[name] = Solution(no_tours, cost, seconds, tuple(status.tolist()), is_bound)
+    check_same(path, note["about"], about, "now it")
+    return rows, found, note["about"]
+
+
+def check_same(path: Path, found: Mapping[str, Any], about: Mapping[str, Any], who: str) -> None:
+    """Check that a shard was evaluated with the given settings.
+
+    Raises:
+        ValueError: A setting differs; the message names the first one.
+    """
     for key, expected in about.items():
-        if (other := note["about"].get(key)) != expected:
-            raise ValueError(f"{path}: was evaluated with {key} {other!r}, and now it is {expected!r}; use the same")
-    return rows, found
+        if (other := found.get(key)) != expected:
+            raise ValueError(f"{path}: was evaluated with {key} {other!r}, and {who} is {expected!r}; use the same")

@@ -143,6 +143,12 @@ def weights_of(name: str, problem: AnyProblem) -> Path:
         raise ValueError(f"{error}; nor a solver: {', '.join(SOLVERS)}") from None
 
 
+def digest_of(text: str, problem: AnyProblem) -> str:
+    """Return the hash of a method's weights; empty for a solver."""
+    name, _ = parse_method(text)
+    return "" if name in SOLVERS else weights_digest(weights_of(name, problem))
+
+
 def weights_digest(path: Path) -> str:
     """Return a hash that identifies a checkpoint, or the best one of a run."""
     path = path / BEST if path.is_dir() else path

@@ -76,7 +76,8 @@ def launch(processes: int, script: str, arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[ENDED] = str(ended := Path(folder) / "ended")
         try:
-            torchrun(["--standalone", f"--nproc-per-node={processes}", script, *arguments])
+            # "--", or torchrun would take --log for one of its own options.
+            torchrun(["--standalone", f"--nproc-per-node={processes}", "--", script, *arguments])
         except ChildFailedError:
             return 1
         except SignalException as error:  # Ctrl-C or SIGTERM: the processes receive it, too, and save the run

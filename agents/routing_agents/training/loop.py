@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from routing_agents.training.report import Report, check_log, start_log
 from routing_agents.training.trainer import Trainer
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.data import save_npz
+from routing_gym.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +74,7 @@ def restore(trainer: Trainer, saved: Saved) -> None:
 def begin(trainer: Trainer) -> Path:
     """Make the folder of a new run."""
     args = trainer.args
-    name = args.name or f"{trainer.title}-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = distributed.by_first(lambda: runs.make_folder(args.runs, name))
+    folder = distributed.by_first(lambda: runs.make_folder(args.runs, args.name, trainer.title, args.seed))
     if trainer.started_from and distributed.rank() == 0:
         print(trainer.started_from)
     return folder
@@ -167,6 +167,9 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             if saved is None:  # so that the run can be resumed from the first moment
                 trainer.save(folder / runs.LAST)
             if is_first:
+                if saved is None:
+                    arguments = json.dumps(trainer.args.as_started(), indent=2) + "\n"
+                    write_atomically(folder / "args.json", arguments.encode())
                 log = stack.enter_context(start_log(folder, trainer.args))
                 trainer.reference = trainer.find_reference(folder.parent / ".references")
                 report = Report(
@@ -191,7 +194,7 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
         if isinstance(error, OSError) and (folder / runs.LAST).exists():
             raise OSError(f"{error}; the last checkpoint is sound. {again}") from error
         if isinstance(error, RuntimeError) and distributed.lost(error):
-            told = f"another process of the run is gone; the checkpoint of epoch {trainer.epoch} is sound"
+            told = "another process of the run is gone; the last checkpoint is sound"
             raise runs.ProcessLostError(f"{told}. {again}") from error
         raise
     distributed.stop()

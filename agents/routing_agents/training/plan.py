@@ -27,6 +27,8 @@ from routing_agents.header import from_json
 from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.runs import LAST, LOCK, option
 from routing_agents.terminal import plain_console
+from routing_agents.trained import find_checkpoint
+from routing_agents.training.report import METRICS, check_log, read_metrics
 from routing_agents.training.stopping import hours, reason_to_stop
 from routing_gym.files import write_atomically
 
@@ -34,7 +36,6 @@ ATTEMPTS = 3  # largest number of consecutive starts of a run that end before an
 POLL_SECONDS = 2.0
 NOT_IN_A_PLAN = {"name": "the table has the name", "runs": "give --runs beside --plan", "resume": "runs are resumed"}
 NOT_IN_A_PLAN |= {"plan": "plans hold runs only"}
-CHOSEN = ("optimizer", "learning_rate", "precision")  # arguments that the run itself chooses if they are not given
 Row = dict[str, float]
 
 
@@ -58,10 +59,12 @@ class Entry:
         return self.folder.name
 
     def rows(self) -> list[Row]:
-        """Return the rows of the run's log; a last line that is still being written is left out."""
-        path = self.folder / "metrics.jsonl"
-        whole_lines = path.read_text().rpartition("\n")[0] if path.exists() else ""
-        return [json.loads(line) for line in whole_lines.splitlines()]
+        """Return the rows of the run's log.
+
+        Raises:
+            ValueError: A line is damaged.
+        """
+        return read_metrics(self.folder / METRICS)
 
     def step(self) -> int:
         """Return the number of steps in the run's checkpoint; -1 without one."""
@@ -99,14 +102,18 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
         raise ValueError(f"{path}: no TOML file: {error}") from None
     if not tables:
         raise ValueError(f"{path}: holds no run; write a table of arguments for each, such as [tsp-50]")
-    entries = []
+    entries: list[Entry] = []
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise ValueError(f"{path}: {name} stands outside of a table; each run is a table, such as [tsp-50]")
         try:
-            entries.append(read_entry(folder / runs.checked_name(name), table, args_type))
-        except (TypeError, ValueError) as error:
+            entry = read_entry(folder / runs.checked_name(name), table, args_type)
+            weights = entry.args.init_from
+            if weights is not None and weights.resolve() not in [one.folder.resolve() for one in entries]:
+                find_checkpoint(weights)
+        except (TypeError, ValueError, ImportError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
+        entries.append(entry)
     return entries
 
 
@@ -135,7 +142,8 @@ def read_entry(folder: Path, table: dict[str, Any], args_type: type[Any]) -> Ent
     if init_from is not None and not isinstance(init_from, str):
         raise ValueError(f"init-from is {init_from!r}; expected the path of a run or of a checkpoint, as a text")
     args = from_json(args_type, values)
-    runs.problem_of(args.env_id, args.env_kwargs)
+    args.make_problem()
+    check_log(args)
     return Entry(folder, dataclasses.replace(args, init_from=init_from and Path(init_from)), given)
 
 
@@ -153,11 +161,14 @@ def check_unchanged(entry: Entry) -> None:
     path = entry.folder / "args.json"
     if not path.is_file():
         return
-    found, wanted = json.loads(path.read_text()), json.loads(json.dumps(entry.args.as_started()))
-    default = type(entry.args)()
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"[{entry.name}]: {path}: not the arguments of a run ({error}); delete the folder") from error
+    wanted = json.loads(json.dumps(entry.args.chosen().as_started()))
     for key in (key for key in found if key in wanted and key != "name"):
-        left_open = key in CHOSEN and wanted[key] == getattr(default, key)
-        if not left_open and found[key] != wanted[key]:
+        by_machine = key == "precision" and wanted[key] == "auto"
+        if not by_machine and found[key] != wanted[key]:
             raise ValueError(
                 f"[{entry.name}]: {entry.folder} was started with {option(key)} {found[key]}, the plan says "
                 f"{wanted[key]}; give the table another name, or delete the folder"

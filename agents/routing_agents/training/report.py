@@ -91,6 +91,27 @@ class Column:
     sign: float = 1
 
 
+METRICS = "metrics.jsonl"  # file of a run's folder
+
+
+def read_metrics(path: Path) -> list[dict[str, float]]:
+    """Return the rows of a run's log; an incomplete last line, still being written or of a killed process, is ignored.
+
+    Raises:
+        ValueError: A line is damaged.
+    """
+    if not path.exists():
+        return []
+    whole_lines = path.read_text().rpartition("\n")[0]
+    rows = []
+    for number, line in enumerate(whole_lines.splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}:{number}: not a line of the log; mend or delete it") from error
+    return rows
+
+
 class Report:
     """Progress on the terminal; metrics.jsonl, TensorBoard and the curve in the run's folder.
 
@@ -116,10 +137,8 @@ class Report:
     ) -> None:
         self.folder, self.columns, self.reference, self.log = folder, columns, reference, log
         self.batch_size, self.precision = batch_size, args.precision
-        if not (folder / "args.json").exists():  # a resumed run keeps those that it was started with
-            write_atomically(folder / "args.json", (json.dumps(args.as_started(), indent=2) + "\n").encode())
-        self.metrics_path = folder / "metrics.jsonl"
-        self.rows = [row for row in self.read_metrics() if row["epoch"] * args.steps_per_epoch <= step]
+        self.metrics_path = folder / METRICS
+        self.rows = [row for row in read_metrics(self.metrics_path) if row["epoch"] * args.steps_per_epoch <= step]
         write_atomically(self.metrics_path, "".join(json.dumps(row) + "\n" for row in self.rows).encode())
         self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step * self.batch_size + 1)
         self.console = plain_console()
@@ -127,23 +146,6 @@ class Report:
         self.progress = Progress(*bar, console=self.console)
         self.task = self.progress.add_task("train", total=args.total_steps, completed=step)
         self.since, self.steps_since = time.perf_counter(), 0
-
-    def read_metrics(self) -> list[dict[str, float]]:
-        """Return the rows logged so far; an incomplete last line of a killed process is ignored.
-
-        Raises:
-            ValueError: A line is damaged.
-        """
-        if not self.metrics_path.exists():
-            return []
-        whole_lines = self.metrics_path.read_text().rpartition("\n")[0]
-        rows = []
-        for number, line in enumerate(whole_lines.splitlines(), 1):
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{self.metrics_path}:{number}: not a line of the log; mend or delete it") from error
-        return rows
 
     def __enter__(self) -> Report:
         self.say(f"{self.folder}: logs, checkpoints, pictures")

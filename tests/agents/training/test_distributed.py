@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.run import get_args_parser
 
 import am_reinforce
 from am_reinforce import Args, ReinforceTrainer
@@ -108,6 +109,15 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.fixture
+def without_variables(monkeypatch):
+    """Remove the variables that `launch` sets, and restore them afterwards."""
+    for name in (distributed.ENDED, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("without_variables")
 @pytest.mark.parametrize("saved", [True, False])
 def test_the_status_of_a_run_that_is_stopped_says_whether_it_was_saved(saved, monkeypatch, capsys):
     """Stand-in for torchrun: SIGTERM arrives, and the first process ends in good order, or was still importing."""
@@ -117,13 +127,20 @@ def test_the_status_of_a_run_that_is_stopped_says_whether_it_was_saved(saved, mo
             Path(os.environ[distributed.ENDED]).touch()
         raise SignalException("stopped", signal.SIGTERM)
 
-    for name in (distributed.ENDED, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, "")  # restored afterwards
-        monkeypatch.delenv(name)
     monkeypatch.setattr(distributed, "torchrun", stopped)
     assert distributed.launch(2, "script.py", []) == (0 if saved else 128 + signal.SIGTERM)
     assert ("before the first step" in capsys.readouterr().err) is not saved
     assert int(os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) >= 600  # torchrun's own is 30 s, less than a long step
+
+
+@pytest.mark.usefixtures("without_variables")
+def test_options_of_the_script_are_not_torchruns(monkeypatch):
+    """torchrun has --log-dir and --logs-specs, and accepts abbreviations."""
+    given = []
+    monkeypatch.setattr(distributed, "torchrun", given.extend)
+    assert distributed.launch(2, "script.py", ["--log", "wandb"]) == 0
+    parsed = get_args_parser().parse_args(given)
+    assert (parsed.training_script, parsed.training_script_args) == ("script.py", ["--log", "wandb"])
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="finds a process in /proc and starves threads: Linux only")
@@ -135,7 +152,7 @@ def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
         os.kill(children(process.pid)[1], signal.SIGKILL)
         rest = process.stdout.read()
     assert process.returncode != 0
-    assert "another process of the run is gone; the checkpoint of epoch" in rest
+    assert "another process of the run is gone; the last checkpoint is sound" in rest
     assert f"python agents/am_reinforce.py --resume {tmp_path / 'run'}" in rest
     script = tmp_path / "starved.py"
     script.write_text(STARVED)
@@ -169,7 +186,7 @@ def test_a_machine_that_dies_ends_the_run_which_both_resume(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    machines = [machine(tmp_path, port, number, *SMALL, "--epochs", 5, "--runs", tmp_path) for number in (0, 1)]
+    machines = [machine(tmp_path, port, number, *SMALL, "--epochs", 12, "--runs", tmp_path) for number in (0, 1)]
     metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 240
     while not (metrics.exists() and metrics.read_text().count("\n") >= 2) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -179,10 +196,10 @@ def test_a_machine_that_dies_ends_the_run_which_both_resume(tmp_path):
         os.kill(process, signal.SIGKILL)
     assert machines[1 - dead].wait(120) != 0
     machines[dead].wait()
-    assert "another process of the run is gone; the checkpoint of epoch" in log_of(tmp_path, 1 - dead)
+    assert "another process of the run is gone; the last checkpoint is sound" in log_of(tmp_path, 1 - dead)
     machines = [machine(tmp_path, port, number, "--resume", tmp_path / "run") for number in (0, 1)]
     assert [one.wait(240) for one in machines] == [0, 0], log_of(tmp_path, 0)
-    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 25
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 60
 
 
 def log_of(folder: Path, number: int) -> str:

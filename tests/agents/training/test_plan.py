@@ -91,14 +91,14 @@ sizes = [20, 60]
 edge-logits = true
 symmetries = false
 hours = 2
-init-from = "runs/small"
+init-from = "TSP-20"
 """
     (entry,) = read_plan(write(tmp_path, text), tmp_path, Args)
     assert entry.args.env_kwargs == {"capacity": "30"}
     assert entry.args.sizes == (20, 60)
     assert entry.args.attention.edge_logits
-    assert entry.args.init_from.name == "small"
-    expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --hours 2 --init-from runs/small"
+    assert entry.args.init_from.name == "TSP-20"
+    expected = "--env-id routing/CVRP-50 --env-kwargs capacity 30 --sizes 20 60 --hours 2 --init-from TSP-20"
     assert list(flags(entry.args, Args())) == [*expected.split(), "--edge-logits"]
 
 
@@ -124,10 +124,15 @@ def test_networks_of_a_plan_have_the_defaults_of_the_command(tmp_path):
         ("[b]\nenv-id = 'routing/XYZ-20'", r"\[b\]: --env-id 'routing/XYZ-20' is not a routing problem"),
         ("[b]\ninit-from = 3", r"\[b\]: init-from is 3; expected the path"),
         ("['b/c']\nepochs = 3", r"\[b/c\]: --name 'b/c': use letters"),
+        ("[b]\ninit-from = 'TSPP-20'", r"\[b\]: 'TSPP-20' is neither a run or checkpoint"),
+        ("[b]\ngenerator = 'x'", r"\[b\]: .*TSP"),
+        ("[b]\nbatch-size = 15\nprocesses = 2", r"\[b\]: --batch-size 15 cannot be shared by 2 processes"),
+        ("[b]\nlog = 'wandb'", r"\[b\]: wandb cannot be imported"),
         ("[b]\nloss = 'mse'", r"\[b\]: loss is 'mse'; expected one of reinforce, preference, best-anchored"),
     ],
 )
-def test_bad_plans(tmp_path, text, message):
+def test_bad_plans(tmp_path, monkeypatch, text, message):
+    monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=message) as caught:
         follow(Args(plan=write(tmp_path, text), runs=tmp_path / "runs"), "no-script.py")
     assert "plan.toml: " in str(caught.value)
@@ -145,6 +150,7 @@ def test_a_plan_takes_no_other_arguments(tmp_path):
     [
         ("epochs = 1\n", "epochs = 9\n", "--epochs 1, the plan says 9; give the table"),
         ("epochs = 1\n", "", "--epochs 1, the plan says 16"),
+        ("learning-rate = 1e-3\n", "", "--learning-rate 0.001, the plan says 0.003"),
         ("[run]\n", "[run]\ninit-from = 'TSP-20'\n", "--init-from None, the plan says TSP-20"),
         ("precision = 'auto'\n", "precision = 'bfloat16'\n", "--precision float32, the plan says bfloat16"),
     ],
@@ -152,7 +158,8 @@ def test_a_plan_takes_no_other_arguments(tmp_path):
 def test_a_plan_that_changed_under_its_run(tmp_path, monkeypatch, old, new, message):
     """What the run chose itself, such as the precision, is no change."""
     monkeypatch.setattr("am_reinforce.choose_precision", lambda precision, device: "float32")
-    text = f"[run]\nenv-id = 'routing/TSP-10'\nprecision = 'auto'\n{SMALL}".replace("epochs = 6", "epochs = 1")
+    text = f"[run]\nenv-id = 'routing/TSP-10'\nprecision = 'auto'\nlearning-rate = 1e-3\n{SMALL}"
+    text = text.replace("epochs = 6", "epochs = 1")
     (entry,) = read_plan(write(tmp_path, text), tmp_path, Args)
     am_reinforce.main(replace(entry.args, runs=tmp_path, name="run"))
     check_unchanged(entry)
