@@ -2,7 +2,9 @@
 "use strict";
 
 const MARGIN = 34,
-  REACH = 24; // pixels: around the square, and how far from a node a click still means it
+  REACH = 24, // pixels: around the square, and how far from a node a click still means it
+  GRIP = 20; // pixels: how far from a node a drag may begin, where nodes are few
+const SAME_PLACE = 1e-12; // what separates nodes with equal coordinates for the arrow keys
 const FAINTEST = 0.02; // attention below this is not drawn
 
 class MapView {
@@ -49,6 +51,11 @@ class MapView {
       clip(((event.clientX - box.left) * scale - MARGIN) / side),
       clip((this.size - MARGIN - (event.clientY - box.top) * scale) / side),
     ];
+  }
+
+  // A drag begins nearer to a node than a click, so that a finger can scroll the page between the nodes of a dense map.
+  grip() {
+    return Math.min(GRIP, (0.4 * (this.size - 2 * MARGIN)) / Math.sqrt(this.nodes.length));
   }
 
   nearest(event, reach = REACH) {
@@ -207,42 +214,53 @@ class MapView {
 
   listen() {
     const { svg, actions } = this;
-    let held = null; // {node, x, y, moved}
+    let held = null; // {node, grabbed, x, y, moved, at}
+    svg.addEventListener(
+      "touchstart",
+      (event) => {
+        const [finger, second] = event.touches;
+        if (this.state && !second && this.nearest(finger, this.grip()) >= 0) event.preventDefault();
+      },
+      { passive: false }, // a finger on a node drags it; elsewhere it scrolls. SVG groups ignore touch-action
+    );
     svg.addEventListener("pointerdown", (event) => {
-      if (!this.state || event.button !== 0) return;
+      if (!this.state || event.button !== 0 || !event.isPrimary) return;
       held = {
         node: this.nearest(event),
+        grabbed: this.nearest(event, this.grip()) >= 0,
         x: event.clientX,
         y: event.clientY,
         moved: false,
         touch: event.pointerType === "touch",
       };
-      if (held.node >= 0) svg.setPointerCapture(event.pointerId);
+      if (held.grabbed) svg.setPointerCapture(event.pointerId);
     });
     svg.addEventListener("pointermove", (event) => {
-      if (!this.state) return;
+      if (!this.state || !event.isPrimary) return;
       if (!held) return this.hover(event);
       if (Math.hypot(event.clientX - held.x, event.clientY - held.y) > (held.touch ? 10 : 4)) held.moved = true;
-      if (held.moved && held.node >= 0) {
+      if (held.moved && held.grabbed) {
         this.tip.hidden = true;
-        actions.move(held.node, ...this.unit(event), false);
+        held.at = this.unit(event);
+        actions.move(held.node, ...held.at, false);
       }
     });
-    svg.addEventListener("pointerup", (event) => {
-      if (!held) return;
-      const { node, moved } = held;
+    const drop = () => {
+      if (held?.at) actions.move(held.node, ...held.at, true);
       held = null;
-      if (moved && node >= 0) actions.move(node, ...this.unit(event), true);
-      else if (moved) return;
-      else if (node < 0) actions.add(...this.unit(event));
+    };
+    svg.addEventListener("pointercancel", drop);
+    svg.addEventListener("pointerup", (event) => {
+      if (!held || !event.isPrimary) return;
+      const { node, moved } = held;
+      if (moved) return drop();
+      held = null;
+      if (node < 0) actions.add(...this.unit(event));
       else if (actions.removing()) actions.remove(node);
       else {
         this.current = node;
         actions.choose(node);
       }
-    });
-    svg.addEventListener("pointercancel", () => {
-      held = null;
     });
     svg.addEventListener("pointerleave", () => {
       if (!held) {

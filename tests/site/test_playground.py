@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from pages import cost, drop, settled, text, until
 
 import routing_agents
 from helpers import CVRP_TEXT, OP_TEXT, ROOT, SQUARE
@@ -53,24 +54,6 @@ def js_rows(instance):
         return value.ravel().tolist() if value.ndim else value.item()
 
     return [{key: plain(value[row]) for key, value in fields.items()} for row in range(len(instance.coords))]
-
-
-def settled(page):
-    """Wait until the comparison, the last thing that is computed, is there."""
-    page.wait_for_function("document.querySelectorAll('#compare tr').length > 1 && !page.compare.worker")
-    return page
-
-
-def text(page, selector):
-    return page.locator(selector).inner_text()
-
-
-def cost(page):
-    return float(text(page, "#cost").replace(",", ""))
-
-
-def until(page, expression):
-    page.wait_for_function(expression)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -137,16 +120,6 @@ def check_file(open_page, path):
     assert cost(page) == expected.cost(np.array(actions))
 
 
-def drop(page, name, content):
-    page.evaluate(
-        """([name, content]) => { const transfer = new DataTransfer();
-        transfer.items.add(new File([content], name));
-        const drop = { dataTransfer: transfer, bubbles: true, cancelable: true };
-        document.body.dispatchEvent(new DragEvent("drop", drop)); }""",
-        [name, content],
-    )
-
-
 MALFORMED = {
     "empty": ("", "ends without TYPE"),
     "nonsense": ("<img src=x onerror=alert(1)>", "expected a line"),
@@ -204,6 +177,8 @@ def test_overruling_the_model(open_page):
     assert f"Your tour: {costs[0]:.3f}" in verdict
     assert f": {costs[1]:.3f}. " in verdict
     assert f"{abs(costs[0] - costs[1]):.3f}" in verdict
+    assert page.locator("#draw-mode").is_visible()
+    assert page.locator("#remove-mode").is_visible()
     page.click("#undo")
     assert page.evaluate("page.state.shown.actions") == model
 
@@ -489,7 +464,10 @@ def test_accessibility_and_pictures(open_page, size, scheme, tmp_path):
         assert [(fault["id"], fault["nodes"][0]["html"]) for fault in found["violations"]] == []
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert (tmp_path / "page.png").stat().st_size > 20_000
-    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    for width in (320, 390) if phone else (768, 1181, 1280):
+        page.set_viewport_size({"width": width, "height": size[1]})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("byId('hint').offsetHeight") < 70  # three lines at most
     if phone:
         low = page.evaluate(TOO_LOW)
         assert low == []

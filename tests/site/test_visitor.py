@@ -1,0 +1,69 @@
+"""What a visitor of the playground may do at any time: with a finger, with keys, during a search, without a network."""
+
+import re
+
+import pytest
+from pages import cost, settled, text, until
+
+from helpers import ROOT
+
+PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+COORDS = "[...page.state.instance.coords]"
+SPOT = """([from, to]) => { // a place so far from the nearest node, in pixels of the screen
+  const { map } = page, box = map.svg.getBoundingClientRect();
+  const far = (x, y) => Math.min(...map.nodes.map((_, i) => Math.hypot(map.place(i)[0] - x, map.place(i)[1] - y)));
+  for (let x = 60; x < map.size - 60; x += 2) for (let y = 60; y < map.size - 60; y += 2)
+    if (far(x, y) >= from && far(x, y) <= to) return [box.left + x, box.top + y];
+}"""
+REACHED = """() => page.map.nodes.map((_, start) => { // how many nodes the arrows reach from each one
+  const seen = new Set([start]);
+  for (const node of seen)
+    for (const way of [[-1, 0], [1, 0], [0, 1], [0, -1]]) {
+      const next = page.map.neighbour(node, way);
+      if (next >= 0) seen.add(next);
+    }
+  return seen.size;
+})"""
+FOCUSED = """(({ id, name, value, parentElement }) =>
+  id || (name && `${name}=${value}`) || parentElement.parentElement.id)(document.activeElement)"""
+
+
+def swipe(page, start, by, end="touchEnd"):
+    """Move a finger; Chromium scrolls, and cancels pointers, as it does on a phone."""
+    session = page.context.new_cdp_session(page)
+    for step in range(9):
+        points = [{"x": start[0] + by[0] * step / 8, "y": start[1] + by[1] * step / 8}]
+        session.send("Input.dispatchTouchEvent", {"type": "touchMove" if step else "touchStart", "touchPoints": points})
+        page.wait_for_timeout(20)
+    session.send("Input.dispatchTouchEvent", {"type": end, "touchPoints": []})
+    page.wait_for_timeout(200)
+
+
+@pytest.mark.parametrize("end", ["touchEnd", "touchCancel"])
+def test_a_finger_drags_a_node(open_page, end):
+    """The page does not scroll meanwhile; all is computed again, even if the system ends the drag."""
+    page = settled(open_page("#problem=TSP&preset=1", **PHONE))
+    page.evaluate("byId('map').scrollIntoView({ block: 'center' })")
+    scroll, box = page.evaluate("scrollY"), page.locator("#map").bounding_box()
+    x, y = page.evaluate("page.map.place(0)")
+    up = 1 if y < box["height"] / 2 else -1
+    swipe(page, (box["x"] + x, box["y"] + y), (40 if x < box["width"] / 2 else -40, 60 * up), end)
+    assert page.evaluate("scrollY") == scroll
+    assert page.evaluate("page.map.place(0)") == pytest.approx(
+        [x + (40 if x < box["width"] / 2 else -40), y + 60 * up], abs=1
+    )
+    until(page, "location.hash.includes('nodes=')")
+    scores = dict(settled(page).evaluate("page.compare.entries().map(({ by, score }) => [by, score])"))
+    assert scores["Model, greedy"] == pytest.approx(cost(page), abs=1e-3)
+    assert page.evaluate(
+        "page.compare.rows[0].actions.join() === search.nearestNeighbour(page.state.instance).join()"
+    )  # of the new map
+
+
+def test_a_finger_scrolls_beside_the_nodes_of_a_dense_map(open_page):
+    page = settled(open_page("#problem=TSP&random=100.1", **PHONE))
+    page.evaluate("byId('map').scrollIntoView({ block: 'center' })")
+    scroll, before = page.evaluate("scrollY"), page.evaluate(COORDS)
+    swipe(page, page.evaluate(SPOT, [12, 20]), (0, -120))
+    assert page.evaluate("scrollY") > scroll + 60
+    assert page.evaluate(COORDS) == before
