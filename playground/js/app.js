@@ -318,10 +318,9 @@ class Page {
       this.map.explain(node);
       return this.announce(describeNode(state, node));
     }
-    this.pause();
     if (shown.actions[step] === node && !state.drawing) return this.stepBy(1);
     const followed = this.follow([...shown.actions.slice(0, step), node]);
-    this.showTour({ ...followed, by: "you" }, step + 1);
+    this.pick({ ...followed, by: "you" }, step + 1);
     this.announce(`You chose ${nameOf(instance, node)}. ${state.drawing ? "" : byId("verdict").textContent}`);
   }
 
@@ -330,8 +329,9 @@ class Page {
     const { state } = this;
     state.drawing = !state.drawing;
     state.view = "pointer";
+    set(byId("remove-mode"), { "aria-pressed": "false" });
     this.controls.refresh();
-    if (state.drawing) this.showTour({ by: "model" }, 0);
+    if (state.drawing) this.pick({ by: "model" }, 0);
     else this.render();
   }
 
@@ -341,6 +341,14 @@ class Page {
       forced = (i) => trace.steps[i].mask.reduce((sum, legal) => sum + legal, 0) === 1;
     while (step > 0 && step < shown.actions.length && forced(step)) step += 1;
     return step;
+  }
+
+  // Show a tour that the visitor asks for. A search or race stops: its next tour would replace this one.
+  pick(tour, step) {
+    this.search.stop("Stopped");
+    this.race.stop();
+    this.learn.halt();
+    this.showTour(tour, step);
   }
 
   showTour({ actions, by, trace }, step = Infinity) {

@@ -28,7 +28,7 @@ class Controls {
         this.page.play();
       } else this.page.render();
     });
-    on("undo", "click", () => this.page.showTour({ by: "model" }, state.step));
+    on("undo", "click", () => this.page.pick({ by: "model" }, state.step));
     on("draw-mode", "click", () => this.page.draw());
     on("save-picture", "click", () => savePicture(this.page));
     on("remove-mode", "click", (event) =>

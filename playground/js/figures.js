@@ -70,7 +70,7 @@ class Figures {
     const { shown, instance, model } = this.page.state,
       verdict = byId("verdict");
     verdict.hidden = shown.by === "model" || this.page.state.drawing;
-    byId("tools").hidden = !verdict.hidden;
+    byId("hint").hidden = !verdict.hidden;
     if (verdict.hidden) return;
     const ours = rules.score(instance, shown.actions),
       theirs = rules.score(instance, model.actions),

@@ -45,10 +45,10 @@ class SearchPanel {
   }
 
   stop(word) {
+    if (word && this.worker && this.last) this.say(this.last, `${word} after`);
     this.worker?.terminate();
     this.worker = null;
     byId("search-go").textContent = "Search";
-    if (word && this.last) this.say(this.last, `${word} after`);
   }
 
   async start() {
@@ -65,9 +65,9 @@ class SearchPanel {
       symmetries: byId("symmetries").checked ? 8 : 1,
       seed: 1,
     };
-    const name = state.modelName,
-      buffer = await loadBuffer(name),
-      { instance } = state;
+    const { modelName: name, instance } = state,
+      buffer = await loadBuffer(name);
+    if (instance !== state.instance || this.worker) return; // changed, or started twice, while loading
     Object.assign(this, { history: [], last: null, worker: makeWorker() });
     byId("search-go").textContent = "Stop";
     byId("best").hidden = false;
@@ -172,7 +172,7 @@ class ComparePanel {
         if (entry.stored) name.append(make("span", { text: entry.by }));
         else {
           const button = make("button", { type: "button", class: "link", text: entry.by, title: "show this tour" });
-          button.addEventListener("click", () => this.page.showTour(entry));
+          button.addEventListener("click", () => this.page.pick(entry));
           name.append(button);
         }
         const off = best ? (sign * (entry.score - best)) / Math.abs(best) : 0,

@@ -67,3 +67,49 @@ def test_a_finger_scrolls_beside_the_nodes_of_a_dense_map(open_page):
     swipe(page, page.evaluate(SPOT, [12, 20]), (0, -120))
     assert page.evaluate("scrollY") > scroll + 60
     assert page.evaluate(COORDS) == before
+
+
+@pytest.mark.parametrize("button", ["#search-go", "#race-go"])
+def test_a_search_does_not_replace_a_tour_of_ones_own(open_page, button):
+    page = settled(open_page("#problem=TSP&random=150.1"))
+    page.fill("#tours", "2000")
+    page.click(button)
+    until(page, "page.state.shown.by !== 'model'")
+    page.click("#draw-mode")
+    page.evaluate("page.choose(7), page.choose(3)")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("[page.state.drawing, page.state.step, ...page.state.shown.actions.slice(0, 2)]") == [
+        True,
+        2,
+        7,
+        3,
+    ]
+    page.click("#draw-mode")
+    page.click(button)
+    until(page, "page.state.shown.by !== 'model' && page.state.shown.by !== 'you'")
+    page.evaluate(
+        """page.goTo(2), page.choose(page.state.trace.steps[2].mask.findLastIndex(
+          (legal, node) => legal && node !== page.state.shown.actions[2]))"""
+    )
+    mine = page.evaluate("page.state.shown.actions")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("[page.state.shown.by, page.state.shown.actions]") == ["you", mine]
+
+
+def test_a_search_starts_once(open_page):
+    page = settled(open_page("#problem=TSP&preset=4"))
+    page.evaluate(
+        """() => { const before = makeWorker; window.workers = 0;
+        window.makeWorker = () => { window.workers += 1; return before(); };
+        page.search.form.requestSubmit(); page.search.form.requestSubmit(); }"""
+    )
+    page.wait_for_selector("#best-text:has-text('Best of')")
+    assert page.evaluate("workers") == 1
+
+
+def test_drawing_ends_the_removal_of_nodes(open_page):
+    page = settled(open_page("#problem=TSP&preset=1"))
+    page.click("#remove-mode")
+    page.click("#draw-mode")
+    page.locator("#map .node >> nth=2").click()
+    assert page.evaluate("[page.map.nodes.length, page.state.shown.actions[0]]") == [20, 2]
