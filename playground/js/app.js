@@ -83,16 +83,17 @@ class Page {
     return { problem, ...fields, ...given32, ...(fields.maxLength && { maxLength: Math.fround(fields.maxLength) }) };
   }
 
-  // Load what an instance needs, solve it, and show it. `wanted`: more of the state, from an address.
-  async open(problem, source, given, wanted = {}) {
+  // Load what an instance needs, solve it, and show it. `linked`: more of the state, where an address asks for it.
+  async open(problem, source, given, linked = null) {
     const ticket = ++this.ticket,
       instance = this.build(problem, source, given),
-      { state } = this;
-    const snapshot = problem === "TSP" ? ("snapshot" in wanted ? wanted.snapshot : state.snapshot) : null;
+      { state } = this,
+      { tour, step, ...settings } = linked ?? {};
+    const snapshot = problem === "TSP" ? ("snapshot" in settings ? settings.snapshot : state.snapshot) : null;
     const network = await this.load(problem, instance, snapshot);
-    if (ticket !== this.ticket) return;
+    if (ticket !== this.ticket || !network) return;
     this.pause();
-    Object.assign(state, {
+    Object.assign(state, settings, {
       problem,
       source,
       instance,
@@ -102,19 +103,32 @@ class Page {
       best: null,
       focus: -1,
     });
-    this.solve(wanted.tour);
-    state.step = Math.min(wanted.step ?? (calm() ? Infinity : 0), state.shown.actions.length);
-    this.settle();
+    this.solve(tour);
+    state.step = Math.min(step ?? (calm() ? Infinity : 0), state.shown.actions.length);
+    this.message(null);
+    this.settle(!linked);
     this.controls.refresh();
-    if (wanted.step == null && !calm()) this.play();
+    if (step == null && !calm()) this.play();
   }
 
+  // The network for an instance; null if its weights do not load, which a message says.
   async load(problem, instance, snapshot) {
     const customers = rules.numNodes(instance) - (rules.PROBLEMS[problem].depot ? 1 : 0);
     const name = snapshot === null ? nearestModel(problem, customers) : SNAPSHOTS[snapshot].name;
-    const buffer = await loadBuffer(name);
+    const buffer = await loadBuffer(name).catch(() => null);
+    if (!buffer) return this.notLoaded();
     if (!this.networks.has(name)) this.networks.set(name, new attention.AttentionModel(buffer));
     return { name, network: this.networks.get(name) };
+  }
+
+  notLoaded() {
+    this.message(NOT_LOADED);
+    byId("loading").hidden = true;
+    if (!this.state.shown) return null;
+    this.learn.halt();
+    this.controls.refresh(); // what is chosen there is what is still shown
+    this.render();
+    return null;
   }
 
   // Encode, and let the model play; then trace what is shown: the model's tour, or one that was given.
@@ -154,6 +168,7 @@ class Page {
   // After a change of the instance.
   settle() {
     byId("loading").hidden = true;
+    for (const element of document.querySelectorAll("[inert]")) element.inert = false;
     this.search.clear();
     this.race.clear();
     this.state.drawing = false;
@@ -168,7 +183,7 @@ class Page {
     rest.coords = rest.coords.map(address.rounded);
     const edited = address.own(rest);
     return this.load(edited.problem, edited, this.state.snapshot).then((network) => {
-      if (ticket !== this.ticket) return;
+      if (ticket !== this.ticket || !network) return;
       this.pause();
       Object.assign(this.state, {
         source,
@@ -249,7 +264,6 @@ class Page {
         );
       const instance = instances.readFile(await file.text(), file.name);
       await this.open(instance.problem, { kind: "file" }, instance);
-      this.message(null);
     } catch (error) {
       this.message(`${file.name}: ${error.message}.`);
       if (!(error instanceof instances.InvalidInput)) throw error;
@@ -260,7 +274,7 @@ class Page {
     const ticket = ++this.ticket,
       { state } = this,
       network = await this.load("TSP", state.instance, index);
-    if (ticket !== this.ticket) return;
+    if (ticket !== this.ticket || !network) return;
     this.pause();
     Object.assign(state, { snapshot: index, network: network.network, modelName: network.name, best: null });
     this.solve();
@@ -423,30 +437,24 @@ class Page {
 
   // What the address asks for; where it asks for nonsense, say so and leave the page as it is.
   async openAddress(hash = location.hash) {
+    const before = { ...this.state };
     try {
-      const { problem, source, instance, ...wanted } = address.read(hash, PRESETS, SNAPSHOTS.length);
-      const { view, layer, head, speed, theme } = wanted,
-        before = { ...this.state };
-      Object.assign(this.state, { view, layer: Math.min(layer, 2), head, speed, theme });
-      try {
-        await this.open(problem, source, instance, wanted);
-      } catch (error) {
-        Object.assign(this.state, before);
-        throw error;
-      }
-      this.message(null);
+      const { problem, source, instance, ...linked } = address.read(hash, PRESETS, SNAPSHOTS.length);
+      await this.open(problem, source, instance, { ...linked, layer: Math.min(linked.layer, 2) });
     } catch (error) {
-      this.message(`This link cannot be opened: ${error.message}.`);
-      if (!this.state.shown) await this.open("TSP", { kind: "preset", index: 0 });
+      Object.assign(this.state, before);
+      if (!this.state.shown) await this.open("TSP", { kind: "preset", index: 0 }, null, {});
       else this.render();
+      if (this.state.shown) this.message(`This link cannot be opened: ${error.message}.`);
       if (!(error instanceof instances.InvalidInput)) throw error;
     }
   }
 }
 
-if (typeof MODELS === "undefined" || !MODELS.length)
-  byId("loading").textContent = "The weights are not there yet: run  python playground/build.py";
-else {
+if (typeof MODELS === "undefined" || !MODELS.length) {
+  byId("loading").hidden = true;
+  Page.prototype.message(NOT_LOADED);
+} else {
   window.page = new Page();
   page.openAddress();
 }

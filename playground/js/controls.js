@@ -104,7 +104,6 @@ class Controls {
       return this.page.message(`Seed: found ${seed || "nothing"}, expected a whole number of at most nine digits.`);
     const { source } = this.page.state,
       same = source.kind === "random" && source.size === Number(size) && source.seed === Number(seed);
-    this.page.message(null);
     this.page.open(problem, { kind: "random", size: Number(size), seed: (Number(seed) + (same ? 1 : 0)) % 1e9 });
   }
 

@@ -238,7 +238,7 @@ class LearnPanel {
   async run() {
     byId("learn-play").textContent = "Pause";
     this.timer = -1;
-    await Promise.all(SNAPSHOTS.map(({ name }) => loadBuffer(name)));
+    await Promise.allSettled(SNAPSHOTS.map(({ name }) => loadBuffer(name)));
     const next = async (index) => {
       if (!this.timer) return;
       await this.page.useSnapshot(index);

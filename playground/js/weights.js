@@ -1,6 +1,10 @@
 // Weights come as scripts (see build.py), since a page opened as a file may load those and nothing else.
 "use strict";
 
+const NOT_LOADED =
+  location.protocol === "file:"
+    ? "The weights are not there yet. Write them with: python playground/build.py"
+    : "The weights of the model did not load. Check your connection, then try again.";
 const waiting = new Map(); // name -> resolve
 const buffers = new Map(); // name -> promise of an ArrayBuffer
 
@@ -20,7 +24,7 @@ function loadBuffer(name) {
         script.src = `data/${name}.js`;
         script.onerror = () => {
           buffers.delete(name);
-          reject(new Error(`data/${name}.js cannot be loaded; write it with: python playground/build.py`));
+          reject(new Error(`data/${name}.js cannot be loaded`));
         };
         waiting.set(name, resolve);
         document.head.append(script);

@@ -113,3 +113,45 @@ def test_drawing_ends_the_removal_of_nodes(open_page):
     page.click("#draw-mode")
     page.locator("#map .node >> nth=2").click()
     assert page.evaluate("[page.map.nodes.length, page.state.shown.actions[0]]") == [20, 2]
+
+
+def test_weights_that_do_not_load(browser, server):
+    """The page says so and stays as it was, or says so at once; no error is left to the console."""
+    page, errors = browser.new_page(reduced_motion="reduce"), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(server + "#problem=TSP&preset=4")
+    settled(page)
+    page.route("**/data/*", lambda route: route.abort())
+    for act in (
+        "document.querySelector('[name=problem][value=CVRP]').click()",
+        "byId('random-size').value = 100, byId('random').requestSubmit()",
+        "byId('learn-play').click()",
+        "location.hash = 'problem=OP&preset=1'",
+    ):
+        page.evaluate(f"page.message(null); {act}")
+        page.wait_for_selector("#message:visible")
+        assert "did not load. Check your connection" in text(page, "#message")
+        until(page, "byId('learn-play').textContent === 'Play training'")
+        checked = page.locator("[name=problem]:checked").get_attribute("value")
+        assert [checked, page.evaluate("page.state.problem"), page.evaluate("page.map.nodes.length")] == [
+            "TSP",
+            "TSP",
+            10,
+        ]
+    for blocked in ("**/data/tsp*", "**/data/*"):
+        fresh = browser.new_page()
+        fresh.on("pageerror", lambda error: errors.append(str(error)))
+        fresh.route(blocked, lambda route: route.abort())
+        fresh.goto(server)
+        fresh.wait_for_selector("#message:visible")
+        assert "did not load. Check your connection" in text(fresh, "#message")
+        assert fresh.locator("#loading").is_hidden()
+        fresh.close()
+    page.close()
+    assert errors == []
+
+
+def test_without_javascript_the_page_says_so(open_page):
+    page = open_page(java_script_enabled=False)
+    assert "needs JavaScript" in text(page, "body")
+    assert page.locator("main").is_hidden()
