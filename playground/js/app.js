@@ -165,8 +165,8 @@ class Page {
     return { actions, trace: { states, steps } };
   }
 
-  // After a change of the instance.
-  settle() {
+  // After a change of the instance; one that the visitor made is an entry of the history, which Back undoes.
+  settle(made = true) {
     byId("loading").hidden = true;
     for (const element of document.querySelectorAll("[inert]")) element.inert = false;
     this.search.clear();
@@ -174,6 +174,7 @@ class Page {
     this.state.drawing = false;
     this.render();
     this.compare.ask();
+    if (made) history.pushState(null, "", address.write(this.state));
   }
 
   edit(instance, then) {
@@ -230,7 +231,10 @@ class Page {
     cancelAnimationFrame(this.dragFrame);
     const act = () =>
       this.edit({ ...instance, coords }, () => {
-        if (!last) return this.render();
+        if (!last) {
+          this.render();
+          return clearTimeout(this.addressTimer); // the address is that of the map before, until the node is dropped
+        }
         this.settle();
         this.controls.refresh();
         this.announce(`Moved ${nameOf(instance, node)}. ${this.costSentence()}`);

@@ -115,6 +115,30 @@ def test_drawing_ends_the_removal_of_nodes(open_page):
     assert page.evaluate("[page.map.nodes.length, page.state.shown.actions[0]]") == [20, 2]
 
 
+def test_back_undoes_a_change_of_the_map(open_page):
+    """A drag is one change, however long it takes; what the address says is what the map shows."""
+    page = settled(open_page("#problem=TSP&preset=1"))
+    until(page, "location.hash.includes('preset=1')")
+    before = page.evaluate(COORDS)
+    for x in (0.2, 0.3, 0.4):
+        page.evaluate(f"page.move(3, {x}, 0.5, false)")
+        page.wait_for_timeout(400)
+    page.evaluate("page.move(3, 0.5, 0.5, true)")
+    until(page, "location.hash.includes('nodes=')")
+    moved = page.evaluate(COORDS)
+    page.check("[name=problem][value=CVRP]", force=True)
+    until(page, "page.state.problem === 'CVRP'")
+    page.go_back()
+    until(page, "page.state.problem === 'TSP'")
+    assert page.evaluate(COORDS) == moved
+    page.go_back()
+    until(page, "page.state.source.kind === 'preset'")
+    assert page.evaluate(COORDS) == before
+    page.go_forward()
+    until(page, "page.state.source.kind === 'own'")
+    assert page.evaluate(COORDS) == moved
+
+
 def test_weights_that_do_not_load(browser, server):
     """The page says so and stays as it was, or says so at once; no error is left to the console."""
     page, errors = browser.new_page(reduced_motion="reduce"), []
