@@ -71,6 +71,7 @@ class Controls {
       if (state.shown) this.page.render();
     });
     this.listenForDrops();
+    keepFocus();
   }
 
   listenForDrops() {

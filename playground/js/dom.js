@@ -43,6 +43,31 @@ function segments(container, name, choices, chosen, onChange) {
   }
 }
 
+const FOCUSABLE = "a[href], button, input, select, summary, [tabindex='0']";
+
+// What has the focus is at times built again, or hidden. The focus then goes to what is in its place in the smallest
+// box that is left, rather than to the top of the page.
+function keepFocus() {
+  const seen = (element) => element.checkVisibility({ visibilityProperty: true });
+  const stops = (box) => [...box.querySelectorAll(FOCUSABLE)].filter(seen);
+  let held = null; // {target, places: [[box, index]]}
+  document.addEventListener("focusin", ({ target }) => {
+    const places = [];
+    for (let box = target.parentElement; box; box = box.parentElement) places.push([box, stops(box).indexOf(target)]);
+    held = { target, places };
+  });
+  document.addEventListener("pointerdown", () => {
+    held = null; // a click elsewhere takes the focus away on purpose
+  });
+  new MutationObserver(() => {
+    if (!held || seen(held.target)) return;
+    for (const [box, index] of held.places) {
+      const next = stops(box).slice(0, index + 1).pop();
+      if (next) return next.focus();
+    }
+  }).observe(document.body, { childList: true, subtree: true, attributeFilter: ["hidden"] });
+}
+
 const percent = (p) =>
   p > 0.995 && p < 1 ? ">99\u00a0%" : p > 0 && p < 0.005 ? "<1\u00a0%" : `${Math.round(100 * p)}\u00a0%`;
 const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

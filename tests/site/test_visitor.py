@@ -139,6 +139,29 @@ def test_back_undoes_a_change_of_the_map(open_page):
     assert page.evaluate(COORDS) == moved
 
 
+FOCUS = {  # what has the focus, the key, and what has the focus after it
+    "a radio button of a problem": ("TSP&preset=1", "[name=problem]:checked", "ArrowRight", "problem=CVRP"),
+    "a bar": ("TSP&preset=1&step=3", "#top li:nth-child(2) button", "Enter", "top"),
+    "a row": ("TSP&preset=1", "#compare tr:nth-child(2) button", "Enter", ""),
+    "the model's tour": ("TSP&preset=1&tour=0&step=1", "#undo", "Enter", "draw-mode"),
+    "to the TSP": ("CVRP&preset=1", "#learn-go", "Enter", "learn-play"),
+    "the published model": ("TSP&preset=1&snapshot=2", "#learn-off", "Enter", "snapshot"),
+    "a message": ("ATSP", "#message button", "Enter", None),
+}
+
+
+@pytest.mark.parametrize("case", FOCUS)
+def test_the_focus_is_not_lost(open_page, case):
+    hash_, selector, key, expected = FOCUS[case]
+    page = settled(open_page(f"#problem={hash_}"))
+    page.focus(selector)
+    page.keyboard.press(key)
+    page.wait_for_timeout(600)
+    assert page.evaluate("document.activeElement !== document.body")
+    if expected is not None:
+        assert page.evaluate(FOCUSED) == expected
+
+
 def test_weights_that_do_not_load(browser, server):
     """The page says so and stays as it was, or says so at once; no error is left to the console."""
     page, errors = browser.new_page(reduced_motion="reduce"), []
