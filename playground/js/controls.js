@@ -99,7 +99,7 @@ class Controls {
       least = rules.PROBLEMS[problem].depot ? 1 : 2;
     if (!/^\d+$/.test(size) || size < least || size > instances.MAX_NODES)
       return this.page.message(
-        `Nodes: found ${size || "nothing"}, expected a whole number from ${least} to ${instances.MAX_NODES}.`,
+        `Size: found ${size || "nothing"}, expected a whole number from ${least} to ${instances.MAX_NODES}.`,
       );
     if (!/^\d{1,9}$/.test(seed))
       return this.page.message(`Seed: found ${seed || "nothing"}, expected a whole number of at most nine digits.`);

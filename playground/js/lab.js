@@ -175,7 +175,7 @@ class ComparePanel {
           button.addEventListener("click", () => this.page.pick(entry));
           name.append(button);
         }
-        const off = best ? (sign * (entry.score - best)) / Math.abs(best) : 0,
+        const off = best ? (entry.score - best) / Math.abs(best) : 0,
           close = Math.abs(off) < 5e-7;
         const against = make(
           "td",

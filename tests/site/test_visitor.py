@@ -202,3 +202,8 @@ def test_without_javascript_the_page_says_so(open_page):
     page = open_page(java_script_enabled=False)
     assert "needs JavaScript" in text(page, "body")
     assert page.locator("main").is_hidden()
+
+
+def test_a_lower_prize_has_a_minus(open_page):
+    page = settled(open_page("#problem=OP&random=9.3"))
+    assert "\N{MINUS SIGN}7.4" in text(page, "#compare tr:has-text('Model, greedy')")
