@@ -190,7 +190,7 @@ class MapView {
       set(shape, shape.tagName === "rect" ? { x: -r, y: -r, width: 2 * r, height: 2 * r, rx: 2 } : { r });
       set(ring, { r: radii[node] + 5 });
       set(halo, { cx: x, cy: y, r: p > 0.002 ? radii[node] + 3 + 20 * Math.sqrt(p) : 0 });
-      halo.style.opacity = p > 0.002 ? 0.2 + 0.5 * p : 0;
+      halo.style.fillOpacity = p > 0.002 ? 0.2 + 0.5 * p : 0;
       if (choice && p > 0.08 && state.view === "pointer")
         labels.push(draw("text", { x, y: y - radii[node] - 8, text: percent(p) }));
       if (node === state.focus)

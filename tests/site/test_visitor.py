@@ -207,3 +207,24 @@ def test_without_javascript_the_page_says_so(open_page):
 def test_a_lower_prize_has_a_minus(open_page):
     page = settled(open_page("#problem=OP&random=9.3"))
     assert "\N{MINUS SIGN}7.4" in text(page, "#compare tr:has-text('Model, greedy')")
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_graphics_have_contrast():
+    """3 to 1 (WCAG 1.4.11), on the map and on cards, in light and dark colours."""
+    css = (ROOT / "playground" / "style.css").read_text()
+    colours = {name: pair for name, *pair in re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)}
+    names = [name for name in colours if re.match(r"edge|halo$|head|trip|accent$|good", name)]
+    assert len(names) == 18
+    for name in names:
+        for ground in ("sunk", "card"):
+            for one, other in zip(colours[name], colours[ground], strict=True):
+                low, high = sorted((luminance(one), luminance(other)))
+                assert (high + 0.05) / (low + 0.05) >= 3, (name, ground)
+    assert re.search(r'input\[type="number"\] \{[^}]*border: 1px solid var\(--edge\)', css)
+    assert re.search(r"\.halo \{[^}]*stroke: var\(--halo\)", css)
