@@ -327,17 +327,18 @@ class MapView {
     this.nodes[node].group.focus({ focusVisible: true });
   }
 
-  // The node that way which is near and not far off the direction.
+  // The nearest node in the quarter that way, by the sum of both differences: so the arrows reach every node.
   neighbour(node, [dx, dy]) {
     const { coords } = this.state.instance;
     let best = -1,
       least = Infinity;
     for (let other = 0; other < this.nodes.length; other++) {
-      const x = coords[2 * other] - coords[2 * node],
-        y = coords[2 * other + 1] - coords[2 * node + 1];
+      const apart = SAME_PLACE * (other - node),
+        x = coords[2 * other] - coords[2 * node] + apart,
+        y = coords[2 * other + 1] - coords[2 * node + 1] + apart;
       const along = x * dx + y * dy,
         aside = Math.abs(x * dy) + Math.abs(y * dx);
-      if (other !== node && along > 1e-6 && along + 2 * aside < least) [best, least] = [other, along + 2 * aside];
+      if (other !== node && along >= aside && along + aside < least) [best, least] = [other, along + aside];
     }
     return best;
   }

@@ -162,6 +162,17 @@ def test_the_focus_is_not_lost(open_page, case):
         assert page.evaluate(FOCUSED) == expected
 
 
+@pytest.mark.parametrize("nodes", ["random=100.35", "same", "grid"])
+def test_the_arrows_reach_every_node(open_page, nodes):
+    own = {
+        "same": "0.2_0.2~0.5_0.5~0.5_0.5~0.5_0.5",
+        "grid": "~".join(f"0.{x}_0.{y}" for x in range(7) for y in range(7)),
+    }
+    page = settled(open_page(f"#problem=TSP&{'nodes=' + own[nodes] if nodes in own else nodes}"))
+    count = page.evaluate("page.map.nodes.length")
+    assert page.evaluate(REACHED) == [count] * count
+
+
 def test_weights_that_do_not_load(browser, server):
     """The page says so and stays as it was, or says so at once; no error is left to the console."""
     page, errors = browser.new_page(reduced_motion="reduce"), []
