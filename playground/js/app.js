@@ -8,7 +8,8 @@ const COLUMNS = ["demand", "prize", "penalty", "realPrize", "readyTime", "dueTim
 
 const costName = (instance) =>
   instance.problem === "OP" ? "Prize" : instance.problem.endsWith("PCTSP") ? "Cost" : "Length";
-const show = (instance, score) => (instance.file ? Math.round(score).toLocaleString("en") : score.toFixed(3));
+const isWhole = ({ file }) => file && file.metric !== "EXACT_2D";
+const show = (instance, score) => (isWhole(instance) ? Math.round(score).toLocaleString("en") : score.toFixed(3));
 
 class Page {
   constructor() {
@@ -266,7 +267,8 @@ class Page {
         throw new instances.InvalidInput(
           `the file has ${(file.size / 1e6).toFixed(1)} MB; this page reads up to 1 MB and ${instances.MAX_NODES} nodes`,
         );
-      const instance = instances.readFile(await file.text(), file.name);
+      const text = await file.text(),
+        instance = (isCsv(text) ? readCsv : instances.readFile)(text, file.name);
       await this.open(instance.problem, { kind: "file" }, instance);
     } catch (error) {
       this.message(`${file.name}: ${error.message}.`);

@@ -70,11 +70,11 @@ class Controls {
       this.drawTheme();
       if (state.shown) this.page.render();
     });
-    this.listenForDrops();
+    this.listenForFiles();
     keepFocus();
   }
 
-  listenForDrops() {
+  listenForFiles() {
     const board = byId("board");
     document.addEventListener("dragover", (event) => {
       event.preventDefault();
@@ -88,7 +88,11 @@ class Controls {
       board.classList.remove("dropping");
       const [file] = event.dataTransfer.files;
       if (file) this.page.openFile(file);
-      else this.page.message("Only files can be dropped here: TSPLIB, CVRPLIB or OPLib.");
+      else this.page.message("Only files can be dropped here: TSPLIB, CVRPLIB, OPLib or CSV.");
+    });
+    document.addEventListener("paste", (event) => {
+      const text = event.clipboardData.getData("text");
+      if (text && !event.target.matches("input")) this.page.openFile(new File([text], "pasted text"));
     });
   }
 

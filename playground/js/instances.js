@@ -97,6 +97,7 @@ function instancesCore(rules, randomNumbers) {
   };
   const METRICS = {
     EUC_2D: (a, b) => Math.floor(Math.sqrt(squared(a, b)) + 0.5),
+    EXACT_2D: (a, b) => Math.sqrt(squared(a, b)), // of CSV files
     CEIL_2D: (a, b) => Math.ceil(Math.sqrt(squared(a, b))),
     ATT: (a, b) => {
       const exact = Math.sqrt(squared(a, b) / 10),
@@ -327,6 +328,7 @@ function instancesCore(rules, randomNumbers) {
     expectedLength,
     integer,
     number,
+    quote,
     randomInstance,
     readFile,
     scaled,

@@ -120,6 +120,25 @@ def check_file(open_page, path):
     assert cost(page) == expected.cost(np.array(actions))
 
 
+def test_a_csv_file_of_a_plane_is_read_as_in_python(open_page):
+    """From the file, and again from its address; decimal commas are pasted."""
+    path = ROOT / "examples" / "cities.csv"
+    columns, _ = data.read_csv(path)
+    page = open_page("#problem=TSP&preset=4")
+    page.set_input_files("#file", path)
+    until(page, "page.state.source.kind === 'file'")
+    expected = data.from_columns("TSP", columns).cost(np.array(page.evaluate("page.state.shown.actions")))
+    assert cost(page) == pytest.approx(expected, abs=1e-3)
+    assert cost(open_page(page.evaluate("address.write(page.state)"))) == cost(page)
+    page.evaluate(
+        """() => { const clipboardData = new DataTransfer();
+        clipboardData.setData("text/plain", "Name;X;Y\\na;0;0\\nb;1,5;0\\n\\nc;1,5;2\\n");
+        document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true })); }"""
+    )
+    until(page, "page.map.nodes.length === 3")
+    assert cost(page) == 6
+
+
 MALFORMED = {
     "empty": ("", "ends without TYPE"),
     "nonsense": ("<img src=x onerror=alert(1)>", "expected a line"),
@@ -129,6 +148,10 @@ MALFORMED = {
     "one node": (SQUARE.replace("DIMENSION : 4", "DIMENSION : 1"), "at least 2"),
     "demand": (CVRP_TEXT.replace("4 5 \r", "4 6 \r"), "demand 6 exceeds the CAPACITY 5"),
     "metric": (SQUARE.replace("EUC_2D", "EXPLICIT"), "EXPLICIT"),
+    "column": ("x,y,demand\n0,0,1\n", 'line 1: found the column "demand", expected x and y'),
+    "no column": ("x;id\n0;1\n", "line 1: found the columns x, id, expected x and y"),
+    "cells": ("x,y\n1,2\n3\n", 'line 3: found "3", expected 2 cells'),
+    "cell": ("x,y\n1,2\n3,a\n", 'line 3: coordinate: found "a", expected a number'),
     "windows": (SQUARE.replace("EOF", "TIME_WINDOW_SECTION\n1 2 3\n"), "is not supported"),
 }
 
