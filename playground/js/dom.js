@@ -70,5 +70,9 @@ function keepFocus() {
 
 const percent = (p) =>
   p > 0.995 && p < 1 ? ">99\u00a0%" : p > 0 && p < 0.005 ? "<1\u00a0%" : `${Math.round(100 * p)}\u00a0%`;
-const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A colour of the style sheet as a canvas takes it, which does not know light-dark().
+function colourOf(name, canvas) {
+  canvas.style.color = `var(${name})`;
+  return getComputedStyle(canvas).color;
+}
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

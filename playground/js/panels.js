@@ -165,8 +165,8 @@ class WhyPanel {
       canvas.hidden = true;
       return;
     }
-    const colours = Array.from({ length: HEADS }, (_, h) => styleOf(`--head-${h}`)),
-      ink = styleOf("--ink");
+    const colours = Array.from({ length: HEADS }, (_, h) => colourOf(`--head-${h}`, canvas)),
+      ink = colourOf("--ink", canvas);
     for (let row = 0; row < rows; row++)
       for (let column = 0; column < numNodes; column++) {
         const weight = glimpse ? all[row * numNodes + column] : encoderWeight(all, numNodes, head, row, column);
@@ -182,7 +182,7 @@ class WhyPanel {
     const marked = focus >= 0 ? focus : glimpse ? -1 : trace.states[step].node;
     if (marked < 0) return;
     context.globalAlpha = 1;
-    context.strokeStyle = styleOf("--halo");
+    context.strokeStyle = colourOf("--halo", canvas);
     context.lineWidth = 1.5;
     if (glimpse) context.strokeRect(marked * cell, 0, cell, height);
     else context.strokeRect(0, (marked * height) / rows, width, height / rows);

@@ -239,3 +239,17 @@ def test_graphics_have_contrast():
                 assert (high + 0.05) / (low + 0.05) >= 3, (name, ground)
     assert re.search(r'input\[type="number"\] \{[^}]*border: 1px solid var\(--edge\)', css)
     assert re.search(r"\.halo \{[^}]*stroke: var\(--halo\)", css)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_glimpse_has_the_colours_of_its_heads(open_page, scheme):
+    page = settled(open_page("#problem=TSP&preset=1&step=9&view=glimpse&head=1", color_scheme=scheme))
+    red, green, blue = page.evaluate(
+        """() => { const canvas = byId("matrix"), row = Math.round(7 * devicePixelRatio);
+        const { data } = canvas.getContext("2d").getImageData(0, row, canvas.width, 1);
+        let at = 0; // the most opaque pixel
+        for (let i = 0; i < data.length; i += 4) if (data[i + 3] > data[at + 3]) at = i;
+        return [...data.slice(at, at + 3)]; }"""
+    )
+    assert red > green + 60
+    assert red > blue + 60
