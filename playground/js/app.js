@@ -225,7 +225,7 @@ class Page {
     });
   }
 
-  move(node, x, y, last) {
+  move(node, x, y, last, made = true) {
     const coords = this.state.instance.coords.slice(),
       { instance } = this.state;
     coords.set([x, y], 2 * node);
@@ -236,7 +236,7 @@ class Page {
           this.render();
           return clearTimeout(this.addressTimer); // the address is that of the map before, until the node is dropped
         }
-        this.settle();
+        this.settle(made);
         this.controls.refresh();
         this.announce(`Moved ${nameOf(instance, node)}. ${this.costSentence()}`);
       });

@@ -8,7 +8,7 @@ const SAME_PLACE = 1e-12; // what separates nodes with equal coordinates for the
 const FAINTEST = 0.02; // attention below this is not drawn
 
 class MapView {
-  // actions: {add(x, y), move(node, x, y, last), remove(node), choose(node), focus(node), removing()}
+  // actions: {add(x, y), move(node, x, y, last, made), remove(node), choose(node), focus(node), removing()}
   constructor(svg, tip, actions) {
     Object.assign(this, { svg, tip, actions, size: 600, nodes: [], current: 0, state: null });
     this.layers = {};
@@ -310,7 +310,8 @@ class MapView {
     if (way && event.shiftKey) {
       const { coords } = this.state.instance,
         clip = (value) => Math.min(1, Math.max(0, value));
-      actions.move(node, clip(coords[2 * node] + 0.02 * way[0]), clip(coords[2 * node + 1] + 0.02 * way[1]), true);
+      const [x, y] = way.map((by, axis) => clip(coords[2 * node + axis] + 0.02 * by));
+      actions.move(node, x, y, true, !event.repeat); // a key that is held is one change
     } else if (way) this.goTo(this.neighbour(node, way));
     else if (event.key === "Enter" || event.key === " ") actions.choose(node);
     else if (event.key === "Delete" || event.key === "Backspace") actions.remove(node, true);

@@ -116,7 +116,7 @@ def test_drawing_ends_the_removal_of_nodes(open_page):
 
 
 def test_back_undoes_a_change_of_the_map(open_page):
-    """A drag is one change, however long it takes; what the address says is what the map shows."""
+    """A drag is one change, however long it takes, and so is a key that is held."""
     page = settled(open_page("#problem=TSP&preset=1"))
     until(page, "location.hash.includes('preset=1')")
     before = page.evaluate(COORDS)
@@ -126,6 +126,17 @@ def test_back_undoes_a_change_of_the_map(open_page):
     page.evaluate("page.move(3, 0.5, 0.5, true)")
     until(page, "location.hash.includes('nodes=')")
     moved = page.evaluate(COORDS)
+    page.evaluate("page.map.goTo(3)")
+    entries = page.evaluate("history.length")
+    page.keyboard.down("Shift")
+    for _ in range(3):  # the second and third press are repetitions
+        page.keyboard.down("ArrowUp")
+        page.wait_for_timeout(100)
+    page.keyboard.up("ArrowUp")
+    page.keyboard.up("Shift")
+    assert page.evaluate("[history.length, page.state.instance.coords[7]]") == [entries + 1, pytest.approx(0.56)]
+    page.go_back()
+    until(page, "page.state.instance.coords[7] === 0.5")
     page.check("[name=problem][value=CVRP]", force=True)
     until(page, "page.state.problem === 'CVRP'")
     page.go_back()
