@@ -446,7 +446,7 @@ def with_columns(*columns, base=CVRP):
         (wrong(TSP, rescale=lambda *_: 1 / 0), "rescale: raised ZeroDivisionError: division by zero"),
         (
             wrong(TSP, rescale=lambda self, i: dataclasses.replace(i, coords=i.coords / 2)),
-            "rescale: changes a generated instance, as networks are trained on: coords",
+            r"rescale: changes a generated instance, as networks are trained on: \['coords'\]",
         ),
         # results of the rules
         (wrong(CVRP, initial=lambda *_: 1 / 0), "initial: raised ZeroDivisionError: division by zero"),
