@@ -246,6 +246,16 @@ class Args(RunArgs):
             GENERATORS[self.generator](self.variant(problem.name, size), rng, 1)
         return problem
 
+    def initial_weights(self) -> Path:
+        """Return the path of the weights that `init_from` names.
+
+        Raises:
+            ValueError: There are none.
+        """
+        assert self.init_from is not None
+        matrices = runs.problem_of(self.env_id, self.env_kwargs).matrices
+        return find_checkpoint(self.init_from, matrices=matrices)[0]
+
     def variant(self, name: str, num_nodes: int) -> AnyProblem:
         """Build the named problem with the settings of this one and another size."""
         return make_problem(name, **{**runs.read_settings(self.env_kwargs), "num_nodes": num_nodes})
@@ -366,8 +376,7 @@ class ReinforceTrainer(Trainer):
         self.model = make_model(args, self.problem)
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
-            path, _ = find_checkpoint(args.init_from, matrices=self.problem.matrices)
-            self.started_from, self.history = warm_start(self.model, path)
+            self.started_from, self.history = warm_start(self.model, args.initial_weights())
         self.model.to(self.device).multiply_in(getattr(torch, args.precision))
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)

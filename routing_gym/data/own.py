@@ -98,8 +98,10 @@ def from_columns(
     num_nodes = count_nodes(template, values)
     for column in declared:
         check_values(column, values, num_nodes, template.has_depot)
-    scale = length_scale(values)
-    filled = [(column, value) for column in declared if (value := scaled(column, values, scale)) is not None]
+    scale = length_scale(values, "distances")
+    time_scale = length_scale(values, "durations") if "durations" in values else scale
+    scales = {column.name: time_scale if is_time(column) else scale for column in declared if column.kind in SCALED}
+    filled = [(column, value) for column in declared if (value := scaled(column, values, scales)) is not None]
     exact = {column.target: value for column, value in filled if column.target}
     depots = count_depots(template, values)
     size: dict[str, Any] = {"num_nodes": num_nodes - depots} | ({"num_depots": depots} if "depot" in values else {})
@@ -110,7 +112,7 @@ def from_columns(
     try:
         rules.validate(instance)
     except InvalidInstance:
-        check_in_units(rules, instance, scale)
+        check_in_units(rules, instance, scales)
         raise  # the rounding hides the fault in the user's unit
     for column in declared:  # limits checked on the rounded instance must not fail here
         if column.limit and column.target in exact:
@@ -233,30 +235,36 @@ def check_values(column: Column, values: Mapping[str, FloatArray], num_nodes: in
         raise ValueError(f"{name}{place.format(first)} is {given[first]:g}; expected {expected}")
 
 
-def check_in_units(rules: AnyProblem, instance: Any, scale: float) -> None:
+def check_in_units(rules: AnyProblem, instance: Any, scales: Mapping[str, float]) -> None:
     """Validate an instance with lengths and times in the user's units, so that messages use these units.
 
     Raises:
         InvalidInstance: The instance is invalid; the message is that of `validate`, without the number of the row.
     """
-    fields = {column.target for column in rules.columns if column.kind in SCALED and column.kind != "coords"}
-    held = {field: value * scale for field in fields if field and (value := getattr(instance, field)) is not None}
+    scaled_columns = [column for column in rules.columns if column.name in scales and column.kind != "coords"]
+    fields = {column.target: scales[column.name] for column in scaled_columns if column.target}
+    held = {field: value * by for field, by in fields.items() if (value := getattr(instance, field)) is not None}
     if "distances" in fields and "distances" not in held:
-        held["distances"] = euclidean(instance.coords[:, :, None], instance.coords[:, None]) * scale
+        held["distances"] = euclidean(instance.coords[:, :, None], instance.coords[:, None]) * fields["distances"]
     try:
         rules.validate(replace(instance, **{field: value.astype(np.float32) for field, value in held.items()}))
     except InvalidInstance as error:
         raise InvalidInstance(str(error).replace("row 0, ", "")) from None
 
 
-def length_scale(values: Mapping[str, FloatArray]) -> float:
-    """Return the length in the user's units that is 1 in the instance.
+def is_time(column: Column) -> bool:
+    """Return whether the values of a column are times."""
+    return column.kind == "time" or column.name == "durations"
 
-    The scale is the larger side of the box around the coordinates. With a matrix, whose unit may differ, it is
+
+def length_scale(values: Mapping[str, FloatArray], matrix_name: str) -> float:
+    """Return the length, or duration, in the user's units that is 1 in the instance.
+
+    The scale is the larger side of the box around the coordinates. With the named matrix, whose unit may differ, it is
     multiplied by the ratio of the matrix's mean to the mean distance of the coordinates. Without coordinates, it is the
     largest entry of the matrix.
     """
-    matrix = values.get("distances")
+    matrix = values.get(matrix_name)
     if "x" not in values:
         return 1.0 if matrix is None else float(matrix.max()) or 1.0
     coords = np.stack([values["x"], values["y"]], axis=-1)
@@ -267,7 +275,7 @@ def length_scale(values: Mapping[str, FloatArray]) -> float:
     return float(matrix.sum() / straight.sum()) if straight.any() and matrix.any() else 1.0
 
 
-def scaled(column: Column, values: Mapping[str, FloatArray], scale: float) -> Array | None:
+def scaled(column: Column, values: Mapping[str, FloatArray], scales: Mapping[str, float]) -> Array | None:
     """Return the field of a batch of one that a column fills: float64, int64 or bool; None if the column is absent."""
     if column.kind == "coords":
         coords = np.stack([values["x"], values["y"]], axis=-1)
@@ -281,7 +289,7 @@ def scaled(column: Column, values: Mapping[str, FloatArray], scale: float) -> Ar
         return value == 1
     if column.unit is not None:
         value = value / values[column.unit]
-    return value / scale * (1 + LIMIT_SLACK * column.limit) if column.kind in SCALED else value
+    return value / scales[column.name] * (1 + LIMIT_SLACK * column.limit) if column.kind in SCALED else value
 
 
 def rounded(key: str, value: Array) -> Array:

@@ -27,7 +27,6 @@ from routing_agents.header import from_json
 from routing_agents.policies.attention.encoder import ModelConfig
 from routing_agents.runs import LAST, LOCK, option
 from routing_agents.terminal import plain_console
-from routing_agents.trained import find_checkpoint
 from routing_agents.training.report import METRICS, check_log, read_metrics
 from routing_agents.training.stopping import hours, reason_to_stop
 from routing_gym.files import write_atomically
@@ -110,7 +109,7 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
             entry = read_entry(folder / runs.checked_name(name), table, args_type)
             weights = entry.args.init_from
             if weights is not None and weights.resolve() not in [one.folder.resolve() for one in entries]:
-                find_checkpoint(weights)
+                entry.args.initial_weights()
         except (TypeError, ValueError, ImportError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
         entries.append(entry)

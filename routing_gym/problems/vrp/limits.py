@@ -99,6 +99,12 @@ class TimeWindows(Attribute):
             also=("latest",),
         ),
         Column("service_time", "duration of the service", "time", also=("service",)),
+        Column(
+            "durations",
+            "durations from each node (row) to each node (column), in the unit of the windows; default: the lengths",
+            "matrix",
+            required=False,
+        ),
     )
     per_node = ("ready_time", "due_time", "service_time")
     fields = (*per_node, "durations")

@@ -9,6 +9,7 @@ import pytest
 
 from routing_gym import CVRP, VRP, CVRPInstance, InfeasibleTour, InvalidInstance, VRPInstance, make_problem, render
 from routing_gym.arrays import cast_instance, to_backend
+from routing_gym.data.own import from_columns
 from routing_gym.problems.vrp import ORIGINAL, PRESETS
 from routing_gym.render.text import to_text
 from routing_gym.testing.exhaustive import check_exhaustively
@@ -242,6 +243,26 @@ def test_tours_of_familiar_instances_are_tours():
     assert 3 in masks(problem, problem.rescale(instance), 1)[0][1]
     assert 3 not in masks(problem, instance, 1)[0][1]
     assert problem.objective(instance, np.array([[1, 3, 0, 2, 0]]))[0] == pytest.approx(0.3 + 0.1 + 0.1)
+
+
+def test_durations_of_ones_own_in_another_unit_than_lengths():
+    """Metres and minutes: out to 1 in 30, on to 2 in 20, and home, 3 + 5 + 4 km; 2 closes 1 minute too early for that.
+
+    Customer 1 is reached at 30 and left at 35; customer 2 at 55.
+    """
+    stops = {"x": [0, 3000, 0], "y": [0, 0, 4000], "demand": [0, 1, 1], "capacity": 5, "ready_time": [0, 0, 0]}
+    stops |= {"due_time": [500, 30, 55], "service_time": [0, 5, 5]}
+    durations = [[0, 30, 40], [30, 0, 20], [60, 20, 0]]
+    own = from_columns("VRPTW", {**stops, "durations": durations})
+    assert own.cost(np.array([1, 2, 0])) == pytest.approx(12_000)
+    assert own.scale == 4000
+    late = from_columns("VRPTW", {**stops, "durations": durations, "due_time": [500, 30, 54]})
+    with pytest.raises(InfeasibleTour, match="arrival time"):
+        late.cost(np.array([1, 2, 0]))
+    with pytest.raises(
+        InvalidInstance, match="node 2: the way from the depot takes until 40, and the window closes at 39"
+    ):
+        from_columns("VRPTW", {**stops, "durations": durations, "due_time": [500, 30, 39]})
 
 
 @pytest.mark.parametrize("flag", ["open_routes", "backhauls", "time_windows"])
