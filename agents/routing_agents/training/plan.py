@@ -108,8 +108,8 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
         try:
             entry = read_entry(folder / runs.checked_name(name), table, args_type)
             weights = entry.args.init_from
-            if weights is not None and weights.resolve() not in [one.folder.resolve() for one in entries]:
-                entry.args.initial_weights()
+            if weights is not None and not any(weights.resolve().is_relative_to(one.folder.resolve()) for one in entries):
+                entry.args.initial_weights()  # not those of an earlier run of the plan, which may not exist yet
         except (TypeError, ValueError, ImportError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
         entries.append(entry)
