@@ -107,9 +107,10 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
             raise ValueError(f"{path}: {name} stands outside of a table; each run is a table, such as [tsp-50]")
         try:
             entry = read_entry(folder / runs.checked_name(name), table, args_type)
-            weights = entry.args.init_from
-            if weights is not None and not any(weights.resolve().is_relative_to(one.folder.resolve()) for one in entries):
-                entry.args.initial_weights()  # not those of an earlier run of the plan, which may not exist yet
+            weights, earlier = entry.args.init_from, [one.folder.resolve() for one in entries]
+            # The weights of an earlier run of the plan may not exist yet.
+            if weights is not None and not any(weights.resolve().is_relative_to(run) for run in earlier):
+                entry.args.initial_weights()
         except (TypeError, ValueError, ImportError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
         entries.append(entry)
