@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -81,7 +80,8 @@ class Numbers:
         ticks = TICKS / min(1.0, unit_of(task.minutes))
         self.durations = in_ticks(task.minutes, ticks, up=True)
         self.ready, self.service = in_ticks(task.ready, ticks, up=True), in_ticks(task.service, ticks, up=True)
-        self.due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
+        due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
+        self.due = np.maximum(due, self.ready)  # a window shorter than a tick would close before it opens
         self.max_minutes = None if task.max_minutes is None else int(task.max_minutes * ticks + 1e-6)
         per_km = self.scale * unit / unit_of(task.km)
         self.km = task.km * per_km
@@ -130,15 +130,15 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
             )
 
     if task.count is None:
-        return routes_of(task, run(must, 1.0))
+        return routes_of(numbers, run(must, 1.0))
     whole = max(task.delivery.sum(), task.pickup.sum())
     share = 1.0
     types = task.types or (task,)
     if task.capacity is None or whole <= sum((kind.count or 0) * (kind.capacity or 0) for kind in types):
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
-            return routes_of(task, run(must, 0.5, found.best))
-    return routes_of(task, run(must & False, share))
+            return routes_of(numbers, run(must, 0.5, found.best))
+    return routes_of(numbers, run(must & False, share))
 
 
 def vehicles_of(task: Task) -> int:
@@ -147,21 +147,26 @@ def vehicles_of(task: Task) -> int:
     return most if task.count is None else min(task.count, most)
 
 
-def pairs_of(task: Task) -> list[tuple[int, int]]:
-    """Return the rows of each pickup and its delivery."""
-    sources = [0] if task.pickup_at is None else task.pickup_at.tolist()
-    return [(source, row) for row, source in enumerate(sources) if source]
+def pairs_of(numbers: Numbers) -> list[tuple[int, int]]:
+    """Return the rows of each pickup and its delivery.
+
+    Pairs whose delivery closes before the pickup opens are missing: they are left out of every plan, and PyVRP raises
+    an error for them.
+    """
+    sources = [0] if numbers.task.pickup_at is None else numbers.task.pickup_at.tolist()
+    pairs = [(source, row) for row, source in enumerate(sources) if source]
+    return [(source, row) for source, row in pairs if numbers.ready[source] <= numbers.due[row]]
 
 
 def singles_of(task: Task) -> list[int]:
     """Return the stops that belong to no pair."""
-    paired = set(chain(*pairs_of(task)))
+    paired = set() if task.pickup_at is None else {*np.flatnonzero(task.pickup_at), *task.pickup_at}
     return [row for row in task.stops if row not in paired]
 
 
-def routes_of(task: Task, found: Any) -> Routes:
+def routes_of(numbers: Numbers, found: Any) -> Routes:
     """Return the stops of each of PyVRP's routes."""
-    singles, pairs = singles_of(task), pairs_of(task)
+    singles, pairs = singles_of(numbers.task), pairs_of(numbers)
     return [visits_of(route, singles, pairs) for route in found.best.routes()]
 
 
@@ -190,7 +195,7 @@ def pyvrp_data(pyvrp: Any, numbers: Numbers, required: Any) -> Any:
             **times(node, "delivery_"),
             **served(source, node),
         )
-        for source, node in pairs_of(task)
+        for source, node in pairs_of(numbers)
     ]
     points = np.zeros((len(task.ids), 2)) if task.plane is None else task.plane
     return pyvrp.ProblemData(

@@ -24,7 +24,7 @@ from routing_gym.arrays import batch_size, cast_instance, concatenate, select, t
 from routing_gym.data.tsplib.instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import LISTED, PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
-from routing_gym.problems.vrp import ORIGINAL, PRESETS
+from routing_gym.problems.vrp import ORIGINAL, PRESETS, VRP, VRPInstance
 from routing_gym.solvers import (
     REFERENCES,
     SOLVERS,
@@ -418,6 +418,28 @@ def test_pyvrp_serves_a_customer_who_is_just_reached(name):
         instance = replace(instance, max_length=limit)
     problem.validate(instance)
     assert not PyVRP(LIMIT).solve(problem, instance, num_workers=0).failed.any()
+
+
+@pytest.mark.parametrize(("opens", "cost"), [(2.0, 0.2), (0.7, 0.4)])
+def test_pyvrp_knows_windows_that_exclude_a_pair(opens, cost):
+    """The pickup opens at 2, after the delivery closes: both penalties of 0.1; or both open for a moment, at 0.7."""
+    pytest.importorskip("pyvrp")
+    problem = VRP(num_nodes=2, pairs=True, time_windows=True, penalties=True)
+    early = np.array([[0, opens, 0]], dtype=np.float32)
+    late = np.array([[9, opens, 1]], dtype=np.float32)
+    instance = VRPInstance(
+        coords=np.array([[[0, 0], [0.1, 0], [0.2, 0]]], dtype=np.float32),
+        demand=np.array([[0, 1, 1]]),
+        capacity=np.array([5]),
+        pickup=np.array([[0, 0, 1]]),
+        ready_time=early,
+        due_time=late,
+        service_time=0 * late,
+        penalty=np.array([[0, 0.1 if opens > 1 else 9, 0.1]], dtype=np.float32),
+    )
+    problem.validate(instance)
+    found = PyVRP(LIMIT).solve(problem, instance, num_workers=0)
+    assert found.cost == pytest.approx([cost])
 
 
 @pytest.mark.parametrize("solver", [ORTools(LIMIT), PyVRP(LIMIT)], ids=lambda solver: solver.name)

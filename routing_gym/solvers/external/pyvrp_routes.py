@@ -97,6 +97,7 @@ class Formulation:
             for key in ("ready_time", "due_time", "service_time")
         )
         opens, closes, service = (x.astype(np.int64) for x in (np.ceil(opens), np.floor(closes), np.ceil(service)))
+        closes = np.maximum(closes, opens)  # a window shorter than the unit would close before it opens
         if self.problem.num_depots == 1 and "pickup" not in self.given and "penalty" not in self.given:
             arrival = opens[0] + self.durations[0]
             closes = np.maximum(closes, arrival)
@@ -118,14 +119,23 @@ class Formulation:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """Pickups with their deliveries."""
+        """Pickups with their deliveries.
+
+        Pairs whose delivery closes before the pickup opens are missing: they are left out of every tour, and PyVRP
+        raises an error for them.
+        """
         pickup = self.given.get("pickup", np.zeros(self.problem.num_actions, dtype=np.int64))
-        return [(int(pickup[node]), node) for node in np.flatnonzero(pickup).tolist()]
+        pairs = [(int(pickup[node]), node) for node in np.flatnonzero(pickup).tolist()]
+        if "ready_time" not in self.given:
+            return pairs
+        opens, closes, _ = self.times
+        return [(source, node) for source, node in pairs if opens[source] <= closes[node]]
 
     @cached_property
     def singles(self) -> list[int]:
         """Customers that belong to no pair."""
-        paired = {node for pair in self.pairs for node in pair}
+        pickup = self.given.get("pickup", np.zeros(0, dtype=np.int64))
+        paired = {*np.flatnonzero(pickup), *pickup}
         return [node for node in range(self.problem.num_depots, self.problem.num_actions) if node not in paired]
 
     def client(self, node: int) -> Any:

@@ -160,6 +160,23 @@ def test_a_pair_is_left_out_together(solver):
     assert plan.cost == pytest.approx(plan.km + 0.15)
 
 
+@pytest.mark.parametrize("solver", ["search", "pyvrp", "ortools"])
+def test_a_pair_whose_delivery_closes_before_the_pickup_opens(solver):
+    """Nobody can serve it; both stops have a penalty of 1, and the other stop is 3 km away."""
+    if solver != "search":
+        pytest.importorskip(solver)
+    stops = {"id": list("dpqs"), "x": [0, 1, 2, 3], "y": 4 * [0], "demand": [0, 0, 1, 1]}
+    stops |= {
+        "pickup_at": ["", "", "p", ""],
+        "earliest": [0, 20, 0, 0],
+        "latest": [99, 30, 10, 99],
+        "penalty": ["", 1, 1, ""],
+    }
+    plan = routing_agents.solve(stops, vehicles={"capacity": 2}, solver=solver, seconds=0.2)
+    assert [stop.id for stop in plan.unserved] == ["p", "q"]
+    assert plan.cost == pytest.approx(6 + 2)
+
+
 def test_policies_know_pairs_and_no_deliveries_from_the_depot():
     task = read_task(STOPS | {"demand": [*DEMAND[:6], 0, 5]}, vehicles={"count": 2, "capacity": 9})
     own, rows = plain_instance(Rules(task))

@@ -209,6 +209,14 @@ def test_costs_in_small_units(limit):
     assert costs[1] < 1.1 * costs[0]
 
 
+def test_pyvrp_knows_windows_shorter_than_its_unit():
+    """The stop 1 km away opens for a moment between two hundredths of a second."""
+    pytest.importorskip("pyvrp")
+    columns = {"x": [0, 1], "y": [0, 0], "demand": [0, 1], "earliest": [0, 5.00003], "latest": [60, 5.00003]}
+    plan = routing_agents.solve(columns, vehicles={"capacity": 5}, solver="pyvrp", seconds=0.2)
+    assert (plan.cost, plan.unserved) == (2.0, ())
+
+
 def test_times_away_that_differ_by_vehicle():
     """Only the van may be away for the 45 minutes of c, and then serves nothing else; the bicycle serves a or b."""
     vehicles = {"name": ["van", "bicycle"], "count": [1, 1], "capacity": [3, 3], "max_duration": [45, 26]}
