@@ -298,7 +298,7 @@ def check_reach(task: Task, table: Table, headers: Headers) -> None:
 
 
 def check_pairs(task: Task, table: Table, headers: Headers) -> None:
-    """Check that a vehicle may serve both stops of each pair, and is back in time if they must be served.
+    """Check that a vehicle may serve both stops of each pair that must be served, and is back in time.
 
     Raises:
         InvalidInput: A pair cannot be served; the message has row, column, value and remedy.
@@ -306,12 +306,12 @@ def check_pairs(task: Task, table: Table, headers: Headers) -> None:
     assert task.pickup_at is not None
     for row in np.flatnonzero(task.pickup_at).tolist():
         source = int(task.pickup_at[row])
-        kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[[source, row]].all()]
-        if not kinds:
-            told = f"no vehicle may serve this stop and {task.names[source]}, where its goods are picked up; name one"
-            raise table.error(row, headers["vehicles"], told)
         if np.isfinite(task.penalty[[source, row]]).all():
             continue
+        kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[[source, row]].all()]
+        if not kinds:
+            told = f"no vehicle may serve this stop and {task.names[source]}, where its goods are picked up"
+            raise table.error(row, headers["vehicles"], f"{told}; name one, or give both stops a penalty")
         if not any(pair_in_time(kind, source, row) for kind in kinds):
             told = f"no vehicle is at {task.names[source]}, then here, and back in time"
             remedy = "let a window close later, or give both stops a penalty"

@@ -222,7 +222,8 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
 
     serving = [kind for kind in rules.kinds if kind.refused.isdisjoint(unit)]
     if not serving:
-        return told("fleet", "all vehicles that may serve it have left, without its goods")
+        pair = "no vehicle may serve both this stop and the other one of its pair"
+        return told("fleet", "all vehicles that may serve it have left, without its goods" if len(unit) == 1 else pair)
     largest = max((math.inf if kind.task.capacity is None else kind.capacity for kind in serving), default=0)
     if amount > largest:
         return told("capacity", f"{task.amount(amount):g} units; a vehicle holds {task.amount(largest):g}")

@@ -177,6 +177,20 @@ def test_a_pair_whose_delivery_closes_before_the_pickup_opens(solver):
     assert plan.cost == pytest.approx(6 + 2)
 
 
+@pytest.mark.parametrize("solver", ["search", "pyvrp", "ortools"])
+def test_a_pair_that_no_single_vehicle_may_serve(solver):
+    """The van may serve the pickup only, and the bike the delivery; both are a km away, with a penalty of 9."""
+    if solver != "search":
+        pytest.importorskip(solver)
+    stops = {"id": list("dpqs"), "x": [0, 1, 1, 3], "y": 4 * [0], "demand": [0, 0, 1, 1], "penalty": ["", 9, 9, ""]}
+    stops |= {"pickup_at": ["", "", "p", ""], "vehicles": ["", "van", "bike", ""]}
+    vehicles = {"name": ["van", "bike"], "count": [1, 1], "capacity": [2, 2]}
+    plan = routing_agents.solve(stops, vehicles=vehicles, solver=solver, seconds=0.2)
+    assert [(stop.id, stop.reason) for stop in plan.unserved] == [("p", "fleet"), ("q", "fleet")]
+    assert "no vehicle may serve both" in plan.unserved[0].explanation
+    assert plan.cost == pytest.approx(6 + 18)
+
+
 def test_policies_know_pairs_and_no_deliveries_from_the_depot():
     task = read_task(STOPS | {"demand": [*DEMAND[:6], 0, 5]}, vehicles={"count": 2, "capacity": 9})
     own, rows = plain_instance(Rules(task))
