@@ -248,7 +248,7 @@ def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
 
 
 def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> None:
-    """Check service times, time windows and pairs.
+    """Check service times and time windows.
 
     Raises:
         InvalidInput: A value is invalid; the message has row, column, value and remedy.
@@ -266,75 +266,3 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
         header = headers.get("due_time")
         value = task.at(task.due[row])
         raise table.error(row, header or "latest", told, value if header is None else None)
-    if task.pickup_at is not None:
-        check_pairs(task, table, headers)
-
-
-def check_reach(task: Task, table: Table, headers: Headers) -> None:
-    """Check that every stop that must be served can be reached in time.
-
-    Raises:
-        InvalidInput: No vehicle reaches a stop, or is back, in time; the message has row, column, value and remedy.
-    """
-    for row in task.stops:
-        kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[row]]
-        if np.isfinite(task.penalty[row]):
-            continue
-        if not any(arrival(kind, row) <= task.due[row] + SLACK for kind in kinds):
-            first = min(kinds, key=lambda kind: arrival(kind, row))
-            told = (
-                f"a vehicle that leaves at {task.at(first.ready[first.depot])} arrives at "
-                f"{task.at(arrival(first, row))}, when the window is closed; let it close later, start earlier, or "
-                "give the stop a penalty"
-            )
-            raise table.error(row, headers.get("due_time", "latest"), told, task.at(task.due[row]))
-        if not any(task.open or home(kind, row) <= kind.due[kind.depot] + SLACK for kind in kinds):
-            first = min(kinds, key=lambda kind: home(kind, row))
-            told = (
-                f"a vehicle that serves only this stop is back at {task.at(home(first, row))}, and the depot closes at "
-                f"{task.at(first.due[first.depot])}; let it close later, or give the stop a penalty"
-            )
-            raise table.error(row, headers.get("ready_time", "earliest"), told, task.at(task.ready[row]))
-
-
-def check_pairs(task: Task, table: Table, headers: Headers) -> None:
-    """Check that a vehicle may serve both stops of each pair that must be served, and is back in time.
-
-    Raises:
-        InvalidInput: A pair cannot be served; the message has row, column, value and remedy.
-    """
-    assert task.pickup_at is not None
-    for row in np.flatnonzero(task.pickup_at).tolist():
-        source = int(task.pickup_at[row])
-        if np.isfinite(task.penalty[[source, row]]).all():
-            continue
-        kinds = [kind for kind in task.types or (task,) if kind.allowed is None or kind.allowed[[source, row]].all()]
-        if not kinds:
-            told = f"no vehicle may serve this stop and {task.names[source]}, where its goods are picked up"
-            raise table.error(row, headers["vehicles"], f"{told}; name one, or give both stops a penalty")
-        if not any(pair_in_time(kind, source, row) for kind in kinds):
-            told = f"no vehicle is at {task.names[source]}, then here, and back in time"
-            remedy = "let a window close later, or give both stops a penalty"
-            raise table.error(row, headers.get("due_time", "latest"), f"{told}; {remedy}", task.at(task.due[row]))
-
-
-def pair_in_time(task: Task, source: int, row: int) -> bool:
-    """Return whether a vehicle that serves only this pair keeps all time windows."""
-    time, before = float(task.ready[task.depot]), task.depot
-    for node in (source, row):
-        time += float(task.minutes[before, node])
-        if time > task.due[node] + SLACK:
-            return False
-        time, before = max(time, float(task.ready[node])) + float(task.service[node]), node
-    return task.open or time + float(task.minutes[row, task.depot]) <= task.due[task.depot] + SLACK
-
-
-def arrival(task: Task, row: int) -> float:
-    """Return the arrival time of a vehicle that drives to a stop first."""
-    return float(task.ready[task.depot] + task.minutes[task.depot, row])
-
-
-def home(task: Task, row: int) -> float:
-    """Return the return time of a vehicle that serves only one stop."""
-    done = max(arrival(task, row), float(task.ready[row])) + float(task.service[row])
-    return done + float(task.minutes[row, task.depot])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from routing_gym.arrays import FloatArray, IntArray, euclidean
-from routing_gym.planning import checks
+from routing_gym.planning import checks, reach
 from routing_gym.planning.choice import Choice, choose, listed
 from routing_gym.planning.fleet import Fleet, depots_of, read_fleet
 from routing_gym.planning.geography import geodesic_km, plane_of
@@ -66,9 +66,10 @@ def read_task(
     lengths = lengths_of(chosen, parsed, fleet, matrices, speed, minimise)
     task = make_task(chosen, lengths, parsed, fleet)
     checks.check_task(task, parsed.table, parsed.headers, bool(matrices))
+    reach.check_pairs(task, parsed.table, parsed.headers)
     if reachable:
-        checks.check_reach(task, parsed.table, parsed.headers)
-    return task
+        reach.check_reach(task, parsed.table, parsed.headers)
+    return replace(task, notes=(*task.notes, *reach.detours(task))) if matrices else task
 
 
 def without(parsed: Parsed, fleet: Fleet, unused: Collection[str]) -> tuple[Parsed, Fleet]:

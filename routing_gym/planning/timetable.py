@@ -220,6 +220,9 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
     def told(reason: str, words: str) -> Unserved:
         return Unserved(node, task.ids[node], task.names[node], reason, words)
 
+    if np.isfinite(task.penalty[node]) and fits(rules, routes, unit):
+        price = sum(task.penalty[list(unit)].tolist())
+        return told("price", f"its detour costs more than its penalty of {price:g} {task.unit}")
     serving = [kind for kind in rules.kinds if kind.refused.isdisjoint(unit)]
     if not serving:
         pair = "no vehicle may serve both this stop and the other one of its pair"
@@ -243,9 +246,6 @@ def explain(rules: Rules, routes: list[list[int]], node: int) -> Unserved:
             least, longest = kind.least_duration(unit), kind.max_minutes
             return told("duration", f"{least:g} minutes there and back; a vehicle may be away for {longest:g}")
         return told("window", "no vehicle that leaves as early as possible is there, or back, in time")
-    if np.isfinite(task.penalty[node]) and fits(rules, routes, unit):
-        price = sum(task.penalty[list(unit)].tolist())
-        return told("price", f"its detour costs more than its penalty of {price:g} {task.unit}")
     all_used = sum(bool(nodes) for nodes in routes) >= rules.most_routes
     vehicles = (
         f"all {rules.most_routes} vehicles are in use; one more could serve it" if all_used else "vehicles are left"

@@ -285,6 +285,14 @@ def test_why_no_vehicle_serves_a_stop():
     )
 
 
+def test_a_stop_in_time_only_via_another_is_left_out_for_its_price():
+    """From the first stop it is in time, and costs 1 + 9 - 1 minutes more than without it."""
+    stops = {"id": ["D", "A", "B"], "demand": [0, 1, 1], "latest": ["", "", 5], "penalty": ["", "", 8]}
+    ways = [[0, 1, 9], [1, 0, 1], [9, 1, 0]]
+    plan = routing_agents.solve(stops, vehicles={"capacity": 2}, durations=ways, solver="search", seconds=0.1)
+    assert [(stop.id, stop.reason) for stop in plan.unserved] == [("B", "price")]
+
+
 @pytest.mark.parametrize(
     ("text", "fixed"),
     [("11:30", "11:30"), ("90", "90"), ("L08", ["L08"]), ("L08, a:b", ["L08", "a:b"]), ("7,", ["7"]), (None, None)],

@@ -177,6 +177,18 @@ def test_a_pair_whose_delivery_closes_before_the_pickup_opens(solver):
     assert plan.cost == pytest.approx(6 + 2)
 
 
+def test_a_pair_that_is_in_time_via_another_stop():
+    """From the pickup at 1 to the delivery it is 9 minutes directly, and 2 via the stop between them: d, p, s, q."""
+    ways = [[0, 1, 5, 5], [1, 0, 1, 9], [5, 1, 0, 1], [5, 9, 1, 0]]
+    stops = {"id": list("dpsq"), "demand": [0, 1, 1, 1], "pickup_at": ["", "", "", "p"], "latest": ["", "", "", 3]}
+    plan = routing_agents.solve(stops, vehicles={"capacity": 2}, durations=ways, solver="search", seconds=0.1)
+    assert (plan.cost, plan.routes[0].rows) == (8, [0, 1, 2, 3, 0])
+    with pytest.raises(
+        InvalidInput, match="row 3, column latest: found '2.0'; no vehicle is at p, then here, and back"
+    ):
+        read_task(stops | {"latest": ["", "", "", 2]}, vehicles={"capacity": 2}, durations=ways)
+
+
 @pytest.mark.parametrize("solver", ["search", "pyvrp", "ortools"])
 def test_a_pair_that_no_single_vehicle_may_serve(solver):
     """The van may serve the pickup only, and the bike the delivery; both are a km away, with a penalty of 9."""

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import routing_agents
 from routing_gym.files import InvalidFile
 from routing_gym.planning import InvalidInput, read_task
 
@@ -143,6 +144,46 @@ def test_iso_times():
 def test_errors_of_tables_say_where(changes, message):
     with pytest.raises(InvalidInput, match=message):
         read_task(stops(**changes), vehicles=FLEET)
+
+
+FASTER_VIA_A = np.array([[0.0, 1, 9], [1, 0, 1], [9, 1, 0]])  # from and to B it is 9 minutes directly, 2 via A
+NO_WINDOWS = {"id": ["D", "A", "B"], "demand": [0, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "vehicles", "cost"),
+    [
+        ({"latest": ["", "", 2]}, {}, 11),
+        ({"latest": [11, "", ""]}, {}, 11),
+        ({}, {"max_length": 11}, 11),
+        ({}, {"max_duration": 11}, 11),
+        ({}, {"max_length": 5, "open": True}, 2),
+    ],
+)
+def test_stops_that_are_nearer_via_others(columns, vehicles, cost):
+    """One route serves A and B: 11 minutes, or 2 if it is open; there and back to B alone it is 18."""
+    vehicles = {"capacity": 2} | vehicles
+    ways = {"durations": FASTER_VIA_A, "distances": FASTER_VIA_A}
+    plan = routing_agents.solve(NO_WINDOWS | columns, vehicles=vehicles, **ways, solver="search", seconds=0.1)
+    assert (plan.cost, plan.unserved, len(plan.routes)) == (cost, (), 1)
+    (note,) = plan.notes
+    assert "from D to B, 9 directly, but 2 via other stops: a route with B alone breaks a limit" in note
+
+
+def test_ways_via_others_that_keep_no_limit():
+    """B is reached at 2, and not via A if A opens at 5, cannot be served by the van, or takes 4 minutes."""
+    late = {**NO_WINDOWS, "latest": ["", "", 4]}
+    for columns in ({"earliest": [0, 5, 0]}, {"service": [0, 4, 0]}, {"vehicles": ["", "bike", "van"]}):
+        vehicles = {"capacity": [2, 2], "name": ["van", "bike"]} if "vehicles" in columns else {"capacity": 2}
+        with pytest.raises(
+            InvalidInput, match="row 2, column latest: found '4.0'; a vehicle that leaves at 0.0 arrives"
+        ):
+            read_task(late | columns, vehicles=vehicles, durations=FASTER_VIA_A)
+    with pytest.raises(
+        InvalidInput, match="row 2, column latest: found '1.0'; a vehicle that leaves at 0.0 arrives at 2.0"
+    ):
+        read_task(late | {"latest": ["", "", 1]}, vehicles={"capacity": 2}, durations=FASTER_VIA_A)
+    assert not read_task(NO_WINDOWS, vehicles={"capacity": 2}, durations=FASTER_VIA_A, distances=FASTER_VIA_A).notes
 
 
 @pytest.mark.parametrize(
