@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import secrets
@@ -63,7 +62,7 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     """
     if not path.is_file():
         if not path.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            raise FileNotFoundError(f"{printable(path)}: there is no such file; give the path of an existing file")
         raise InvalidFile(path, None, "this is no regular file; give the path of a file")
     with path.open("rb") as file:
         data = file.read(max_bytes + 1)

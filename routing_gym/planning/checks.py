@@ -236,12 +236,15 @@ def common_unit(
     return units
 
 
-def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
+def penalties(table: Table, header: str, values: FloatArray, depots: Sequence[int]) -> FloatArray:
     """Return the penalties of leaving stops out; stops without a number must be served.
 
     Raises:
-        InvalidInput: A penalty is negative.
+        InvalidInput: A penalty is negative, or belongs to a depot.
     """
+    for row in sorted({0, *depots}):
+        if values[row] > 0:
+            raise table.error(row, header, "vehicles start in this row; leave the cell empty")
     for row in np.flatnonzero(values < 0).tolist():
         raise table.error(row, header, "expected a price that is not negative; leave the cell empty to serve the stop")
     return np.where(np.isnan(values), np.inf, values)
@@ -262,7 +265,8 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
             told = f"a service of {task.service[row] / 60:g} hours cannot be; give minutes or HH:MM"
             raise table.error(row, service, told)
     for row in np.flatnonzero(task.ready > task.due).tolist():
-        told = f"the window closes before it opens, at {task.at(task.ready[row])}; exchange them, or add 24 hours"
+        remedy = "write 24:00 for midnight" if task.due[row] == 0 else "exchange them, or add 24 hours"
+        told = f"the window closes before it opens, at {task.at(task.ready[row])}; {remedy}"
         header = headers.get("due_time")
         value = task.at(task.due[row])
         raise table.error(row, header or "latest", told, value if header is None else None)

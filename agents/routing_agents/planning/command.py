@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -147,28 +148,46 @@ def plan_file(
         if not (geographic or {"x", "y"} <= headers):
             raise ValueError(f"--map: {path} has no columns lat and lon, or x and y, to draw; leave it out")
     vehicles = vehicles_of(args.vehicles)
-    make_out_folder(args.out)
-    plan = solve(
-        path,
-        vehicles=vehicles,
-        durations=args.durations,
-        distances=args.distances,
-        problem=args.problem,
-        solver=args.solver,
-        seconds=args.seconds,
-        start=args.start,
-        fixed=fixed_of(args.fixed),
-        seed=args.seed,
-        speed=args.speed,
-        minimise=args.minimise,
-        progress=show,
-        **numbers,
-    )
+    with made_folder(args.out):
+        plan = solve(
+            path,
+            vehicles=vehicles,
+            durations=args.durations,
+            distances=args.distances,
+            problem=args.problem,
+            solver=args.solver,
+            seconds=args.seconds,
+            start=args.start,
+            fixed=fixed_of(args.fixed),
+            seed=args.seed,
+            speed=args.speed,
+            minimise=args.minimise,
+            progress=show,
+            **numbers,
+        )
     finished(plan)
     plan.to_csv(targets.pop("csv"))
     for name, target in targets.items():
         getattr(plan, OUTPUTS[name])(target)
     return plan
+
+
+@contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Context manager: makes the folder of --out; if an error is raised, it removes a new folder again.
+
+    Raises:
+        OSError: The folder cannot be made, or no file can be written to it.
+    """
+    existed = folder.exists()
+    make_out_folder(folder)
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+        raise
 
 
 def vehicles_of(text: str | None) -> Any:

@@ -406,6 +406,24 @@ def test_a_folder_that_cannot_be_made_is_found_before_planning(tmp_path, monkeyp
         solve_script.main(args)
 
 
+def test_a_refused_table_leaves_no_folder(tmp_path):
+    (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n1,1,-1\n")
+    args = solve_script.Args((tmp_path / "stops.csv",), capacity=5, seconds=0.1, out=tmp_path / "out")
+    with pytest.raises(ValueError, match="column demand: found '-1'"):
+        solve_script.main(args)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()  # one that existed before stays
+    with pytest.raises(ValueError, match="column demand: found '-1'"):
+        solve_script.main(args)
+    assert (tmp_path / "out").is_dir()
+
+
+def test_a_table_that_does_not_exist(tmp_path):
+    args = solve_script.Args((tmp_path / "stops.csv",), capacity=5, out=tmp_path / "out")
+    with pytest.raises((ValueError, OSError), match=r"stops.csv: there is no such file; give the path of an existing"):
+        solve_script.main(args)
+
+
 def test_a_plan_is_printed_before_it_is_written(tmp_path, capsys, monkeypatch):
     def full(path, data):
         raise OSError("no space left on device")

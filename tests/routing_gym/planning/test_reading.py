@@ -122,7 +122,9 @@ def test_iso_times():
     [
         ({"lat": [98.7, 38.75, 38.8]}, "row 0, column lat: found 98.7; .*-90 to 90; exchange lat and lon"),
         ({"service": [0, 480 * 60, 5]}, "row 1, column service: found 28800"),
-        ({"latest": ["18:00", "08:30", "12:00"]}, "row 1, column latest: .*closes before it opens"),
+        ({"latest": ["18:00", "08:30", "12:00"]}, "row 1, column latest: .*closes before it opens.*or add 24 hours"),
+        ({"latest": ["18:00", "00:00", "12:00"]}, "row 1, column latest: .*09:00; write 24:00 for midnight"),
+        ({"penalty": [7, "", 3]}, "row 0, column penalty: found 7; vehicles start in this row; leave the cell empty"),
         ({"earliest": ["08:00", "9 am", "10:30"]}, "row 1, column earliest: found '9 am'"),
         ({"id": ["D", "A", "A"]}, "row 2, column id: found 'A'; .* has the same id"),
         ({"demand": [0, -2, 3]}, "row 1, column demand: found -2"),
@@ -339,6 +341,7 @@ def test_numbers_and_names_of_equal_vehicles(vehicles, count, names):
             "row 1, column name: found 'van'; an earlier row has a vehicle with the name 'van 2', too",
         ),
         ({"capacity": [4, 5], "latest": ["17:00", "00:10"]}, "vehicles: found a shift that ends before it starts"),
+        ({"capacity": [4, 5], "latest": ["17:00", "00:00"]}, "vehicles: found a shift.*write 24:00 for midnight"),
     ],
 )
 def test_vehicles_that_cannot_differ(vehicles, message):
