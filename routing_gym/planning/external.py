@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -105,12 +106,14 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
     """Plan with PyVRP's iterated local search until `stop` returns True; stops that fit nowhere are left out.
 
     If the number of vehicles is limited and all stops may fit, half of the time is spent on plans that serve all stops.
-    If routes have a limit in km and minutes are minimised, PyVRP minimises km.
+    See also `minimises_km`.
 
     Raises:
         ImportError: PyVRP is missing; the message names the extra to install.
     """
     pyvrp = require("pyvrp", "solvers")
+    if of_both(task) and not minimises_km(task):
+        task = exchanged(task)
     numbers = Numbers(task)
     must = np.isinf(task.penalty)
     runtime = require("pyvrp.stop", "solvers").MaxRuntime
@@ -139,6 +142,33 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
         if found.is_feasible():
             return routes_of(numbers, run(must, 0.5, found.best))
     return routes_of(numbers, run(must & False, share))
+
+
+def of_both(task: Task) -> bool:
+    """Return whether minutes are minimised, and km are limited."""
+    return task.minimise == "minutes" and task.max_km is not None
+
+
+def minimises_km(task: Task) -> bool:
+    """Return whether `solve_pyvrp` minimises km instead of minutes: PyVRP limits what it minimises, or times.
+
+    Without time windows and limits on time, km can take the place of the times; see `exchanged`.
+    """
+    return of_both(task) and any(kind.timed or kind.max_minutes is not None for kind in task.types or (task,))
+
+
+def exchanged(task: Task) -> Task:
+    """Return a task with km in the place of minutes, and minutes in the place of km."""
+    return replace(
+        task,
+        types=tuple(map(exchanged, task.types)),
+        minutes=task.km,
+        km=task.minutes,
+        minimise="km",
+        service=np.zeros_like(task.service),
+        max_minutes=task.max_km,
+        max_km=None,
+    )
 
 
 def vehicles_of(task: Task) -> int:
@@ -344,9 +374,10 @@ def add_loads(routing: Any, manager: Any, task: Task, fleet: list[Numbers]) -> N
 SOLVERS = {"pyvrp": solve_pyvrp, "ortools": solve_ortools}  # solvers of plain tasks, the strongest first
 
 
-def strongest() -> str | None:
-    """Return the name of the strongest installed solver; None if no solver is installed."""
-    return next(filter(installed, SOLVERS), None)
+def strongest(task: Task) -> str | None:
+    """Return the name of the strongest installed solver that minimises what the task does; None if there is none."""
+    fit = (name for name in SOLVERS if name != "pyvrp" or not minimises_km(task))
+    return next(filter(installed, fit), None)
 
 
 def installed(name: str) -> bool:

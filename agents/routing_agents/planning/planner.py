@@ -196,7 +196,7 @@ def run_each(
         return trained(rules, seconds, seed, beginning, told, solver)
     if solver != "auto":
         return [classical(rules, solver, seconds, seed, told)]
-    rival = external.strongest()
+    rival = external.strongest(rules.task)
     missing = 'no classical solver is installed to compare with: pip install ".[solvers]"'
     notes: tuple[str, ...] = () if rival else (missing,)
     share = seconds / 2 if rival else seconds
@@ -276,8 +276,11 @@ def classical(rules: Rules, name: str, seconds: float, seed: int, told: Progress
     if name in external.SOLVERS:
         with external.stop_request() as stop:
             routes = external.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
-        return candidate(rules, name, routes, (others.STOPPED,) if stop.is_set() else ())
+        notes: tuple[str, ...] = (others.STOPPED,) if stop.is_set() else ()
+        if name == "pyvrp" and external.minimises_km(rules.task):
+            notes += ("pyvrp minimised km instead of minutes, because of max_length; choose search or ortools",)
+        return candidate(rules, name, routes, notes)
     own, rows = plain_instance(rules)
-    notes = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)
+    moved = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)
     routes = routes_in(own, rows, others.actions_of(own, name, seconds, seed))
-    return candidate(rules, name, routes, notes if rules.task.types else ())
+    return candidate(rules, name, routes, moved if rules.task.types else ())
