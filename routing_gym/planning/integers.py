@@ -1,0 +1,70 @@
+"""A task in integers, for PyVRP and OR-Tools."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from routing_gym.arrays import FloatArray, IntArray
+from routing_gym.planning.task import Task
+from routing_gym.solvers.runtime.base import unit_of
+
+COST_SCALE = 4e4  # integers in the cost of the longest edge, so that costs and prices of stops can be distinguished
+TICKS = 6000.0  # integers per minute: whole seconds and hundredths of minutes are exact
+NEVER = 2**52
+FORBIDDEN = 10**8  # cost of an edge to a refused stop, or from a pickup to a delivery if deliveries come first
+UNSERVED = (
+    3.0  # price of a stop that must be served, in longest edges: more than any detour; PyVRP fails with larger prices
+)
+
+
+def in_ticks(values: FloatArray, ticks: float, up: bool) -> IntArray:
+    """Return minutes as integers, rounded inwards, so that every plan found is feasible in time."""
+    rounded = np.ceil(values * ticks - 1e-6) if up else np.floor(values * ticks + 1e-6)
+    return np.asarray(np.clip(rounded, 0, NEVER), dtype=np.int64)
+
+
+def rounded_up(values: FloatArray) -> IntArray:
+    """Return the next integers; rounding errors do not count."""
+    return np.asarray(np.ceil(values - 1e-6), dtype=np.int64)
+
+
+class Numbers:
+    """Task in integers, but for `legs` and `km`, which are rounded where they are multiplied by costs.
+
+    Args:
+        task: A plain task.
+        scale: Integers in a cost of 1; by default `COST_SCALE` in the longest edge of the dearest vehicle.
+    """
+
+    def __init__(self, task: Task, scale: float | None = None) -> None:
+        unit = unit_of(task.costs)
+        self.dearest = max((kind.cost_per_unit for kind in task.types), default=task.cost_per_unit)
+        self.task, self.scale = task, scale or COST_SCALE / (unit * self.dearest)
+        self.legs = task.costs * self.scale
+        ticks = TICKS / min(1.0, unit_of(task.minutes))
+        self.durations = in_ticks(task.minutes, ticks, up=True)
+        self.ready, self.service = in_ticks(task.ready, ticks, up=True), in_ticks(task.service, ticks, up=True)
+        due = in_ticks(np.where(np.isfinite(task.due), task.due, NEVER), ticks, up=False)
+        self.due = np.maximum(due, self.ready)  # a window shorter than a tick would close before it opens
+        self.max_minutes = None if task.max_minutes is None else int(task.max_minutes * ticks + 1e-6)
+        per_km = self.scale * unit / unit_of(task.km)
+        self.km = task.km * per_km
+        self.max_km = None if task.max_km is None else task.max_km * per_km
+        most = UNSERVED * task.cost_per_unit * task.costs.max() + task.fixed_cost
+        self.price = np.rint(np.minimum(task.penalty, most) * self.scale)
+        self.fixed_cost = round(task.fixed_cost * self.scale)
+        self.forbidden = np.zeros(task.costs.shape, dtype=bool)
+        depots = list(task.depots)
+        if task.open:
+            self.legs[:, depots] = self.durations[:, depots] = self.km[:, depots] = 0
+        if not task.mixed and task.pickup.any():
+            back = np.flatnonzero(task.pickup > 0)
+            linehaul = np.setdiff1d(np.flatnonzero(task.pickup == 0), depots)
+            self.forbidden[np.ix_(back, linehaul)] = True
+            if task.delivers:
+                self.forbidden[np.ix_(np.array(depots), back)] = True
+
+
+def of_types(numbers: Numbers) -> list[Numbers]:
+    """Return the numbers of each type of vehicle."""
+    return [Numbers(kind, numbers.scale) for kind in numbers.task.types] or [numbers]
