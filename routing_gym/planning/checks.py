@@ -250,6 +250,21 @@ def penalties(table: Table, header: str, values: FloatArray, depots: Sequence[in
     return np.where(np.isnan(values), np.inf, values)
 
 
+def unused_types(task: Task) -> list[str]:
+    """Return a note on each type of vehicles that can serve no stop."""
+    notes, stops = [], task.stops
+    for kind in task.types if stops else ():
+        may = stops if kind.allowed is None else [row for row in stops if kind.allowed[row]]
+        least = min((max(kind.delivery[row], kind.pickup[row]) for row in may), default=0)
+        who = kind.vehicles[0] + f" and {len(kind.vehicles) - 1} more" * (len(kind.vehicles) > 1)
+        if not may:
+            notes.append(f"vehicle {who}: not used, since all stops name other vehicles")
+        elif kind.capacity is not None and least > kind.capacity:
+            held, told = task.amount(kind.capacity), f"the least amount of its stops {task.amount(least):g}"
+            notes.append(f"vehicle {who}: not used, since its capacity is {held:g}, and {told}")
+    return notes
+
+
 def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> None:
     """Check service times and time windows.
 

@@ -69,7 +69,8 @@ def read_task(
     reach.check_pairs(task, parsed.table, parsed.headers)
     if reachable:
         reach.check_reach(task, parsed.table, parsed.headers)
-    return replace(task, notes=(*task.notes, *reach.detours(task))) if matrices else task
+    notes = (*task.notes, *checks.unused_types(task), *(reach.detours(task) if matrices else ()))
+    return replace(task, notes=notes)
 
 
 def without(parsed: Parsed, fleet: Fleet, unused: Collection[str]) -> tuple[Parsed, Fleet]:

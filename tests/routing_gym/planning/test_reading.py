@@ -101,6 +101,32 @@ def test_a_capacity_without_amounts_is_noted():
     )
 
 
+@pytest.mark.parametrize(
+    ("columns", "vehicles", "notes"),
+    [
+        (
+            {"demand": [0, 2, 3]},
+            {"count": [2, 3], "capacity": [8, 1]},
+            ("vehicle tiny 1 and 2 more: not used, since its capacity is 1, and the least amount of its stops 2",),
+        ),
+        (
+            {"vehicles": ["", "big", "big"]},
+            {"count": [2, 1], "capacity": [8, 8]},
+            ("vehicle tiny: not used, since all stops name other vehicles",),
+        ),
+        (
+            {"vehicles": ["", "tiny", "big"]},
+            {"count": [2, 1], "capacity": [8, 1.5]},
+            ("vehicle tiny: not used, since its capacity is 1.5, and the least amount of its stops 2",),
+        ),
+        ({"vehicles": ["", "tiny", "big"]}, {"count": [2, 1], "capacity": [8, 2]}, ()),
+    ],
+)
+def test_types_that_can_serve_no_stop_are_noted(columns, vehicles, notes):
+    table = {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 2, 3], **columns, "penalty": ["", 9, 9]}
+    assert read_task(table, vehicles={"name": ["big", "tiny"]} | vehicles).notes == notes
+
+
 def test_costs_name_no_unit():
     """Minutes or km, whichever is minimised: a column cost_per_km would be of minutes."""
     table = {"x": [0, 1], "y": [0, 0], "demand": [0, 1]}
