@@ -22,6 +22,7 @@ from routing_gym.solvers.external.pyvrp_routes import visits_of
 
 Routes = list[list[int]]
 Stop = Callable[[], bool]  # called between the steps of a solver
+MOST_PENALTY = 100_000.0  # maximum cost of a unit of excess load, time or length: PyVRP's default
 
 
 @contextmanager
@@ -51,7 +52,8 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
     """Plan with PyVRP's iterated local search until `stop` returns True; stops that fit nowhere are left out.
 
     If the number of vehicles is limited and all stops may fit, half of the time is spent on plans that serve all stops.
-    See also `minimises_km`.
+    Plans of one pair and one other stop are not improved: the search of PyVRP 0.14 has no neighbours then. See also
+    `minimises_km`.
 
     Raises:
         ImportError: PyVRP is missing; the message names the extra to install.
@@ -63,7 +65,7 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
     must = np.isinf(task.penalty)
     runtime = require("pyvrp.stop", "solvers").MaxRuntime
 
-    def run(required: Any, share: float, start: Any = None) -> Any:
+    def run(required: Any, share: float, start: Any = None, most: float = MOST_PENALTY) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings that there may be no feasible plan; checked with is_feasible
             data = pyvrp_data(pyvrp, numbers, required)
@@ -74,6 +76,7 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
                 seed=seed,
                 collect_stats=False,
                 display=False,
+                params=pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=most)),
                 initial_solution=start,
             )
 
@@ -86,7 +89,11 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
         found, share = run(must, 0.5), 0.5
         if found.is_feasible():
             return routes_of(numbers, run(must, 0.5, found.best))
-    return routes_of(numbers, run(must & False, share))
+    found = run(must & False, share / 2)
+    start, most = found.best, MOST_PENALTY
+    if not found.is_feasible():  # a unit of excess has to cost more than the stop that it serves
+        start, most = None, max(most, 2 * float(numbers.price.max()))
+    return routes_of(numbers, run(must & False, share / 2, start, most))
 
 
 def of_both(task: Task) -> bool:

@@ -51,7 +51,9 @@ class Numbers:
         self.km = task.km * per_km
         self.max_km = None if task.max_km is None else task.max_km * per_km
         most = UNSERVED * task.cost_per_unit * task.costs.max() + task.fixed_cost
-        self.price = np.rint(np.minimum(task.penalty, most) * self.scale)
+        price, must = np.minimum(task.penalty, most), np.isinf(task.penalty)
+        price[must] += price[~must].max(initial=0.0)  # so that none is left out in favour of an optional one
+        self.price = np.rint(price * self.scale)
         self.fixed_cost = round(task.fixed_cost * self.scale)
         self.forbidden = np.zeros(task.costs.shape, dtype=bool)
         depots = list(task.depots)

@@ -209,6 +209,18 @@ def test_costs_in_small_units(limit):
     assert costs[1] < 1.1 * costs[0]
 
 
+@pytest.mark.parametrize("name", external.SOLVERS)
+def test_no_stop_is_left_out_for_an_optional_one(name):
+    """The vehicle of 8 units has room for two of three stops; the optional ones A and B cost less without M."""
+    pytest.importorskip(name)
+    columns = {"x": [19.4, 9.3, 7.1, 3.2], "y": [4.8, 18, 10.2, 19.2], "demand": [0, 3, 3, 3], "pickup": [0, 0, 2, 3]}
+    table = {"id": list("DMAB"), **columns, "penalty": ["", "", 25.2, 24.1]}
+    vehicles = {"count": 1, "capacity": 8, "cost_per_unit": 0.5}
+    plan = routing_agents.solve(table, vehicles=vehicles, solver=name, seconds=0.4)
+    assert "M" not in [stop.id for stop in plan.unserved]
+    assert len(plan.unserved) == 1
+
+
 def test_pyvrp_knows_windows_shorter_than_its_unit():
     """The stop 1 km away opens for a moment between two hundredths of a second."""
     pytest.importorskip("pyvrp")
