@@ -52,8 +52,8 @@ def solve_pyvrp(task: Task, seconds: float, seed: int, stop: Stop = lambda: Fals
     """Plan with PyVRP's iterated local search until `stop` returns True; stops that fit nowhere are left out.
 
     If the number of vehicles is limited and all stops may fit, half of the time is spent on plans that serve all stops.
-    Plans of one pair and one other stop are not improved: the search of PyVRP 0.14 has no neighbours then. See also
-    `minimises_km`.
+    Plans of one pair and one or two other stops are hardly improved: the search of PyVRP 0.14 has few neighbours then,
+    or none. See also `minimises_km`.
 
     Raises:
         ImportError: PyVRP is missing; the message names the extra to install.
