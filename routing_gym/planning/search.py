@@ -252,8 +252,10 @@ class Search:
                 if extra < most and at:
                     most, chosen, place = extra, k, at
             new = rules.new_routes(unit, routes)
-            if len(new) > 1:  # equal costs are common, for example of types that differ in their limits only
-                new.sort(key=lambda route: (route.cost, draw()))
+            # The cheapest type is skipped at random, too: stops may be cheaper together on a dearer one. Equal costs
+            # are common, for example of types that differ in their limits only.
+            if len(new) > 1:
+                new = sorted(new, key=lambda route: (draw() < BLINK, route.cost, draw()))
             alone = next(iter(new), None)
             if alone is not None and alone.cost < most:
                 routes.append(alone)

@@ -260,6 +260,13 @@ def test_fixed_costs_save_vehicles(fixed_cost, vehicles):
     assert plan.cost == pytest.approx(plan.km + vehicles * fixed_cost)
 
 
+def test_stops_that_are_cheaper_together_on_a_dearer_type():
+    """Each stop alone is nearer to the depot A, whose vehicles hold one unit; those of B hold both, for 4.2 in all."""
+    stops = {"id": list("ABPQ"), "x": [0, 4, 1.9, 1.9], "y": [0, 0, 0, 0], "demand": [0, 0, 1, 1]}
+    task = read_task(stops, vehicles={"count": [2, 1], "capacity": [1, 2], "depot": ["A", "B"]})
+    assert Search(Rules(task), ()).run(0.5).cost == pytest.approx(4.2)
+
+
 def test_no_type_has_more_routes_than_vehicles():
     """An emptied route leaves its vehicle free, and is not exchanged for another route's, which would use it twice."""
     task = read_task(COLUMNS, vehicles={"count": [1, 4], "capacity": [9, 6]})
