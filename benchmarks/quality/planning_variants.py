@@ -83,7 +83,7 @@ def compare(name: str, number: int, args: Args) -> Figures:
     """Return the costs of the policy, of its search and of the classical solver on one instance."""
     task = task_of(name, args.customers, args.seed, number)
     first, improved = solve_task(task, "trained", args.seconds, args.seed).costs.values()
-    solver = strongest()
+    solver = strongest(task)
     if solver is None:
         raise ImportError('no classical solver is installed: pip install ".[solvers]"')
     rival = solve_task(task, solver, args.seconds, args.seed)
