@@ -273,17 +273,27 @@ def jax_converter(device: str | None) -> Callable[[Array], Array]:
         target = jax.devices(platform)[int(number or 0)] if device else None
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(f"device={device!r} cannot be used; JAX sees {', '.join(map(str, jax.devices()))}") from error
-    widest = np.iinfo(np.int64 if jax.config.jax_enable_x64 else np.int32)
 
     def move(x: Array) -> Array:
         if not is_jax_array(x):
             x = to_numpy(x)
-            if np.issubdtype(x.dtype, np.integer) and x.size and not widest.min <= x.min() <= x.max() <= widest.max:
-                found = x.max() if x.max() > widest.max else x.min()
-                raise ValueError(f"{found} does not fit into JAX's 32 bits: {X64}, or choose a larger unit")
+            if np.issubdtype(x.dtype, np.integer) and x.size:
+                for extreme in (x.max(), x.min()):
+                    check_fits(jax.numpy, int(extreme))
         return jax.device_put(x, target)
 
     return move
+
+
+def check_fits(xp: Any, number: int, what: str = "") -> None:
+    """Check that an integer fits into the integers of a backend: JAX has 32 bits, unless `jax_enable_x64` is on.
+
+    Raises:
+        ValueError: It does not fit. The message begins with `what`.
+    """
+    bounds = np.iinfo(np.int32)
+    if is_narrow(xp) and not bounds.min <= number <= bounds.max:
+        raise ValueError(f"{what}{number} does not fit into JAX's 32 bits: {X64}, or choose a larger unit")
 
 
 def use_jax() -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from routing_gym.arrays import Array, batch_size, cast_instance
+import numpy as np
+
+from routing_gym.arrays import Array, batch_size, cast_instance, check_fits, to_numpy
 from routing_gym.optional import explain_missing
 from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems.checks import KINDS
@@ -75,6 +77,10 @@ def check_instance(problem: AnyProblem, instance: Any, num_rows: int | None = No
     instance = replace(instance, **arrays)
     if not any(isinstance(array, jax.core.Tracer) for array in arrays.values()):
         problem.validate(cast_instance(instance))
+        for column in problem.columns:
+            if column.kind == "amount" and column.per == "node" and column.target in arrays:
+                total = to_numpy(arrays[column.target]).astype(np.int64).sum(axis=1).max()
+                check_fits(jnp, int(total), f"{column.name}: a sum of ")
     sizes = {name: len(array) for name, array in arrays.items()}
     if len(set(sizes.values())) > 1:
         raise InvalidInstance(f"the arrays of an instance must have one batch size, got {sizes}")

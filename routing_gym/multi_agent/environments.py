@@ -174,7 +174,8 @@ class GameVectorEnv(LaneVectorEnv):
 
     Lane i of `reset(seed=s)` gets the same instances as the PettingZoo environment with seed s + i, game
     after game. `reset` and `step` return arrays whose first axes are lanes and agents: observations
-    (B, m, ...), rewards float64 (B, m). All agents of a lane end together: `terminated` is (B,).
+    (B, m, ...), rewards float64 (B, m). All agents of a lane end together: `terminated` is (B,). Gymnasium's vector
+    wrappers of rewards, such as RecordEpisodeStatistics, expect rewards (B,) and do not apply.
 
     `info` contains `gained` (B, m), the prize that each agent has collected in this game. With targets, it also
     contains `action_mask` (B, m, A) and `illegal_action` (B, m): whether the latest action was illegal and replaced by

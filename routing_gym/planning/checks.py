@@ -236,15 +236,12 @@ def common_unit(
     return units
 
 
-def penalties(table: Table, header: str, values: FloatArray, depots: Sequence[int]) -> FloatArray:
+def penalties(table: Table, header: str, values: FloatArray) -> FloatArray:
     """Return the penalties of leaving stops out; stops without a number must be served.
 
     Raises:
-        InvalidInput: A penalty is negative, or belongs to a depot.
+        InvalidInput: A penalty is negative.
     """
-    for row in sorted({0, *depots}):
-        if values[row] > 0:
-            raise table.error(row, header, "vehicles start in this row; leave the cell empty")
     for row in np.flatnonzero(values < 0).tolist():
         raise table.error(row, header, "expected a price that is not negative; leave the cell empty to serve the stop")
     return np.where(np.isnan(values), np.inf, values)

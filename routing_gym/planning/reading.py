@@ -172,7 +172,7 @@ def make_task(chosen: Choice, lengths: Mapping[str, Any], parsed: Parsed, fleet:
     units = checks.common_unit(table, headers, [delivery, pickup], capacities, fleet.place)
     penalty = np.full(size, np.inf)
     if rules.plain_routes and OPTIONAL in values:
-        penalty = checks.penalties(table, headers[OPTIONAL], values[OPTIONAL], depots)
+        penalty = checks.penalties(table, headers[OPTIONAL], values[OPTIONAL])
     whole = [np.rint(one * units).astype(np.int64) for one in (delivery, pickup)]
     vehicles = fields_of(fleet, capacities[-1], units)
     for key in ("fixed_cost", "cost_per_unit"):

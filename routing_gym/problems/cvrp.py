@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 from gymnasium import spaces
 
-from routing_gym.arrays import Array, IntArray, as_share, batch_size, gather, integer, scatter, to_numpy
+from routing_gym.arrays import Array, IntArray, as_share, batch_size, check_fits, gather, integer, scatter, to_numpy
 from routing_gym.problem import InfeasibleTour, InvalidInstance, Problem
 from routing_gym.problems.checks import (
     as_tours,
@@ -109,6 +109,8 @@ class VehicleRouting(Problem[InstanceT, StateT]):
 
     def from_uniforms(self, uniforms: Array) -> InstanceT:
         xp, where = array_namespace(uniforms), device(uniforms)
+        assert self.capacity is not None
+        check_fits(xp, self.capacity, "capacity: ")
         coords, first = uniform_coords(uniforms, self.num_actions), 2 * self.num_actions
         demand = 1 + xp.astype(uniforms[:, first : first + self.num_nodes] * MAX_DEMAND, integer(xp))
         instance: InstanceT = self.instance_type(

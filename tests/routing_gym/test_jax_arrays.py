@@ -1,10 +1,12 @@
 """The rules on JAX: the same instances, 32 and 64 bits, and what cannot be. `check_problem` compares the rest."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from problem_names import ONE_OF_EACH
-from routing_gym import CVRP, OP, TSP, TSPInstance, make_problem, sample_actions
+from routing_gym import CVRP, OP, SDVRP, TSP, TSPInstance, make_problem, sample_actions
 from routing_gym.arrays import batch_size, cast_instance, integer, select, to_backend, to_numpy, use_jax
 from routing_gym.problem import InvalidInstance
 from routing_gym.rollout import rollout
@@ -12,6 +14,8 @@ from routing_gym.testing import check_problem
 from routing_gym.testing.compare import difference
 
 pytest.importorskip("jax")
+from routing_gym.integrations.jax import JaxEnv
+
 jax = use_jax()
 
 
@@ -73,8 +77,19 @@ def test_what_32_bits_cannot_hold_is_refused():
     huge = CVRP(5, capacity=2**40).generate(np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match=r"1099511627776 does not fit into JAX's 32 bits: call jax.config.update\("):
         to_backend(huge, "jax")
+    with pytest.raises(ValueError, match="capacity: 1099511627776 does not fit into JAX's 32 bits"):
+        JaxEnv(CVRP(5, capacity=2**40)).reset(jax.random.key(0))
     with jax.enable_x64(True):
         assert int(to_backend(huge, "jax").capacity[0]) == 2**40
+
+
+def test_sums_that_32_bits_cannot_hold_are_refused():
+    """Eight demands of 2^29 are 2^32 in all, which would be 0: nothing to deliver."""
+    drawn = SDVRP(8).generate(np.random.default_rng(0), 1)
+    demand = np.where(drawn.demand > 0, 2**29, 0)
+    instance = to_backend(replace(drawn, demand=demand, capacity=np.array([2**30])), "jax")
+    with pytest.raises(ValueError, match="demand: a sum of 4294967296 does not fit into JAX's 32 bits"):
+        JaxEnv(SDVRP(8)).reset(jax.random.key(0), instance)
 
 
 def test_unknown_device():

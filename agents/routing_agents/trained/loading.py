@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from routing_agents.checkpoint import load_network
+from routing_agents.header import CheckpointError
 from routing_agents.policies.attention import saved
 from routing_agents.policies.pointer import saved as pointer_saved
 from routing_agents.policies.pointer.model import PointerNetwork
@@ -102,9 +103,18 @@ def checkpoint_named(name: str | Path) -> Path:
 
 
 def rebuild(header: dict[str, Any]) -> tuple[Any, Any]:
-    """Build the network that a header describes; return it, and the problem or task it was trained on."""
-    kind = pointer_saved if header.get("network") == pointer_saved.NETWORK else saved
-    return kind.rebuild(header)
+    """Build the network that a header describes; return it, and the problem or task it was trained on.
+
+    Raises:
+        CheckpointError: The header describes a network of another kind, such as that of a game.
+    """
+    network = header.get("network")
+    if network == pointer_saved.NETWORK:
+        return pointer_saved.rebuild(header)
+    if network is not None:
+        told = f"holds a network of kind {network!r}, trained by {header.get('script', 'another script')}"
+        raise CheckpointError(f"{told}, which solves no instances; give a run of am_reinforce.py")
+    return saved.rebuild(header)
 
 
 def find_weights(problem: str, num_nodes: int, folder: Path = WEIGHTS, *, matrices: bool = False) -> Path:

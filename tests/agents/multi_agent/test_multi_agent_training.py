@@ -11,6 +11,7 @@ import torch
 
 import maddpg
 import mappo
+import routing_agents
 from helpers import AGENTS, check_resumption, logged, stop_after
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError
@@ -48,6 +49,8 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, script, ste
     _, parts = check_resumption(monkeypatch, script, GameTrainer, args, steps)
     for file in ("args.json", "curve.png", "game.png", "tensorboard"):
         assert (parts / file).exists(), file
+    with pytest.raises(CheckpointError, match="kind 'multi-agent', trained by .*, which solves no instances"):
+        routing_agents.load(parts)
 
 
 def test_minibatches_of_one_tick(tmp_path):

@@ -153,6 +153,20 @@ def test_decoding_follows_the_scores_of_whole_answers():
     assert (answers[ended] == -1).all()
 
 
+@pytest.mark.parametrize(
+    ("points", "options", "message"),
+    [
+        (np.full((1, 5, 2), np.nan), {}, "row 0: point 0 is at .*expected finite numbers"),
+        (np.zeros((1, 2, 2)), {}, "row 0: 2 points; expected at least 3"),
+        (np.zeros((1, 5, 2)), {"width": 0}, "width must be at least 1, got 0"),
+        (np.zeros((1, 5, 2)), {"order": "any"}, "order must be one of sorted, given; got 'any'"),
+    ],
+)
+def test_bad_input_of_predictions(points, options, message):
+    with pytest.raises(ValueError, match=message):
+        predict(network("some"), TASKS["convex-hull"], points.astype(np.float32), **options)
+
+
 @pytest.mark.parametrize("width", [1, 3])
 def test_answers_do_not_depend_on_the_batch(width, monkeypatch):
     points = np.random.default_rng(0).random((7, 6, 2), dtype=np.float32)

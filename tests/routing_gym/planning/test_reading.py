@@ -150,7 +150,6 @@ def test_iso_times():
         ({"service": [0, 480 * 60, 5]}, "row 1, column service: found 28800"),
         ({"latest": ["18:00", "08:30", "12:00"]}, "row 1, column latest: .*closes before it opens.*or add 24 hours"),
         ({"latest": ["18:00", "00:00", "12:00"]}, "row 1, column latest: .*09:00; write 24:00 for midnight"),
-        ({"penalty": [7, "", 3]}, "row 0, column penalty: found 7; vehicles start in this row; leave the cell empty"),
         ({"earliest": ["08:00", "9 am", "10:30"]}, "row 1, column earliest: found '9 am'"),
         ({"id": ["D", "A", "A"]}, "row 2, column id: found 'A'; .* has the same id"),
         ({"demand": [0, -2, 3]}, "row 1, column demand: found -2"),

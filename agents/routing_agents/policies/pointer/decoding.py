@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from torch import Tensor
 from routing_agents.policies.attention.operations import take_nodes
 from routing_agents.policies.pointer.model import END, PointerNetwork
 from routing_agents.policies.pointer.sequences import PADDING, Answers, Order, Points, rename, sorting
-from routing_agents.policies.pointer.tasks import Task
+from routing_agents.policies.pointer.tasks import Task, check_points
 
 MEMORY_ELEMENTS = 2**24  # elements of the attention's largest array, (B, width, n + 1, d), at a time
 
@@ -83,7 +85,16 @@ def predict(
 
     Returns:
         int64 (B, T), padded with -1.
+
+    Raises:
+        ValueError: There are too few points for the task, a coordinate is not finite, or the width or the order is
+            invalid.
     """
+    check_points(points, task.fewest)
+    if width < 1:
+        raise ValueError(f"width must be at least 1, got {width}")
+    if order not in get_args(Order):
+        raise ValueError(f"order must be one of {', '.join(get_args(Order))}; got {order!r}")
     n = points.shape[1]
     names = sorting(points) if order == "sorted" else np.broadcast_to(np.arange(n), points.shape[:2])
     shown = np.take_along_axis(points, names[..., None], axis=1)
