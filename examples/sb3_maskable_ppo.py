@@ -15,7 +15,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, a
 import dataclasses
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -168,8 +167,8 @@ def main(args: Args) -> Path:
     if args.threads:
         torch.set_num_threads(args.threads)
     problem = RoutingVecEnv(args.env_id, num_envs=1).vector_env.problem
-    name = f"{problem.name.lower()}-{problem.num_nodes}-sb3-seed{args.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = make_folder(args.runs, args.name or name, resumable=False)
+    title = f"{problem.name.lower()}-{problem.num_nodes}-sb3"
+    folder = make_folder(args.runs, args.name, title, args.seed, resumable=False)
     instance = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
     rng = np.random.default_rng(args.seed)
     costs = {
