@@ -253,7 +253,7 @@ def main(args: Args) -> Table | None:
         make_out_folder(args.out)
     asked = {name: getattr(args, name) for name in ("instances", "methods", "problem", "seed", "chunk_size")}
     asked |= {"methods": list(args.methods), "tours at once": args.batch_size, "size": num_rows}
-    asked |= {"hash of the instances": fingerprint(instance)}
+    asked |= {"hash of the instances": fingerprint(instance)[:16]}
     asked |= {f"weights of {text}": digest_of(text, problem) for text in methods}
     part = select(instance, rows)
     names = dict(zip(args.methods, labels(args.methods), strict=True))

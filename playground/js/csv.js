@@ -10,7 +10,7 @@ const isCsv = (text) => !firstLine(text).includes(":") && SEPARATORS.some((mark)
 // Read the text of a CSV file into an instance of the TSP: a demand would need a capacity, which such a file lacks.
 function readCsv(text, fileName) {
   const separator = SEPARATORS.find((mark) => firstLine(text).includes(mark)),
-    split = (line) => line.split(separator).map((cell) => cell.trim());
+    split = (line) => line.split(separator).map((cell) => cell.trim().replace(/^"(.*)"$/, "$1"));
   const fail = (line, message) => {
     throw new instances.InvalidInput(`line ${line}: ${message}`);
   };

@@ -253,12 +253,13 @@ def unused_types(task: Task) -> list[str]:
     for kind in task.types if stops else ():
         may = stops if kind.allowed is None else [row for row in stops if kind.allowed[row]]
         least = min((max(kind.delivery[row], kind.pickup[row]) for row in may), default=0)
-        who = kind.vehicles[0] + f" and {len(kind.vehicles) - 1} more" * (len(kind.vehicles) > 1)
+        others = len(kind.vehicles) - 1
+        who = f"vehicles {kind.vehicles[0]} and {others} more" if others else f"vehicle {kind.vehicles[0]}"
         if not may:
-            notes.append(f"vehicle {who}: not used, since all stops name other vehicles")
+            notes.append(f"{who}: not used; all stops name other vehicles")
         elif kind.capacity is not None and least > kind.capacity:
-            held, told = task.amount(kind.capacity), f"the least amount of its stops {task.amount(least):g}"
-            notes.append(f"vehicle {who}: not used, since its capacity is {held:g}, and {told}")
+            held, amount = task.amount(kind.capacity), task.amount(least)
+            notes.append(f"{who}: not used; the capacity is {held:g}, and the least amount of a stop is {amount:g}")
     return notes
 
 
@@ -277,8 +278,7 @@ def check_task(task: Task, table: Table, headers: Headers, has_matrix: bool) -> 
             told = f"a service of {task.service[row] / 60:g} hours cannot be; give minutes or HH:MM"
             raise table.error(row, service, told)
     for row in np.flatnonzero(task.ready > task.due).tolist():
-        remedy = "write 24:00 for midnight" if task.due[row] == 0 else "exchange them, or add 24 hours"
-        told = f"the window closes before it opens, at {task.at(task.ready[row])}; {remedy}"
+        told = f"the window closes before it opens, at {task.at(task.ready[row])}; exchange them, or add 24 hours"
         header = headers.get("due_time")
         value = task.at(task.due[row])
         raise table.error(row, header or "latest", told, value if header is None else None)

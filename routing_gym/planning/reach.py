@@ -15,6 +15,7 @@ from routing_gym.planning.table import Table
 from routing_gym.planning.task import Task
 
 SLACK = 1e-6  # minutes and km of tolerance for rounding
+SHORTER = 0.99  # a way via another stop counts as shorter if it is less than this share; matrices are rounded
 Ways = Callable[[Task, int, float], FloatArray]  # earliest arrivals at all rows after leaving a row at a time
 
 
@@ -28,6 +29,8 @@ def check_reach(task: Task, table: Table, headers: Mapping[str, str]) -> None:
         if np.isfinite(task.penalty[row]):
             continue
         kinds = serving(task, (row,))
+        if any(keeps(kind, row, direct) for kind in kinds):
+            continue
         times = [(kind, there, back) for kind in kinds for there, back in [earliest(kind, (row,))]]
         if not any(there <= task.due[row] + SLACK for _, there, _ in times):
             first, there, _ = min(times, key=lambda one: one[1])
@@ -68,7 +71,8 @@ def check_pairs(task: Task, table: Table, headers: Mapping[str, str]) -> None:
 
 def detours(task: Task) -> tuple[str, ...]:
     """Return a note on the first stop, if any, that breaks a limit alone, on a way that is shorter via others."""
-    for row in task.stops:
+    shorter = shortcuts(task)
+    for row in filter(shorter.__contains__, task.stops):
         kinds = [limits_of(kind) for kind in serving(task, (row,))]
         if any(all(keeps(one, row, direct) for one in limits) for limits in kinds):
             continue
@@ -76,6 +80,17 @@ def detours(task: Task) -> tuple[str, ...]:
             if all(keeps(one, row, shortest) for one in limits):
                 return (detour(next(one for one in limits if not keeps(one, row, direct)), row),)
     return ()
+
+
+def shortcuts(task: Task) -> set[int]:
+    """Return the rows whose way from or to a depot is shorter via another row, in minutes or km."""
+    found = np.zeros(len(task.ids), dtype=bool)
+    for matrix in (task.minutes, task.km):
+        for depot in task.depots:
+            out, back = matrix[depot], matrix[:, depot]
+            found |= (out[:, None] + matrix).min(axis=0) < SHORTER * out
+            found |= (matrix + back).min(axis=1) < SHORTER * back
+    return set(np.flatnonzero(found).tolist())
 
 
 def detour(kind: Task, row: int) -> str:
@@ -86,7 +101,7 @@ def detour(kind: Task, row: int) -> str:
     far, near, (start, end) = max(legs, key=lambda leg: leg[0] - leg[1])
     unit = "km" if kind.minutes is kind.km else "minutes"
     return (
-        f"{unit}: from {kind.names[start]} to {kind.names[end]}, {far:g} directly, but {near:g} via other stops: a "
+        f"from {kind.names[start]} to {kind.names[end]} it is {far:g} {unit} directly, but {near:g} via other stops; a "
         f"route with {kind.names[row]} alone breaks a limit; if that is wrong, correct the matrix"
     )
 

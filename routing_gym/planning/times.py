@@ -91,9 +91,9 @@ def working_hours(fleet: Fleet, opens: float, closes: float, origin: datetime | 
     """
     start, end = (shift_minutes(fleet, name, origin) for name in ("earliest", "latest"))
     if opens <= closes and max(opens, start) > min(closes, end):
-        remedy = "write 24:00 for midnight" if end == 0 else "change earliest or latest"
         raise InvalidInput(
-            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; {remedy}"
+            f"{fleet.place}: found a shift that ends before it starts, or while the depot is closed; change earliest "
+            "or latest"
         )
     return max(opens, start), min(closes, end)
 

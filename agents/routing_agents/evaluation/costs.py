@@ -131,5 +131,7 @@ def check_same(path: Path, found: Mapping[str, Any], about: Mapping[str, Any], w
         ValueError: A setting differs; the message names the first one.
     """
     for key, expected in about.items():
-        if (other := found.get(key)) != expected:
+        if key not in found:
+            raise ValueError(f"{path}: was written by an older version, without {key}; evaluate it again")
+        if (other := found[key]) != expected:
             raise ValueError(f"{path}: was evaluated with {key} {other!r}, and {who} is {expected!r}; use the same")

@@ -167,7 +167,7 @@ def session(trainer: Trainer, saved: Saved | None, profile: bool = False) -> Ite
             if saved is None:  # so that the run can be resumed from the first moment
                 trainer.save(folder / runs.LAST)
             if is_first:
-                if saved is None:
+                if not (folder / "args.json").exists():
                     arguments = json.dumps(trainer.args.as_started(), indent=2) + "\n"
                     write_atomically(folder / "args.json", arguments.encode())
                 log = stack.enter_context(start_log(folder, trainer.args))

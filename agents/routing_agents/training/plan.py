@@ -108,8 +108,9 @@ def read_plan(path: Path, folder: Path, args_type: type[Any]) -> list[Entry]:
         try:
             entry = read_entry(folder / runs.checked_name(name), table, args_type)
             weights, earlier = entry.args.init_from, [one.folder.resolve() for one in entries]
+            begun = (entry.folder / LAST).is_file()  # its first weights are not needed any more
             # The weights of an earlier run of the plan may not exist yet.
-            if weights is not None and not any(weights.resolve().is_relative_to(run) for run in earlier):
+            if not (begun or weights is None or any(weights.resolve().is_relative_to(run) for run in earlier)):
                 entry.args.initial_weights()
         except (TypeError, ValueError, ImportError) as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
