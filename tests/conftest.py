@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 os.environ["MPLBACKEND"] = "Agg"  # no windows, also on a desktop
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # JAX compiles in two thirds of the time
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # JAX compiles faster
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores; torch would take them all in each
 

@@ -19,17 +19,14 @@ import numpy as np
 from routing_gym.arrays import Array, FloatArray, euclidean, to_numpy
 from routing_gym.data.cells import LARGEST, BadCell, number
 from routing_gym.data.csv_file import read_csv_file
-from routing_gym.data.tsplib.instance import unit_scale
+from routing_gym.data.scaling import LIMIT_SLACK, SCALED, is_time, length_scale, rounded, scaled
 from routing_gym.files import InvalidFile, found
 from routing_gym.problem import AnyProblem, InvalidInstance
 from routing_gym.problems import PROBLEMS, make_problem, unknown_problem
 from routing_gym.problems.geometry import embedding
 from routing_gym.traits import DISTANCES, Column
 
-LARGEST_SCALED = 1e9  # bound on scaled lengths and prizes; networks read float32
-LIMIT_SLACK = 1e-6  # relative; float32 sums of lengths that reach a limit exactly may exceed it by this much
 MAX_INTEGER = 2**53  # larger integers are not exact in float64
-SCALED = ("coords", "matrix", "length", "time")
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,62 +247,6 @@ def check_in_units(rules: AnyProblem, instance: Any, scales: Mapping[str, float]
         rules.validate(replace(instance, **{field: value.astype(np.float32) for field, value in held.items()}))
     except InvalidInstance as error:
         raise InvalidInstance(str(error).replace("row 0, ", "")) from None
-
-
-def is_time(column: Column) -> bool:
-    """Return whether the values of a column are times."""
-    return column.kind == "time" or column.name == "durations"
-
-
-def length_scale(values: Mapping[str, FloatArray], matrix_name: str) -> float:
-    """Return the length, or duration, in the user's units that is 1 in the instance.
-
-    The scale is the larger side of the box around the coordinates. With the named matrix, whose unit may differ, it is
-    multiplied by the ratio of the matrix's mean to the mean distance of the coordinates. Without coordinates, it is the
-    largest entry of the matrix.
-    """
-    matrix = values.get(matrix_name)
-    if "x" not in values:
-        return 1.0 if matrix is None else float(matrix.max()) or 1.0
-    coords = np.stack([values["x"], values["y"]], axis=-1)
-    extent = unit_scale(coords)
-    if matrix is None:
-        return extent
-    straight = euclidean(coords[:, None], coords[None]) / extent
-    return float(matrix.sum() / straight.sum()) if straight.any() and matrix.any() else 1.0
-
-
-def scaled(column: Column, values: Mapping[str, FloatArray], scales: Mapping[str, float]) -> Array | None:
-    """Return the field of a batch of one that a column fills: float64, int64 or bool; None if the column is absent."""
-    if column.kind == "coords":
-        coords = np.stack([values["x"], values["y"]], axis=-1)
-        return ((coords - coords.min(axis=0)) / unit_scale(coords))[None]
-    if column.name not in values:
-        return None
-    value = np.asarray(values[column.name])[None]
-    if column.integer or column.kind == "node":
-        return value.astype(np.int64)
-    if column.kind == "flag":
-        return value == 1
-    if column.unit is not None:
-        value = value / values[column.unit]
-    return value / scales[column.name] * (1 + LIMIT_SLACK * column.limit) if column.kind in SCALED else value
-
-
-def rounded(key: str, value: Array) -> Array:
-    """Round float64 to float32, the type of instances.
-
-    Raises:
-        ValueError: A number is too large.
-    """
-    if value.dtype != np.float64:
-        return value
-    if value.max() > LARGEST_SCALED:
-        raise ValueError(
-            f"{key} is up to {value.max():g} once lengths are divided by the extent of the map, and prizes by those "
-            f"required; expected at most {LARGEST_SCALED:g}"
-        )
-    return value.astype(np.float32)
 
 
 def as_floats(key: str, values: Any) -> FloatArray:

@@ -181,8 +181,6 @@ def read_nodes(table: Table, header: str, column: Column, ids: tuple[str, ...], 
         elif key in ("", "0") or key == "0.0":
             rows[row] = none
         else:
-            told = f"the number of a row, 0 to {table.num_rows - 1}: {column.meaning}"
-            if has_ids:
-                told = f"the id of the {column.meaning.replace('row', 'stop')}"
-            raise table.error(row, header, f"expected {told}")
+            what = "the id of a stop" if has_ids else f"the number of a row, 0 to {table.num_rows - 1}"
+            raise table.error(row, header, f"expected {what}, or an empty cell for none")
     return rows

@@ -83,7 +83,7 @@ def detours(task: Task) -> tuple[str, ...]:
 
 
 def shortcuts(task: Task) -> set[int]:
-    """Return the rows whose way from or to a depot is shorter via another row, in minutes or km."""
+    """Return the rows whose way from or to a depot is at least 1 % shorter via another row, in minutes or km."""
     found = np.zeros(len(task.ids), dtype=bool)
     for matrix in (task.minutes, task.km):
         for depot in task.depots:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routing_gym.arrays import select
-from routing_gym.data.own import SCALED
+from routing_gym.data.scaling import SCALED
 from routing_gym.planning.fitting import fit
 from routing_gym.planning.from_instance import actions_of, task_of
 from routing_gym.planning.routes import Rules

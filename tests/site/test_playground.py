@@ -121,7 +121,7 @@ def check_file(open_page, path):
 
 
 def test_a_csv_file_of_a_plane_is_read_as_in_python(open_page):
-    """From the file, and again from its address; decimal commas are pasted."""
+    """From the file, and again from its address; decimal commas and quoted cells are pasted."""
     path = ROOT / "examples" / "cities.csv"
     columns, _ = data.read_csv(path)
     page = open_page("#problem=TSP&preset=4")
@@ -132,7 +132,7 @@ def test_a_csv_file_of_a_plane_is_read_as_in_python(open_page):
     assert cost(open_page(page.evaluate("address.write(page.state)"))) == cost(page)
     page.evaluate(
         """() => { const clipboardData = new DataTransfer();
-        clipboardData.setData("text/plain", "Name;X;Y\\na;0;0\\nb;1,5;0\\n\\nc;1,5;2\\n");
+        clipboardData.setData("text/plain", '"Name";"X";Y\\n"a";0;0\\nb;1,5;0\\n\\nc;1,5;2\\n');
         document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true })); }"""
     )
     until(page, "page.map.nodes.length === 3")

@@ -278,7 +278,7 @@ def classical(rules: Rules, name: str, seconds: float, seed: int, told: Progress
             routes = external.SOLVERS[name](rules.task, seconds, seed, stop.is_set)
         notes: tuple[str, ...] = (others.STOPPED,) if stop.is_set() else ()
         if name == "pyvrp" and external.minimises_km(rules.task):
-            notes += ("pyvrp minimised km instead of minutes: it cannot limit both km and times; choose search",)
+            notes += ("pyvrp minimised km instead of minutes: it limits km only if it minimises them; choose search",)
         return candidate(rules, name, routes, notes)
     own, rows = plain_instance(rules)
     moved = (f"{name} knows one type of vehicle: it planned with the largest; other stops were moved",)

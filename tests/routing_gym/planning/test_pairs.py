@@ -222,7 +222,7 @@ def test_policies_know_pairs_and_no_deliveries_from_the_depot():
     [
         (
             {"pickup_at": ["", "", "f", "", "z", "", "", ""]},
-            "row 4, column pickup_at: found 'z'; expected the id of the stop where the goods of each",
+            "row 4, column pickup_at: found 'z'; expected the id of a stop, or an empty cell for none",
         ),
         ({"pickup_at": ["", "", "b", "", "", "", "", ""]}, "row 2.*it is the stop itself; use two rows"),
         ({"pickup_at": ["", "", "f", "", "", "a", "", ""]}, "row 2.*it is a stop that gets something itself"),
