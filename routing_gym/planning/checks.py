@@ -13,6 +13,7 @@ from routing_gym.planning.geography import WIDEST
 from routing_gym.planning.matrices import Kind, Matrix
 from routing_gym.planning.table import InvalidInput, Table
 from routing_gym.planning.task import DAY, Task
+from routing_gym.problems.cvrp import MAX_CAPACITY
 from routing_gym.traits import Column
 
 Headers = Mapping[str, str]
@@ -20,8 +21,7 @@ EARTH = 20_040.0  # km to the opposite point of the earth
 MOST_PER_KM = 20  # minutes or km per km of straight line, above which the unit may be another one
 WEEK = 7 * DAY
 MOST_UNITS = 1000
-MAX_UNITS = 2**40  # of amounts and capacities, as in `cvrp.py`
-SLACK = 1e-6  # minutes and km of tolerance for rounding
+ROUNDING = 1e-6  # largest deviation of an amount in smaller units from an integer
 
 
 def check_coordinates(table: Table, headers: Headers, values: Mapping[str, FloatArray], keys: tuple[str, str]) -> None:
@@ -219,9 +219,9 @@ def common_unit(
     units = 1
     for column in amounts:
         for row, value in enumerate(column):
-            while abs(value * units - round(value * units)) > SLACK and units <= MOST_UNITS:
+            while abs(value * units - round(value * units)) > ROUNDING and units <= MOST_UNITS:
                 units *= 10
-            if units > MOST_UNITS or value * units > MAX_UNITS:
+            if units > MOST_UNITS or value * units > MAX_CAPACITY:
                 header = headers.get("demand", headers.get("pickup", "demand"))
                 raise table.error(
                     row, header, "expected an amount of at most three decimals and 10^9; choose another unit"
@@ -229,9 +229,9 @@ def common_unit(
     for capacity in capacities:
         if capacity is None:
             continue
-        while abs(capacity * units - round(capacity * units)) > SLACK and units <= MOST_UNITS:
+        while abs(capacity * units - round(capacity * units)) > ROUNDING and units <= MOST_UNITS:
             units *= 10
-        if units > MOST_UNITS or capacity * units > MAX_UNITS:
+        if units > MOST_UNITS or capacity * units > MAX_CAPACITY:
             raise InvalidInput(f"{place}: found the capacity {capacity:g}; expected at most three decimals and 10^9")
     return units
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from routing_gym.arrays import FloatArray
 from routing_gym.planning.table import Table
-from routing_gym.planning.task import Task
+from routing_gym.planning.task import SLACK, Task
 
-SLACK = 1e-6  # minutes and km of tolerance for rounding
 SHORTER = 0.99  # a way via another stop counts as shorter if it is less than this share; matrices are rounded
 Ways = Callable[[Task, int, float], FloatArray]  # earliest arrivals at all rows after leaving a row at a time
 

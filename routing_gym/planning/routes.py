@@ -14,10 +14,9 @@ from itertools import accumulate
 import numpy as np
 
 from routing_gym.arrays import FloatArray
-from routing_gym.planning.task import Task
+from routing_gym.planning.task import SLACK, Task
 
 Place = tuple[int, ...]  # positions on a route where a stop, or a pickup and its delivery, are inserted; () for nowhere
-SLACK = 1e-6  # minutes and km of tolerance for rounding
 NEVER = float("inf")
 MOST_REMEMBERED = 30_000  # maximum number of cached routes for all types of vehicles, about 2 kB each
 

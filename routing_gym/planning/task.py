@@ -18,6 +18,7 @@ from routing_gym.problems.geometry import embedding
 
 Minimise = Literal["minutes", "km"]
 DAY = 1440  # minutes
+SLACK = 1e-6  # minutes and km of tolerance for rounding
 
 
 class Driven(NamedTuple):

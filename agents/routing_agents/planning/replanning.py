@@ -19,9 +19,8 @@ import numpy as np
 from routing_gym.data.cells import BadCell, moment
 from routing_gym.files import InvalidFile, read_bytes
 from routing_gym.planning.plan import Plan
-from routing_gym.planning.routes import SLACK
 from routing_gym.planning.table import InvalidInput
-from routing_gym.planning.task import Driven, Task
+from routing_gym.planning.task import SLACK, Driven, Task
 
 MAX_BYTES = 2**26
 TIMES = ("arrival", "start", "service", "departure")
