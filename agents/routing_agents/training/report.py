@@ -121,8 +121,8 @@ class Report:
         columns: Columns of the table; the first is "epoch".
         batch_size: Number of instances per step.
         step: Number of steps made so far.
-        reference: Cost of the reference solver, which is drawn as a dotted line in the curve.
-        log: Run of Weights & Biases that logs the metrics, too.
+        reference: Cost of the reference solver, which is drawn as a dotted line in the curve; None for no line.
+        log: Run of Weights & Biases that logs the metrics, too; None for none.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class Report:
         columns: Sequence[Column],
         batch_size: int,
         step: int,
-        reference: float | None = None,
-        log: Any = None,
+        reference: float | None,
+        log: Any,
     ) -> None:
         self.folder, self.columns, self.reference, self.log = folder, columns, reference, log
         self.batch_size, self.precision = batch_size, args.precision
@@ -168,7 +168,7 @@ class Report:
         self.progress.advance(self.task)
         self.steps_since += 1
 
-    def log_epoch(self, metrics: dict[str, float], picture: np.ndarray | None = None) -> None:
+    def log_epoch(self, metrics: dict[str, float], picture: np.ndarray) -> None:
         """Log the metrics of an epoch.
 
         Args:
@@ -185,11 +185,9 @@ class Report:
         seen, tagged = int(metrics["instances"]), {TAGS.get(key, f"train/{key}"): value for key, value in row.items()}
         for tag, value in tagged.items():
             self.writer.add_scalar(tag, value, seen)
-        if picture is not None:
-            self.writer.add_image(PICTURE, picture, seen, dataformats="HWC")
+        self.writer.add_image(PICTURE, picture, seen, dataformats="HWC")
         if self.log is not None:
-            image = {} if picture is None else {PICTURE: require("wandb", "wandb").Image(picture)}
-            self.log.log(tagged | image, step=seen)
+            self.log.log(tagged | {PICTURE: require("wandb", "wandb").Image(picture)}, step=seen)
 
     def show_epoch(self) -> None:
         """Print the table row of the last epoch that was logged."""
