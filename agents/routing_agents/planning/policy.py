@@ -74,7 +74,7 @@ def decode(own: OwnInstance, seconds: float, seed: int, model: TrainedModel) -> 
     return model.solve_own(own, decoding, seed).actions
 
 
-def policy_tours(rules: Rules, seconds: float, seed: int, model: TrainedModel | None = None) -> PolicyTours:
+def policy_tours(rules: Rules, seconds: float, seed: int, model: TrainedModel | None) -> PolicyTours:
     """Decode tours of a plain task.
 
     Raises:

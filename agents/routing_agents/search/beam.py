@@ -127,7 +127,7 @@ def search_in_chunks(
     num_tours: int,
     batch_size: int | None,
     progress: Callable[[int], None] | None,
-    views: int = 1,
+    views: int,
     scored: bool = False,
 ) -> Rollout:
     """Search in evaluation mode, in chunks of as many instances as fit with `num_tours` tours per view."""

@@ -22,7 +22,7 @@ TENTHS = 10  # VRPTW files count in tenths
 BLOCK_ROWS = 128  # rows of the matrix computed at a time, to keep temporary arrays small
 
 
-def file_legs(coords: FloatArray, metric: str, origin: IntArray, destination: IntArray, unit: int = 1) -> IntArray:
+def file_legs(coords: FloatArray, metric: str, origin: IntArray, destination: IntArray, unit: int) -> IntArray:
     """Compute the distances of some pairs of nodes.
 
     Args:

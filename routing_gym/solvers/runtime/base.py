@@ -308,7 +308,7 @@ class TimedOut(RuntimeError):
     """A solver reached its time limit without a tour."""
 
 
-def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], is_bound: bool = False) -> Solution:
+def assemble(problem: AnyProblem, instance: Any, results: dict[int, RowResult], is_bound: bool) -> Solution:
     """Combine the rows into one Solution and score it."""
     length = max(1, *(len(result.actions) for result in results.values()))
     actions = np.zeros((len(results), length), dtype=np.int64)

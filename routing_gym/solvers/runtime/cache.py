@@ -112,7 +112,7 @@ class Store:
         self.changed = False
 
 
-def row_keys(instance: Any, first_row: int = 0) -> list[str]:
+def row_keys(instance: Any, first_row: int) -> list[str]:
     """Return a hash for every row of an instance (NumPy) together with its index in the batch."""
     arrays = {name: np.ascontiguousarray(values) for name, values in vars(instance).items() if values is not None}
     layout = json.dumps({name: [values.dtype.str, values.shape[1:]] for name, values in arrays.items()})
