@@ -36,7 +36,6 @@ CHUNK_SIZE = 1_024  # instances
 TASK_SECONDS = 1.0  # duration of a task; sending it and its result takes some milliseconds
 MOST_CHUNKS = 64  # chunks of a task, which is one message
 VERSION = 2  # version of the files and of decoding; increase it when tours change
-IntArray = npt.NDArray[np.int32]
 Advance = Callable[[int], None]  # called with the number of instances done
 
 
@@ -59,7 +58,7 @@ class Decoder:
 class Chunk:
     """Tours of a chunk: int32 (B, T), and the seconds that decoding took."""
 
-    actions: IntArray
+    actions: npt.NDArray[np.int32]
     seconds: float
 
 
