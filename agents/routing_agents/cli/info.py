@@ -24,7 +24,7 @@ INSTRUCTIONS = {  # flags of /proc/cpuinfo (x86; Arm) and their common names
     "sve": "SVE",
     "bf16": "BF16",
 }
-BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # products that the processor computes in bfloat16
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # native products in bfloat16: x86 with vectors, x86 with tiles, Arm
 GIB = 2**30
 WIDTH = 100  # columns of the report
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import torch
 
+from routing_agents.cli.info import BFLOAT16
+
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 WITHOUT_BFLOAT16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}  # limits for oneDNN
-BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86 with vectors, x86 with tiles, Arm
 
 
 def keep_freed_memory() -> bool:
@@ -39,7 +40,7 @@ def fast_precision(device: str) -> torch.dtype:
         return torch.float32
     info = Path("/proc/cpuinfo")
     flags = set(info.read_text().split()) if info.exists() else set()
-    return torch.bfloat16 if flags & BFLOAT16_FLAGS else torch.float32
+    return torch.bfloat16 if flags & BFLOAT16 else torch.float32
 
 
 def choose_precision(name: str, device: str) -> str:
