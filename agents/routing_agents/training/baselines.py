@@ -150,7 +150,7 @@ class RolloutBaseline(Baseline):
         return {"baseline_p_value": p_value, "baseline_replaced": float(p_value < self.alpha)}
 
     def tensors(self) -> dict[str, Tensor]:
-        state = {f"frozen.{name}": tensor for name, tensor in self.frozen.state_dict().items()}
+        state = checkpoint.prefixed("frozen", self.frozen.state_dict())
         if self.warm_up is not None:
             state["warm_up"] = self.warm_up.average
         return {**state, "redraws": torch.tensor(self.redraws), "frozen_cost": self.frozen_cost}
