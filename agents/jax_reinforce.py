@@ -32,6 +32,7 @@ with explain_missing("jax_reinforce.py", "agents,jax", script=True):
     from safetensors.numpy import save as serialize
 
     from routing_agents.arguments import parse
+    from routing_agents.header import FORMAT
 
 from routing_gym.arrays import to_backend
 from routing_gym.files import printable, write_atomically
@@ -40,7 +41,6 @@ from routing_gym.problem import AnyProblem
 from routing_gym.problems import make_problem
 
 Weights = dict[str, jax.Array]
-FORMAT = "routing-gym attention model 1"  # in the metadata of checkpoints
 DIM, HEADS, LAYERS, HIDDEN, CLIPPING = 128, 8, 3, 512, 10.0  # the paper's sizes
 SHORTEST = 1e-4  # shorter edges count as this long in `nearness`
 SIZES = {"embed_dim": DIM, "num_heads": HEADS, "num_layers": LAYERS, "feed_forward_dim": HIDDEN}
