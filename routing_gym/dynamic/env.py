@@ -22,8 +22,8 @@ from routing_gym.dynamic.rules import DayState
 from routing_gym.dynamic.static import StaticInstance
 from routing_gym.envs.arguments import check_options, check_render_mode
 from routing_gym.envs.episodes import OnIllegal
-from routing_gym.envs.lanes import Lanes
-from routing_gym.envs.single import NO_LANES, Info, Observation
+from routing_gym.envs.lanes import Info, Lanes, Observation
+from routing_gym.envs.single import NO_LANES
 from routing_gym.envs.vector import LaneVectorEnv
 from routing_gym.problems.checks import check_integer
 

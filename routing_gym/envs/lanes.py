@@ -13,6 +13,8 @@ from gymnasium.error import ResetNeeded
 from routing_gym.arrays import Array, converter, map_arrays
 
 Lanes = npt.NDArray[np.intp]  # indices of lanes
+Observation = dict[str, Any]
+Info = dict[str, Any]
 
 
 class LaneArrays:

@@ -20,13 +20,11 @@ from routing_gym.envs.arguments import (
     resolve_problem,
 )
 from routing_gym.envs.episodes import Episodes, OnIllegal, Reward, Snapshot
+from routing_gym.envs.lanes import Info, Observation
 from routing_gym.problem import AnyProblem
 from routing_gym.render.figure import WINDOW
 
 NO_LANES = np.zeros(0, dtype=np.intp)
-
-Observation = dict[str, Any]
-Info = dict[str, Any]
 
 
 class RoutingEnv(gym.Env[Observation, np.int64]):

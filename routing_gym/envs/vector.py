@@ -24,12 +24,9 @@ from routing_gym.envs.arguments import (
     resolve_problem,
 )
 from routing_gym.envs.episodes import Episodes, OnIllegal, Reward, Snapshot
-from routing_gym.envs.lanes import Lanes
+from routing_gym.envs.lanes import Info, Lanes, Observation
 from routing_gym.problem import AnyProblem
 from routing_gym.problems.checks import check_integer
-
-Observation = dict[str, Any]
-Info = dict[str, Any]
 
 
 class LaneVectorEnv(VectorEnv[Observation, Array, Array]):
