@@ -61,7 +61,7 @@ def choose_processes(args: Any) -> int:
     if args.resume is not None:
         path = args.resume / runs.LAST
         processes = checkpoint.load(path)[1].get("processes", 1) if path.is_file() else 1
-        if type(processes) is not int or not 1 <= processes <= runs.MOST_THREADS:
+        if not 1 <= processes <= runs.MOST_THREADS:  # an integer, see `header.TYPES`
             raise CheckpointError(f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}")
         return processes
     several = runs.choose_device(args.device) == "cpu" and usable_cores() > 1 and args.batch_size % 2 == 0
