@@ -382,8 +382,7 @@ class ReinforceTrainer(Trainer):
         self.baseline = make_baseline(args, self.problem, self.model)
         self.loss = distributed.parallel(Reinforce(self.model, self.baseline, LOSSES[args.loss]))
         self.average = WeightAverage(self.model, args.average) if args.average else None
-        held_out = self.problem.generate(stream(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0), args.held_out)
-        self.held_out = to_backend(held_out, "torch", self.device)
+        self.held_out = to_backend(runs.held_out_instances(self.problem, args.held_out), "torch", self.device)
         self.sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # over the epoch so far, see `update`
 
     @property

@@ -44,8 +44,6 @@ from routing_agents.policies.attention.model import AttentionModel, Encoding, Mo
 from routing_agents.policies.attention.saved import describe
 from routing_agents.policies.attention.value import ValueHead
 from routing_agents.runs import (
-    HELD_OUT_SEED,
-    HELD_OUT_STREAM,
     MOST_COUNT,
     MOST_THREADS,
     TRAINING_STREAM,
@@ -53,6 +51,7 @@ from routing_agents.runs import (
     check_numbers,
     choose_device,
     command,
+    held_out_instances,
     make_folder,
     problem_of,
     read_settings,
@@ -310,8 +309,7 @@ class Log:
         self.folder = make_folder(args.runs, args.name, title, args.seed, resumable=False)
         self.args = {key: value for key, value in dataclasses.asdict(args).items() if key != "runs"}
         write_atomically(self.folder / "args.json", (json.dumps(self.args, indent=2) + "\n").encode())
-        held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
-        self.held_out = to_backend(held_out, "torch", device)
+        self.held_out = to_backend(held_out_instances(problem, args.held_out), "torch", device)
         self.reference = reference_cost(problem, self.held_out, args.runs / ".references")
         self.writer = SummaryWriter(str(self.folder / "tensorboard"))
         self.best_cost = float("inf")

@@ -24,7 +24,7 @@ import tyro
 
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.policies.attention.sb3_policy import DEFAULT_CONFIG, AttentionPolicy, LaneRolloutBuffer
-from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, check_integers, check_numbers, make_folder, stream
+from routing_agents.runs import check_integers, check_numbers, held_out_instances, make_folder
 from routing_agents.terminal import command_line
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.integrations.sb3 import RoutingVecEnv
@@ -169,7 +169,7 @@ def main(args: Args) -> Path:
     problem = RoutingVecEnv(args.env_id, num_envs=1).vector_env.problem
     title = f"{problem.name.lower()}-{problem.num_nodes}-sb3"
     folder = make_folder(args.runs, args.name, title, args.seed, resumable=False)
-    instance = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
+    instance = held_out_instances(problem, args.held_out)
     rng = np.random.default_rng(args.seed)
     costs = {
         "random": mean_cost(problem, instance, lambda seen: sample_actions(seen["action_mask"], rng)),

@@ -52,6 +52,11 @@ def stream(seed: int, purpose: int, index: int, rank: int = 0) -> np.random.Gene
     return np.random.default_rng((seed, purpose, index, rank))
 
 
+def held_out_instances(problem: Any, count: int) -> Any:
+    """Return the first `count` held-out instances (NumPy) of a problem or game: the same for all runs."""
+    return problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), count)
+
+
 def check_integers(args: Any, *names: str, least: int = 1, most: int = MOST_INTEGER) -> None:
     """Check that some fields of `args` hold integers from `least` to `most`, or non-empty tuples of them.
 

@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 from benchmarks import speed_tables
 from benchmarks.hardware import describe_machine
 from benchmarks.output import Figures, finish
-from routing_agents.runs import HELD_OUT_SEED, HELD_OUT_STREAM, check_integers, reference_cost, stream
+from routing_agents.runs import check_integers, held_out_instances, reference_cost
 from routing_agents.terminal import command_line
 from routing_gym.arrays import to_backend
 
@@ -124,7 +124,7 @@ def run_rl4co(args: Args, problem: Any, held_out: Any, reference: float, seed: i
 def measure(args: Args) -> list[Curve]:
     """Return all curves; those that were finished before are read from disk."""
     problem = gym.make(args.env_id, disable_env_checker=True).unwrapped.problem
-    held_out = problem.generate(stream(HELD_OUT_SEED, HELD_OUT_STREAM, 0), args.held_out)
+    held_out = held_out_instances(problem, args.held_out)
     args.runs.mkdir(parents=True, exist_ok=True)
     reference = reference_cost(problem, to_backend(held_out, "torch"), args.runs / ".references")
     if reference is None:

@@ -130,7 +130,7 @@ def test_two_rollouts(tiny, name):
     model, problem, header = load_model(folder)
     assert problem == make_problem(name, 10)
     assert header["metrics"]["greedy"] == min(row["greedy"] for row in rows)
-    held_out = problem.generate(ppo.stream(ppo.HELD_OUT_SEED, ppo.HELD_OUT_STREAM, 0), 16)
+    held_out = ppo.held_out_instances(problem, 16)
     greedy = solve(model, problem, to_backend(held_out, "torch")).cost.double().mean().item()
     assert greedy == pytest.approx(header["metrics"]["greedy"], abs=1e-5)
 

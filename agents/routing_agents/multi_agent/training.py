@@ -114,8 +114,7 @@ class GameTrainer(Trainer):
     def __init__(self, args: Any, game: CompetitiveOP) -> None:
         super().__init__(args)
         self.game = game
-        held_out = game.generate(stream(runs.HELD_OUT_SEED, runs.HELD_OUT_STREAM, 0), args.held_out)
-        self.held_out = to_backend(held_out, "torch", self.device)
+        self.held_out = to_backend(runs.held_out_instances(game, args.held_out), "torch", self.device)
         self.sums: dict[str, float] = {}  # over the epoch so far
 
     @abstractmethod
