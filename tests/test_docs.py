@@ -5,7 +5,10 @@ import os
 import re
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -15,18 +18,17 @@ from routing_gym.solvers import SOLVERS
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = {  # whose pages are skipped where they are not installed, and what to do about their own warnings
-    "jax": "error",
-    "onnxruntime": "error",
-    "pettingzoo": "error",
-    "ray": "default",
-    "sb3_contrib": "error",
-    "stable_baselines3": "error",
-    "supersuit": "error",
-    "tianshou": "default",
-    "torchrl": "ignore::DeprecationWarning:abc",  # of classes of its own, as it is imported
+    "jax": {"action": "error"},
+    "onnxruntime": {"action": "error"},
+    "pettingzoo": {"action": "error"},
+    "ray": {"action": "default"},
+    "sb3_contrib": {"action": "error"},
+    "stable_baselines3": {"action": "error"},
+    "supersuit": {"action": "error"},
+    "tianshou": {"action": "default"},
+    "torchrl": {"action": "ignore", "category": DeprecationWarning, "module": "abc"},  # of its classes, when imported
 }
 needs_solvers = pytest.mark.skipif(find_spec("hygese") is None, reason='needs the solvers: pip install -e ".[all]"')
-RUN = "import sys; exec(compile(sys.stdin.read(), sys.argv[1], 'exec'))"
 
 
 def python_blocks(text):
@@ -66,19 +68,27 @@ def test_pages_of_other_environments_run_there():
     assert [page for page, code in PAGES.items() if importing.search(code)] == pages
 
 
+def run_page(page, folder, filters):
+    """Run the code of a page as a script in a folder; warnings are errors where no filter says otherwise."""
+    os.chdir(folder)
+    warnings.simplefilter("error")
+    for filter_ in filters:
+        warnings.filterwarnings(**filter_)
+    script = sys.modules["__main__"].__dict__
+    exec(compile(PAGES[page], page, "exec"), script)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page, tmp_path):
     """All blocks of a page in one interpreter, in a folder of their own; warnings are errors."""
-    code, warnings = PAGES[page], ["-W", "error"]
+    filters = []
     for library, filter_ in LIBRARIES.items():
-        if re.search(rf"^\s*(import|from) (routing_gym\.integrations\.)?{library}\b", code, re.MULTILINE):
+        if re.search(rf"^\s*(import|from) (routing_gym\.integrations\.)?{library}\b", PAGES[page], re.MULTILINE):
             if find_spec(library) is None:
                 pytest.skip(f"{page} imports {library}, which is not installed")
-            warnings += ["-W", filter_]
-    command = [sys.executable, *warnings, "-c", RUN, page]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "agents")])}
-    done = subprocess.run(command, input=code, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+            filters.append(filter_)
+    with ProcessPoolExecutor(1, get_context("forkserver")) as executor:
+        executor.submit(run_page, page, tmp_path, filters).result()
 
 
 @needs_solvers
