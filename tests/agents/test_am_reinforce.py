@@ -332,7 +332,7 @@ def kill_and_resume(args: Args, seconds: float) -> None:
     """
     importlib.import_module("torch._dynamo")  # two seconds, which each child would spend when it makes its Adam
     folder, rng, began = args.runs / args.name, np.random.default_rng(1), -1
-    for _ in range(20):
+    for _ in range(10):
         if (folder / "last.safetensors").exists():
             before, began = began, checkpoint.load(folder / "last.safetensors")[1]["step"]
             print("began at step", began, flush=True)
@@ -347,9 +347,9 @@ def kill_and_resume(args: Args, seconds: float) -> None:
         process.join()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes that have imported torch, twenty times")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes that have imported torch, ten times")
 def test_kills_change_nothing(tiny):
-    """Killed at twenty random moments and resumed each time, a run ends with the weights of an undisturbed one."""
+    """Killed at ten random moments and resumed each time, a run ends with the weights of an undisturbed one."""
     args = replace(tiny, env_id="routing/CVRP-10", epochs=20, steps_per_epoch=2)
     started = time.perf_counter()
     whole = am_reinforce.main(replace(args, name="whole"))

@@ -134,22 +134,22 @@ def test_modules_that_an_environment_variable_names(tmp_path):
         "import routing_gym\nclass Other(routing_gym.TSP):\n    name = 'OTHER'\nrouting_gym.register(Other)\n"
     )
     (tmp_path / "cities.csv").write_text("x,y\n0,0\n9,0\n9,9\n")
-    own = {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, AGENTS, ROOT))), "ROUTING_GYM_PROBLEMS": "my_problems"}
+    paths = os.pathsep.join(map(str, (tmp_path, AGENTS, ROOT)))
 
-    def run(script, *arguments, **environment):
+    def run(script, *arguments, modules="my_problems"):
+        environment = {**os.environ, "PYTHONPATH": paths, "ROUTING_GYM_PROBLEMS": modules}
         command = [sys.executable, AGENTS / script, *arguments]
-        given = {"capture_output": True, "text": True, "cwd": tmp_path, "check": False}
-        return subprocess.run(command, env={**os.environ, **own, **environment}, **given)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
 
     trained = run("am_reinforce.py", "--env-id", "routing/OTHER-10", "--processes", "2", *SMALL[2:], "--epochs", "1")
     assert trained.returncode == 0, trained.stderr
     solved = run("solve.py", "--checkpoint", "runs/run", "cities.csv")
     assert solved.returncode == 0, solved.stderr
-    unknown = run("solve.py", "--checkpoint", "runs/run", "cities.csv", ROUTING_GYM_PROBLEMS="")
-    assert "unknown problem 'OTHER'" in unknown.stderr
-    assert "register one of your own by routing_gym.register, for scripts in a module that" in unknown.stderr
-    missing = run("solve.py", "cities.csv", ROUTING_GYM_PROBLEMS="typo")
+    missing = run("solve.py", "cities.csv", modules="typo")
     assert "ROUTING_GYM_PROBLEMS: No module named 'typo'; set PYTHONPATH to the folder of the module" in missing.stderr
+    hint = "unknown problem 'OTHER'.* register one of your own by routing_gym.register, for scripts in a module that"
+    with pytest.raises(ValueError, match=hint):
+        solve.main(solve.Args((tmp_path / "cities.csv",), checkpoint=tmp_path / "runs" / "run"))
 
 
 def test_settings_and_units_of_costs():
