@@ -48,6 +48,7 @@ from routing_agents.evaluation.improving import choose_improver
 from routing_agents.evaluation.jobs import Job, Solved, check_outputs, solve_jobs
 from routing_agents.evaluation.sources import NUMBERS, check_used, read
 from routing_agents.planning.command import PlanArgs, check_plan_options, is_plan, plan_file
+from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.runs import check_integers, check_numbers, option
 from routing_agents.terminal import command_line, plain_console
 from routing_agents.trained import choose_decoding, find_weights
@@ -87,8 +88,8 @@ class Args(PlanArgs):
     """Decoding strategy. greedy: one greedy tour. starts: greedy tours from many first nodes; sampled tours where the
     first node matters. sampling: sampled tours. beam: simulation-guided beam search, better and 8 to 40 times slower
     with 50 or 100 nodes, more with more. starts, sampling and beam use all eight symmetries of the square. heuristic:
-    for large files with --improve, a classical first tour (greedy edges for TSP, nearest neighbour for CVRP). SPCTSP is
-    always decoded greedily, since its prizes are unknown beforehand."""
+    for large files, with --improve: a classical first tour (greedy edges for TSP, else nearest neighbour), without
+    weights. SPCTSP is always decoded greedily, as its prizes are unknown beforehand."""
     tours: int = 128
     """Number of tours per symmetry, for starts and sampling."""
     capacity: int | None = None
@@ -245,9 +246,11 @@ def make_job(path: Path, args: Args, load_model: Callable[[Path], TrainedModel])
     named = None if args.checkpoint is None else load_model(args.checkpoint)
     source = read(path, args.problem, args.all_numbers, named)
     problem, matrices = source.problem, has_matrices(source.instance)
-    model = named or load_model(find_weights(problem.name, problem.num_nodes, matrices=matrices))
-    model.check(problem, f"{path} is a")
-    decoding = None if args.decoding == "heuristic" else choose_decoding(args.decoding, problem, args.tours)
+    model, decoding = None, GREEDY
+    if args.decoding != "heuristic":
+        model = named or load_model(find_weights(problem.name, problem.num_nodes, matrices=matrices))
+        model.check(problem, f"{path} is a")
+        decoding = choose_decoding(args.decoding, problem, args.tours)
     improver = None if args.improve is None else choose_improver(path, source, model, args.repair)
     return Job(path, source, Method(model, decoding, improver), args.out)
 

@@ -61,13 +61,10 @@ REFERENCES = {  # best solver for each problem, by name
     "TSPFE": "milp",
     "ATSP": "milp",
 }
-HEURISTICS = {
-    **dict.fromkeys(REFERENCES, "nearest-neighbour"),
-    "TSP": "greedy-edge",
-}  # fastest solvers, for large instances
+FASTEST = {"TSP": "greedy-edge"}  # fastest solver for large instances; for all other problems "nearest-neighbour"
 
 __all__ = [
-    "HEURISTICS",
+    "FASTEST",
     "REFERENCES",
     "SOLVERS",
     "BatchSolver",

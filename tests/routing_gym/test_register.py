@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -24,7 +25,7 @@ from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe
 from routing_agents.trained import TrainedModel
 from routing_gym import data
-from routing_gym.problems import LISTED, PROBLEMS, TSP, make_problem
+from routing_gym.problems import CVRP, LISTED, PROBLEMS, TSP, make_problem
 from routing_gym.render.text import to_text
 
 SQUARE = {"x": [0, 10, 10, 0], "y": [0, 0, 10, 10]}
@@ -193,6 +194,25 @@ def test_scripts(registered, tmp_path, capsys):
     assert evaluate.main(fast).rows[0].mean.value == pytest.approx(mean / 4)
     with pytest.raises(ValueError, match="--env-kwargs has no effect: paper/TSP-20 is a fixed test set; leave it out"):
         evaluate.main(evaluate.Args("paper/TSP-20", env_kwargs={"speed": "4.0"}))
+
+
+def test_a_heuristic_and_a_search_need_no_weights(tmp_path, monkeypatch):
+    """The only tour within the capacity takes 2 + 4 = 6; without a heuristic, the problem needs weights."""
+
+    class Vans(CVRP):
+        name: ClassVar[str] = "VANS"
+        subproblem: ClassVar[str | None] = None
+        families: ClassVar[tuple[str, ...]] = ()
+
+    monkeypatch.setitem(PROBLEMS, "VANS", Vans)
+    table = tmp_path / "vans.csv"
+    table.write_text("x,y,demand\n0,0,0\n1,0,3\n0,2,3\n")
+    args = solve.Args((table,), problem="VANS", capacity=4, decoding="heuristic", improve=0.1, out=tmp_path / "out")
+    (solved,) = solve.main(args)
+    assert solved.cost == pytest.approx(6)
+    assert (solved.solved_by, solved.weights) == ("nearest-neighbour, improved by route search", None)
+    with pytest.raises(ValueError, match="no weights for VANS in "):
+        solve.main(dataclasses.replace(args, decoding="starts", overwrite=True))
 
 
 def test_numbers_of_a_problem_without_an_option(tmp_path, monkeypatch):

@@ -23,8 +23,8 @@ from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.trained import Strategy, TrainedModel
 from routing_agents.training.tuning import keep_freed_memory
 from routing_gym.arrays import IntArray, batch_size, select
-from routing_gym.problem import InfeasibleTour
-from routing_gym.solvers import HEURISTICS, make_solver
+from routing_gym.problem import AnyProblem, InfeasibleTour
+from routing_gym.solvers import FASTEST, make_solver
 from routing_gym.solvers.runtime.rows import row_seed
 from routing_gym.solvers.runtime.work import Executor, Lost, Work
 
@@ -66,18 +66,18 @@ class Method:
     """Method that solves files.
 
     Attributes:
-        model: Model that decodes the first tours.
-        decoding: Decoding strategy; None for a first tour by a classical heuristic.
+        model: Model that decodes the first tours; None for a first tour by a classical heuristic.
+        decoding: Decoding strategy of the model.
         improver: Search that improves the tour; None without a search.
     """
 
-    model: TrainedModel
-    decoding: Strategy | None
+    model: TrainedModel | None
+    decoding: Strategy = GREEDY
     improver: Improver | None = None
 
     def label(self, source: Source) -> str:
         """Return the names of what makes the first tours of a file (weights or a heuristic) and improves them."""
-        first = HEURISTICS[source.problem.name] if self.decoding is None else self.model.path.stem
+        first = heuristic_for(source.problem) if self.model is None else self.model.path.stem
         return first if self.improver is None else f"{first}, improved by {self.improver.name}"
 
     def solve(self, source: Source, settings: Settings, report: Report = lambda *_: None) -> Found:
@@ -95,8 +95,8 @@ class Method:
         Greedy tours are decoded first; they are returned if Ctrl-C ends the decoding of better ones.
         """
         problem, instance = source.problem, source.instance
-        if self.decoding is None:
-            return make_solver(HEURISTICS[problem.name]).solve(problem, instance).actions, False
+        if self.model is None:
+            return make_solver(heuristic_for(problem)).solve(problem, instance).actions, False
         how = settings.seed, settings.tours_at_once
         found = self.model.solve_batch(problem, instance, GREEDY, *how)
         interrupted = False
@@ -124,6 +124,11 @@ class Method:
         except KeyboardInterrupt:  # before the search or after it
             interrupted = True
         return best, interrupted
+
+
+def heuristic_for(problem: AnyProblem) -> str:
+    """Return the name of the classical heuristic that makes a first tour."""
+    return FASTEST.get(problem.name, "nearest-neighbour")
 
 
 class FileWork(Work):

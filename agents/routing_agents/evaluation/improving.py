@@ -82,7 +82,7 @@ class PlanSearch(Improver):
         return found.interrupted
 
 
-def choose_improver(path: Path, source: Source, model: TrainedModel, named: Path | None) -> Improver:
+def choose_improver(path: Path, source: Source, model: TrainedModel | None, named: Path | None) -> Improver:
     """Return the search for a file: with a model if one solves parts of the tour, else on the routes.
 
     The published models for parts read coordinates. With distances in the file, the search on the routes replaces them.
@@ -90,7 +90,8 @@ def choose_improver(path: Path, source: Source, model: TrainedModel, named: Path
     Args:
         path: Path of the file, for messages.
         source: Contents of the file.
-        model: Model that solves the file, and parts of its tour if no weights for them are published.
+        model: Model that solves the file, and parts of its tour if no weights for them are published; None if a
+            heuristic solves the file.
         named: Run folder or checkpoint of another model. Default: the published weights for the parts.
 
     Raises:

@@ -76,7 +76,7 @@ class Solved:
         gap: Gap to the best known cost; see `Job.gap`.
         seconds: Seconds that solving took.
         solved_by: Names of weights and heuristics; see `Method.label`.
-        weights: File of the weights that solved it.
+        weights: File of the weights that decoded the first tours; None for a classical heuristic.
         written: File of the tours.
         interrupted: Whether Ctrl-C ended the search.
     """
@@ -88,7 +88,7 @@ class Solved:
     gap: float | None
     seconds: float
     solved_by: str
-    weights: Path
+    weights: Path | None
     written: Path
     interrupted: bool
 
@@ -210,7 +210,7 @@ def finish(job: Job, outcome: Found | Exception) -> Solved:
         gap=job.gap(cost),
         seconds=outcome.seconds,
         solved_by=job.method.label(source),
-        weights=job.method.model.path,
+        weights=None if job.method.model is None else job.method.model.path,
         written=job.tour,
         interrupted=outcome.interrupted,
     )

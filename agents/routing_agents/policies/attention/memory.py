@@ -67,5 +67,6 @@ def named_memory_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-            raise MemoryError(f"{error}; free some memory, or set a smaller batch size") from error
+            remedy = "free some memory, or decode fewer tours at a time (--batch-size of a script, or tours_at_once)"
+            raise MemoryError(f"{error}; {remedy}") from error
         raise
