@@ -29,7 +29,7 @@ def task_of(problem: AnyProblem, instance: Any, unit: float = 1.0) -> Task:
     names = tuple(map(str, range(problem.num_actions)))
     demand, source = given["demand"], given.get("pickup")
     collected = given.get("backhaul", np.zeros(len(names), dtype=bool)) if source is None else source == 0
-    mixed = source is not None or getattr(problem, "mixed_backhauls", False)
+    mixed = source is not None or problem.mixed_backhauls
 
     def scaled(field: str, default: float) -> FloatArray:
         return unit * given[field].astype(np.float64) if field in given else np.full(len(names), default)

@@ -15,7 +15,7 @@ from routing_gym.data import FileInstance
 from routing_gym.planning.from_instance import actions_of, stops_of, task_of, task_of_file
 from routing_gym.planning.routes import Rules
 from routing_gym.planning.search import Found, Search
-from routing_gym.problem import AnyProblem
+from routing_gym.problem import AnyProblem, instance_fields
 
 Keep = Callable[[float, IntArray], None]  # called every second with the seconds so far and the best actions (T,)
 
@@ -64,8 +64,7 @@ class PlanSearch(Improver):
     @staticmethod
     def takes(problem: AnyProblem) -> bool:
         """Return whether it improves tours of a problem: routes with demands."""
-        demands = any(column.name == "demand" for column in problem.columns)
-        return demands and problem.plain_routes and problem.has_depot
+        return "demand" in instance_fields(problem) and problem.plain_routes and problem.has_depot
 
     def improve(self, source: Source, start: IntArray, seconds: float, seed: int, keep: Keep) -> bool:
         problem = source.problem

@@ -79,9 +79,7 @@ def test_torch_says_when_memory_is_too_little(monkeypatch):
 
     problem, instance, model = small("TSP")
     monkeypatch.setattr(decoding, "best_tours", allocate)
-    with pytest.raises(
-        MemoryError, match="tried to allocate 9 bytes; free some memory, or decode fewer tours"
-    ):
+    with pytest.raises(MemoryError, match="tried to allocate 9 bytes; free some memory, or decode fewer tours"):
         solve(model, problem, instance)
 
 
