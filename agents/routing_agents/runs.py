@@ -142,7 +142,7 @@ def problem_of(env_id: str, env_kwargs: dict[str, str]) -> AnyProblem:
             raise ValueError(f"--env-kwargs: num_nodes is given twice; {env_id} has {match[2]} nodes")
         settings["num_nodes"] = int(match[2])
     if "num_nodes" not in settings:
-        raise ValueError(f"--env-id {env_id}: say how many nodes, as in {env_id}-20")
+        raise ValueError(f"--env-id {env_id}: the number of nodes is missing; give {env_id}-20, for example")
     try:
         return make_problem(match[1], **settings)
     except (TypeError, ValueError) as error:

@@ -592,7 +592,7 @@ def test_bad_arguments(changes, message):
             {"env_id": "routing/OP-10", "model": "pointer", "attention": Args.attention},
             "--model pointer answers TSP only, got routing/OP-10",
         ),
-        ({"env_id": "routing/TSP"}, "--env-id routing/TSP: say how many nodes, as in routing/TSP-20"),
+        ({"env_id": "routing/TSP"}, "--env-id routing/TSP: the number of nodes is missing; give routing/TSP-20"),
         ({"env_kwargs": {"num_nodes": "7"}}, "num_nodes is given twice; routing/TSP-10 has 10 nodes"),
         ({"name": "a/b"}, "--name 'a/b': use letters, digits"),
         ({"env_kwargs": {"capacty": "3"}}, "--env-kwargs: .*TSP has no setting capacty"),
