@@ -21,6 +21,7 @@ import pytest
 
 from problem_names import ONE_OF_EACH
 from routing_gym.arrays import batch_size, cast_instance, concatenate, select, to_backend
+from routing_gym.data import from_columns
 from routing_gym.data.tsplib.instance import orienteering_instance, scale_distances
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems import LISTED, PROBLEMS, OPInstance, PCTSPInstance, SDVRPInstance, TSPInstance, make_problem
@@ -369,6 +370,30 @@ def test_lengths_in_any_unit(solver, name, unit):
     scaled = replace(instance, **{field: value * np.float32(unit) for field, value in given.items()})
     costs = [solver.solve(problem, one, num_workers=0).cost for one in (instance, scaled)]
     np.testing.assert_allclose(costs[1] / (1 if name == "OP" else unit), costs[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e4])
+def test_costs_of_vehicles_in_any_unit(unit):
+    """The stop at 1 costs 2 (1.49), less than 2 (0.51) + 2.5; the one at 3 costs 6 (0.51) + 2.5."""
+    pytest.importorskip("pyvrp")
+    stops = {"x": [0, 0, 1, 3], "y": [0, 0, 0, 0], "demand": [0, 0, 1, 1], "vehicle_capacity": [1, 1, 0, 0]}
+    fleet = {"cost_per_length": [1.49 * unit, 0.51 * unit, 0, 0], "fixed_cost": [0, 2.5 * unit, 0, 0]}
+    own = from_columns("HFVRP", stops | fleet | {"depot": [1, 1, 0, 0], "capacity": 1})
+    solution = PyVRP(LIMIT).solve(own.problem, own.instance, num_workers=0)
+    assert own.cost(solution.actions[0]) == pytest.approx(8.54 * unit, rel=1e-6)
+
+
+@pytest.mark.parametrize("penalty", [10.0, 1e6])
+def test_what_is_forbidden_is_left_out_at_any_penalty(penalty):
+    """The backhaul at 1 must be served at 1 to 2, the linehaul behind it at 5: which may not come after it."""
+    pytest.importorskip("pyvrp")
+    stops = {"x": [0, 1, 2], "y": [0, 0, 0], "demand": [0, 1, 1], "capacity": 5, "backhaul": [0, 1, 0]}
+    windows = {"ready_time": [0, 1, 5], "due_time": [100, 2, 6], "service_time": [0, 0, 0]}
+    fleet = {"vehicle_capacity": [5, 0, 0], "cost_per_length": [1, 0, 0], "num_vehicles": [1, 0, 0]}
+    given = stops | windows | fleet | {"depot": [1, 0, 0], "fixed_cost": [0] * 3, "penalty": [0, penalty, penalty]}
+    own = from_columns("PCHFVRPBTW", given)
+    solution = PyVRP(LIMIT).solve(own.problem, own.instance, num_workers=0)
+    assert own.cost(solution.actions[0]) == pytest.approx(penalty + 2)
 
 
 @pytest.mark.parametrize(

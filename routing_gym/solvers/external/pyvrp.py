@@ -178,7 +178,7 @@ class PyVRP(RowSolver):
             limits += [stop.MaxIterations(self.iterations)] if self.iterations is not None else []
             limits += [stop.FirstFeasible()] if first else []
             # Fleets count costs more finely than lengths, for which PyVRP's default is meant.
-            largest = max(kind.unit_distance_cost for kind in data.vehicle_types()) * MAX_PENALTY
+            largest = max(1, *(kind.unit_distance_cost for kind in data.vehicle_types())) * MAX_PENALTY
             params = pyvrp.SolveParams(penalty=pyvrp.PenaltyParams(max_penalty=largest))
             limit = stop.MultipleCriteria(limits)
             with warnings.catch_warnings():  # warnings that there may be no feasible tour; checked below

@@ -16,7 +16,7 @@ from routing_gym.solvers.runtime.base import distance_matrix, unit_of
 
 DISTANCE_SCALE = 1e4  # PyVRP takes integers; with 1e6, its default penalties lead to infeasible tours
 TIME_SCALE = 1e6  # times are rounded up and windows inwards, so that every tour found is in time
-COST_SCALE = 100  # scale of costs per length, with fleets
+LARGEST_COST = 10_000  # integer for the largest cost per length, with fleets
 NEVER = 2.0**53  # later than any time
 FORBIDDEN = 10**8  # length of a forbidden edge
 
@@ -49,9 +49,12 @@ class Formulation:
         """Unit in which lengths and times are counted."""
         return unit_of(self.lengths)
 
-    @property
-    def cost_scale(self) -> int:
-        return COST_SCALE if "cost_per_length" in self.given else 1
+    @cached_property
+    def cost_scale(self) -> float:
+        """Integers in a cost per length of 1."""
+        if "cost_per_length" not in self.given:
+            return 1.0
+        return LARGEST_COST / (float(self.given["cost_per_length"][self.depots].max()) or 1.0)
 
     @cached_property
     def depots(self) -> list[int]:
@@ -64,11 +67,27 @@ class Formulation:
         return int(np.rint(min(value / self.unit * DISTANCE_SCALE * self.cost_scale, NEVER)))
 
     @cached_property
-    def legs(self) -> IntArray:
-        """Lengths between all nodes; rounded up if there is a limit on them."""
+    def allowed_legs(self) -> IntArray:
+        """Lengths between all nodes, rounded up if there is a limit on them; no edge is forbidden."""
         round_up = np.ceil if "max_length" in self.given else np.rint
         legs: IntArray = round_up(self.lengths / self.unit * DISTANCE_SCALE).astype(np.int64)
-        if "backhaul" in self.given and not self.problem.mixed_backhauls:
+        return legs
+
+    @cached_property
+    def longest_route(self) -> int:
+        """Limit on the length of a route that only routes with forbidden edges exceed; prizes may outweigh lengths."""
+        return min(int(self.allowed_legs.max(axis=1).sum()), FORBIDDEN - 1)
+
+    @cached_property
+    def linehaul_first(self) -> bool:
+        """Whether edges from backhauls to linehauls are forbidden."""
+        return "backhaul" in self.given and not self.problem.mixed_backhauls
+
+    @cached_property
+    def legs(self) -> IntArray:
+        """`allowed_legs` with forbidden edges; edges to depots are 0 if routes are open."""
+        legs = self.allowed_legs.copy()
+        if self.linehaul_first:
             backhaul = self.given["backhaul"]
             legs[np.ix_(backhaul, np.flatnonzero(~backhaul)[self.problem.num_depots :])] = FORBIDDEN
         if self.problem.open_routes:
@@ -160,13 +179,17 @@ class Formulation:
             made |= {"tw_early": int(opens[node])} | (
                 {} if self.problem.open_routes else {"tw_late": int(closes[node])}
             )
+        limit = int(NEVER)
         if "max_length" in given:
             limit = int(min((float(given["max_length"]) + TOLERANCE / 2) / self.unit * DISTANCE_SCALE, NEVER))
             if self.problem.num_depots == 1 and "pickup" not in given and "penalty" not in given:
                 limit = max(limit, int((self.legs[0] + self.legs[:, 0]).max()))  # every customer alone
+        if self.linehaul_first or "eligible" in given:
+            limit = min(limit, self.longest_route)
+        if limit < NEVER:
             made["max_distance"] = limit
         if "cost_per_length" in given:
-            made["unit_distance_cost"] = int(np.rint(float(given["cost_per_length"][node]) * COST_SCALE))
+            made["unit_distance_cost"] = int(np.rint(float(given["cost_per_length"][node]) * self.cost_scale))
             made["fixed_cost"] = self.as_cost(float(given["fixed_cost"][node]))
         return self.pyvrp.VehicleType(**made)
 
