@@ -159,7 +159,7 @@ class DispatchTrainer(Trainer):
         Column("epoch", ".0f"),
         Column("loss", ".4f"),
         Column("leave", ".3f"),
-        Column("versus_greedy", "+.2f", title="% of greedy", curve="driving duration over greedy's, in %"),
+        Column("versus_greedy", "+.2f", title="over greedy, %", curve="driving duration over greedy's, in %"),
         Column("instances_per_second", ".1f", title="days/s"),
     )
 
@@ -315,7 +315,7 @@ class DispatchTrainer(Trainer):
         picture_of(self.held_out, best, self.router, folder / "day.png")
         days = f"{self.args.held_out} held-out days"
         return [
-            f"Best weights:   {100 - self.best:.2f} % of greedy's driving duration on {days}",
+            f"Best weights:   {-self.best:+.2f} % over greedy's driving duration, the mean of {days}",
             f"A day by epoch: {folder / 'day.png'}",
             f"Evaluate:       {runs.command(self.script, '--evaluate', folder)}",
         ]

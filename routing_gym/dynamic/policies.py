@@ -48,13 +48,20 @@ class Threshold:
     """Rolling threshold: dispatch the requests that must leave within the next epochs.
 
     Attributes:
-        epochs: Number of epochs to look ahead; 0 is `lazy`.
+        epochs: Number of epochs to look ahead; 0 is `lazy`, infinity is `greedy`.
+
+    Raises:
+        ValueError: The number of epochs is negative or not a number.
     """
 
     epochs: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not self.epochs >= 0:
+            raise ValueError(f"epochs must be 0 or more, got {self.epochs}")
+
     def __call__(self, day: Day, state: DayState, rng: np.random.Generator) -> BoolArray:
-        ahead = np.round((1.0 + self.epochs) * day.epoch_duration).astype(np.int64)
+        ahead = np.round((1.0 + self.epochs) * day.epoch_duration)
         soon = (rules.departure(day, state) + ahead)[:, None] > state.latest_departure
         return rules.must_go(day, state) | (rules.open_requests(day, state) & soon)
 

@@ -59,7 +59,7 @@ def hindsight(day: Day, limits: Limits, executor: Executor | None = None) -> Any
 
 
 def versus(cost: Any, reference: Any) -> tuple[float, float]:
-    """Return the mean gap in per cent, and half the width of its 95 % confidence interval."""
+    """Return the mean of the days' gaps in per cent, and half the width of its 95 % confidence interval."""
     ratio = 100 * (cost / reference - 1)
     return float(ratio.mean()), float(1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))) if len(ratio) > 1 else 0.0
 
@@ -73,7 +73,7 @@ def compare(
     found = costs(day, everyone, router)
     found["hindsight"] = hindsight(day, Limits(seconds=None, iterations=2000), executor)
     console = plain_console()
-    console.print(f"{'policy':<20}{'duration':>12}{'% of greedy':>20}")
+    console.print(f"{'policy':<20}{'duration':>12}{'over greedy, %':>20}")
     for name, cost in found.items():
         mean, half = versus(cost, found["greedy"])
         console.print(f"{name:<20}{cost.mean():>12.0f}{mean:>+12.2f} +- {half:.2f}")

@@ -118,12 +118,19 @@ def test_threshold_by_hand(day):
         (0, [0, 0, 0]),
         (1, [0, 0, 0]),
         (2, [1, 0, 0]),
+        (float("inf"), [1, 1, 0]),  # all that are open
     ):  # what 150 is too late for
         chosen = policies.Threshold(epochs)(rules.known_part(day, state), state, rng)
         assert chosen[0, :3].tolist() == expected
     later = rules.dispatch(state, np.zeros_like(state.dispatched))
     assert policies.lazy(day, later, rng)[0, :3].tolist() == [False, False, True]
     assert policies.greedy(day, later, rng)[0, :3].tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize("epochs", [-1, float("nan")])
+def test_thresholds_that_make_no_sense(epochs):
+    with pytest.raises(ValueError, match=f"epochs must be 0 or more, got {epochs}"):
+        policies.Threshold(epochs)
 
 
 def test_policies_that_break_rules_are_refused(day):
