@@ -23,7 +23,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see am_reinforce.py; read
 
 import dataclasses
 import json
-import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +53,7 @@ from routing_agents.runs import (
     held_out_instances,
     make_folder,
     problem_of,
+    quoted,
     read_settings,
     reference_cost,
     shown_cost,
@@ -397,7 +397,7 @@ def main(args: Args) -> Path:
     name, best = shown_cost(problem, log.best_cost)
     log.console.print(
         f"Best greedy {name} on held-out instances: {best:.4f}\n"
-        f"Curves:       tensorboard --logdir {shlex.quote(str(log.folder))}\n"
+        f"Curves:       {quoted('tensorboard', '--logdir', log.folder)}\n"
         f"Solve a file: {command('solve.py', '--checkpoint', log.folder)} FILE...",
         soft_wrap=True,
     )

@@ -147,7 +147,8 @@ def main(args: Args) -> tuple[float, float]:
         algorithm = config.build_algo()
         for _ in track(range(args.iterations), "training"):
             result = algorithm.train()
-        print(f"mean return of the latest episodes: {result['env_runners']['episode_return_mean']:.3f}")
+        mean = result["env_runners"].get("episode_return_mean")  # missing if no episode has ended
+        print("mean return of the latest episodes:", "none has ended" if mean is None else f"{mean:.3f}")
         actor_critic = algorithm.get_module().actor_critic
         greedy, random = mean_costs(problem, actor_critic, args.seed + 1_000_000, args.held_out)
         algorithm.stop()

@@ -233,6 +233,8 @@ def converter(backend: str, device: str | None = None) -> Callable[[Array], Arra
         raise ValueError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     if backend == "jax":
         return jax_converter(device)
+    if str(device).startswith("mps"):
+        raise ValueError(f"device={device!r} cannot be used: costs are float64, which Apple's GPUs lack; use the cpu")
     torch = require("torch", "agents")
     try:
         target = torch.zeros(0, device=device or "cpu").device

@@ -55,7 +55,8 @@ def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, 
             for name in file.keys():  # noqa: SIM118
                 if (dtype := file.get_slice(name).get_dtype()) not in DTYPES:
                     raise CheckpointError(f"{path}: {name} holds {dtype}; expected {', '.join(DTYPES)}")
-            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+            # Copied from the mapped file, which Windows could not replace by the next checkpoint.
+            return {name: file.get_tensor(name).clone() for name in file.keys()}, header  # noqa: SIM118
     except SafetensorError as error:
         raise CheckpointError(
             f"{path}: not a whole safetensors file ({error}); it is damaged or of another format; "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,6 +30,7 @@ from routing_gym.problems import LISTED, PROBLEMS, make_problem
 from routing_gym.solvers import FastTSP
 from routing_gym.solvers.runtime.executors import usable_cores
 
+WINDOWS = os.name == "nt"
 # Not 0: NumPy pads seeds with zeros, so that (seed, 0, 0, 0) would give the instances of a test set with that seed.
 HELD_OUT_STREAM, EVALUATION_STREAM, SIZE_STREAM, TRAINING_STREAM = 1, 2, 3, 4
 HELD_OUT_SEED = 20190307  # the same for all runs, so that gaps are comparable and references are solved once
@@ -213,14 +216,19 @@ def command(script: str, *arguments: object) -> str:
     python, here, name = Path(sys.executable), Path.cwd(), cli.subcommand(script)
     ours = shutil.which("routing-gym", path=str(python.parent))
     if name is not None and ours is not None and ours == shutil.which("routing-gym"):
-        return shlex.join(["routing-gym", name, *map(str, arguments)])
+        return quoted("routing-gym", name, *arguments)
     shown = python.relative_to(here) if python.is_relative_to(here) else python
     if (found := shutil.which("python")) is not None and Path(found) == python:
         shown = Path("python")
     path = cli.script_path(script)
     file = path.relative_to(here) if path.is_relative_to(here) else path
     run = [file] if name is None else ["-m", "routing_agents", name]
-    return shlex.join(map(str, [shown, *run, *arguments]))
+    return quoted(shown, *run, *arguments)
+
+
+def quoted(*words: object) -> str:
+    """Join words to a command, quoted for the shell."""
+    return (subprocess.list2cmdline if WINDOWS else shlex.join)([str(word) for word in words])
 
 
 def checked_name(name: str) -> str:

@@ -33,7 +33,10 @@ TIANSHOU = Library(
 
 
 class TianshouEnv(MaskedEnv):
-    """Wrapper with observations `{"obs": ..., "mask": bool (A,)}`, for DummyVectorEnv and so on. See `MaskedEnv`."""
+    """Wrapper with observations `{"obs": ..., "mask": bool (A,)}`, for DummyVectorEnv and so on. See `MaskedEnv`.
+
+    DummyVectorEnv's own `observation_space` is that of the unwrapped environment.
+    """
 
     library = TIANSHOU
 
@@ -48,7 +51,7 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
     - Observations are a `Batch`, not an array of dictionaries. Infos contain `cost` and `illegal_action`
       in addition to `env_id`; the mask is in the observations.
     - A lane omitted from `step(actions, id)` must be reset before it is stepped again. Tianshou's Collector does so.
-    - `reset` takes `options={"instance": instance}` with `num_envs` instances.
+    - `reset` takes `options={"instance": instance}` with `num_envs` instances, and gives lanes different seeds.
 
     Attributes:
         vector_env: The underlying `RoutingVectorEnv`.
@@ -82,15 +85,21 @@ class TianshouVectorEnv(BaseVectorEnv):  # type: ignore[misc]  # Tianshou is not
         self._begin(np.arange(self.env_num), seed, None)
         return list(self.vector_env.np_random_seed)
 
-    def reset(self, env_id: Lanes = None, *, options: dict[str, Any] | None = None) -> tuple[Any, Array]:
-        """Start an episode in some lanes, or in all.
+    def reset(
+        self,
+        env_id: Lanes = None,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, Array]:
+        """Start an episode in some lanes, or in all; with an integer `seed`, lane i gets seed + i.
 
         Raises:
             TypeError: The instance is not of the problem's instance class.
             ValueError: An option is unknown, or the instance is invalid.
         """
         lanes = self._lanes(env_id)
-        observations, info = self._begin(lanes, None, options)
+        observations, info = self._begin(lanes, seed, options)
         return self._batch(observations, lanes), tianshou_infos(info, lanes)
 
     def step(self, action: Any, id: Lanes = None) -> tuple[Any, Array, Array, Array, Array]:  # noqa: A002

@@ -219,6 +219,16 @@ def test_interrupt_from_outside_saves_and_says_how_to_go_on(tmp_path):
     assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] >= 10
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_tensors_of_a_checkpoint_do_not_keep_its_file(tmp_path):
+    """A resumed run holds tensors that it read; Windows cannot replace a file that is mapped into memory."""
+    path = tmp_path / "last.safetensors"
+    checkpoint.save(path, {"model.weight": torch.zeros(3)}, {})
+    tensors, _ = checkpoint.load(path)
+    assert str(path) not in Path("/proc/self/maps").read_text()
+    assert tensors["model.weight"].tolist() == [0, 0, 0]
+
+
 def test_an_epoch_is_saved_before_it_is_shown(tiny, monkeypatch):
     """`| head -1` closes the output, and rich then ends the process."""
     monkeypatch.setattr(Report, "show_epoch", lambda report: sys.exit(1))

@@ -66,6 +66,7 @@ def test_the_mode_is_kept_per_instance():
         ({"backend": "jax"}, ValueError, "environments write to their arrays; use routing_gym.integrations.jax"),
         ({"device": "cuda"}, ValueError, "device='cuda' needs backend=\"torch\""),
         ({"backend": "torch", "device": "gpu"}, ValueError, "device=.gpu. cannot be used; torch sees the cpu"),
+        ({"backend": "torch", "device": "mps"}, ValueError, "device=.mps. cannot be used: costs are float64"),
         (
             {"render_mode": "human"},
             ValueError,

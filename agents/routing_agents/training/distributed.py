@@ -57,15 +57,23 @@ def choose_processes(args: Any) -> int:
 
     Raises:
         CheckpointError: The run's checkpoint is damaged.
+        ValueError: Several processes are asked for on Windows.
     """
     if args.resume is not None:
         path = args.resume / runs.LAST
         processes = checkpoint.load(path)[1].get("processes", 1) if path.is_file() else 1
         if not 1 <= processes <= runs.MOST_THREADS:  # an integer, see `header.TYPES`
             raise CheckpointError(f"{path}: found processes {processes!r}, expected 1 to {runs.MOST_THREADS}")
-        return processes
-    several = runs.choose_device(args.device) == "cpu" and usable_cores() > 1 and args.batch_size % 2 == 0
-    return args.processes or (2 if several else 1)
+    elif args.processes:
+        processes = args.processes
+    else:
+        several = not runs.WINDOWS and runs.choose_device(args.device) == "cpu" and usable_cores() > 1
+        processes = 2 if several and args.batch_size % 2 == 0 else 1
+    if processes > 1 and runs.WINDOWS:  # torch has no libuv there
+        raise ValueError(
+            f"the run has {processes} processes, which torchrun cannot connect on Windows; start one with --processes 1"
+        )
+    return processes
 
 
 def launch(processes: int, script: str, arguments: list[str]) -> int:

@@ -258,7 +258,8 @@ def watch(process: subprocess.Popen[bytes], entries: list[Entry], entry: Entry, 
         except subprocess.TimeoutExpired:
             pass
         if stop.requested and not told:
-            process.send_signal(signal.SIGTERM)
+            if not runs.WINDOWS:  # Windows would kill it; there, the Ctrl-C has reached the run, too
+                process.send_signal(signal.SIGTERM)
             told = True
         if len(entry.rows()) != seen:
             seen = len(entry.rows())

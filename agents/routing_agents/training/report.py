@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
 
-from routing_agents.runs import command
+from routing_agents.runs import command, quoted
 from routing_agents.terminal import plain_console
 from routing_agents.training import distributed
 from routing_gym.files import printable, write_atomically
@@ -205,7 +204,7 @@ class Report:
         """Draw the curve, and print lines about the result."""
         self.progress.stop()
         self.draw_curve()
-        for line in (*lines, f"Curves:         tensorboard --logdir {shlex.quote(str(self.folder))}"):
+        for line in (*lines, f"Curves:         {quoted('tensorboard', '--logdir', self.folder)}"):
             self.say(line)
 
     def draw_curve(self) -> None:

@@ -20,7 +20,7 @@ from torch.distributed.run import get_args_parser
 import am_reinforce
 from am_reinforce import Args, ReinforceTrainer
 from helpers import AGENTS, SMALL, TINY, logged, start, wait_for_epoch
-from routing_agents import checkpoint
+from routing_agents import checkpoint, runs
 from routing_agents.policies.attention.model import ModelConfig
 from routing_agents.training import distributed
 from routing_gym.arrays import concatenate
@@ -160,6 +160,17 @@ def test_a_killed_process_ends_the_run_which_can_be_resumed(tmp_path):
         rest = process.stdout.read()
     assert process.returncode == 0, rest
     assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 40
+
+
+def test_windows_trains_in_one_process(monkeypatch):
+    """torchrun cannot connect several there: torch has no libuv."""
+    monkeypatch.setattr(distributed, "usable_cores", lambda: 2)
+    assert distributed.choose_processes(Args(device="cpu")) == 2
+    monkeypatch.setattr(runs, "WINDOWS", True)
+    assert distributed.choose_processes(Args(device="cpu")) == 1
+    with pytest.raises(ValueError, match="has 2 processes, which torchrun cannot connect on Windows"):
+        distributed.choose_processes(Args(processes=2))
+    assert runs.quoted("solve.py", "--checkpoint", r"runs\a b") == r'solve.py --checkpoint "runs\a b"'
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import am_reinforce
 from am_reinforce import Args
 from helpers import AGENTS, TINY, assert_same_run, logged, start
+from routing_agents import runs
 from routing_agents.arguments import flags
 from routing_agents.training import plan
 from routing_agents.training.plan import check_unchanged, follow, read_plan
@@ -165,6 +168,23 @@ def test_a_plan_that_changed_under_its_run(tmp_path, monkeypatch, old, new, mess
     check_unchanged(entry)
     with pytest.raises(ValueError, match=rf"\[run\]: .* was started with {message}"):
         follow(Args(plan=write(tmp_path, text.replace(old, new, 1)), runs=tmp_path), "no-script.py")
+
+
+@pytest.mark.parametrize(("windows", "sent"), [(False, [signal.SIGTERM]), (True, [])])
+def test_a_stopped_plan_stops_its_run(tmp_path, monkeypatch, windows, sent):
+    """On Windows, Ctrl-C reaches the run by itself, and SIGTERM would kill it unsaved."""
+    signals, statuses = [], iter([None, None, 0])
+
+    def wait(seconds):
+        if (status := next(statuses)) is None:
+            raise subprocess.TimeoutExpired("run", seconds)
+        return status
+
+    (entry,) = read_plan(write(tmp_path, f"[first]\n{SMALL}"), tmp_path, Args)
+    monkeypatch.setattr(runs, "WINDOWS", windows)
+    process = SimpleNamespace(wait=wait, send_signal=signals.append)
+    assert plan.watch(process, [entry], entry, SimpleNamespace(requested=True)) == 0
+    assert signals == sent
 
 
 def test_a_run_without_progress_is_given_up(tmp_path, capfd):

@@ -136,6 +136,14 @@ def test_ended_episodes_must_be_reset():
     env.step(np.array([2, 1]))
 
 
+def test_reset_takes_a_seed():
+    """A Collector passes it on with gym_reset_kwargs={"seed": 3}; the lanes get 3, 4, ..., like from `seed`."""
+    seeded, env = (TianshouVectorEnv("routing/TSP-10", LANES) for _ in range(2))
+    seeded.seed(3)
+    env.reset(seed=3)
+    assert_same(env.reset()[0], seeded.reset()[0])
+
+
 def test_instances_of_ones_own():
     """A square of side 0.5: four sides are 2; and one half as large. Lane 1 plays its own a second time."""
     square = np.array([[0, 0], [0.5, 0], [0.5, 0.5], [0, 0.5]], dtype=np.float32)
