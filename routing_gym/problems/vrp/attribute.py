@@ -10,8 +10,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from routing_gym.arrays import Array, BoolArray, FloatArray, IntArray, to_numpy
-from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import Ways
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.contract import Family, Ways
 from routing_gym.traits import Column
 
 

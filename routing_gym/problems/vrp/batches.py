@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from array_api_compat import array_namespace, device
 
 from routing_gym.arrays import Array
 from routing_gym.problems.cvrp import CVRPInstance, CVRPState
-
-Family: TypeAlias = Any  # the problem: `family.VRP`, which is made of attributes and imports them
 
 
 def one_for_each_node(instance: Any, given: Array) -> Array:

@@ -9,7 +9,8 @@ from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import TOLERANCE, check_returns, leg_lengths
 from routing_gym.problems.geometry import lengths_from
 from routing_gym.problems.vrp.attribute import Walk
-from routing_gym.problems.vrp.batches import Family, VRPInstance
+from routing_gym.problems.vrp.batches import VRPInstance
+from routing_gym.problems.vrp.contract import Family
 from routing_gym.problems.vrp.ways import durations_from, lengths_home
 
 

@@ -14,8 +14,8 @@ from routing_gym.problems.checks import MAX_PENALTY, check_depot_values, check_f
 from routing_gym.problems.cvrp import MAX_CAPACITY, share
 from routing_gym.problems.geometry import MAX_FLOAT, expected_length, with_depot
 from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
-from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import Ways
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.contract import Family, Ways
 from routing_gym.traits import Column
 
 DEPOT = Column("depot", "1 for depots, which are the first rows", "flag", at_depot=True, field=None)

@@ -51,11 +51,12 @@ from routing_gym.problems.vrp.attribute import Attribute, Move
 from routing_gym.problems.vrp.attributes import ATTRIBUTES, COMBINATIONS, DELIVERIES, GOODS, SETTINGS, preset_name
 from routing_gym.problems.vrp.batches import VRPInstance, VRPState
 from routing_gym.problems.vrp.checks import check_each_alone, check_ended, make_walk
+from routing_gym.problems.vrp.contract import Ways
 from routing_gym.problems.vrp.depots import NUM_DEPOTS
 from routing_gym.problems.vrp.limits import MOST_SHRUNK, TimeWindows, closing_time
 from routing_gym.problems.vrp.loads import Deliveries
 from routing_gym.problems.vrp.pairs import by_deliveries
-from routing_gym.problems.vrp.ways import Ways, directly_home, durations_from
+from routing_gym.problems.vrp.ways import directly_home, durations_from
 from routing_gym.traits import Column, Observations
 
 FLAGS = ("open_routes", "backhauls", "mixed_backhauls", "time_windows", "several_depots", "fleet", "pairs", "penalties")

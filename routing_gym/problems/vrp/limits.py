@@ -10,8 +10,9 @@ from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import TOLERANCE, check_depot_values, check_field
 from routing_gym.problems.geometry import MAX_FLOAT, with_depot
 from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
-from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import NEVER, Ways, between, durations_from, lengths_home, slack
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.contract import Family, Ways
+from routing_gym.problems.vrp.ways import NEVER, between, durations_from, lengths_home, slack
 from routing_gym.traits import Column
 
 MAX_LENGTH = 3.0  # of generated instances
@@ -58,6 +59,7 @@ class LengthLimit(Attribute):
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         ways = problem.ways(instance, state)
+        assert ways.limits.longest is not None
         if float(state.length[row]) + float(ways.lengths[row, node]) <= float(ways.limits.longest[row, node]):
             return None
         way = " and home" if not problem.open_routes else ""
@@ -171,6 +173,7 @@ class TimeWindows(Attribute):
 
     def why_illegal(self, problem: Family, instance: VRPInstance, state: VRPState, row: int, node: int) -> str | None:
         ways = problem.ways(instance, state)
+        assert ways.limits.latest is not None
         arrival = float(state.time[row]) + float(ways.durations[row, node])
         latest = float(ways.limits.latest[row, node])
         if arrival <= latest:

@@ -14,8 +14,8 @@ from routing_gym.problem import InfeasibleTour
 from routing_gym.problems.checks import check_depot_values, check_field
 from routing_gym.problems.cvrp import share
 from routing_gym.problems.vrp.attribute import Attribute, Move, Walk
-from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
-from routing_gym.problems.vrp.ways import Ways
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.contract import Family, Ways
 from routing_gym.traits import Column
 
 BACKHAUL = Column("backhaul", "1 where the demand is picked up, 0 where it is delivered", "flag")

@@ -14,9 +14,10 @@ from routing_gym.arrays import Array, double, gather, integer, max_before, scatt
 from routing_gym.problem import InfeasibleTour, InvalidInstance
 from routing_gym.problems.checks import check_depot_values, check_field
 from routing_gym.problems.vrp.attribute import Move, Walk
-from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.contract import Family, Limits, Ways
 from routing_gym.problems.vrp.loads import Deliveries, check_loads
-from routing_gym.problems.vrp.ways import NEVER, Limits, Ways, between, directly_home, lengths_home, slack
+from routing_gym.problems.vrp.ways import NEVER, between, directly_home, lengths_home, slack
 from routing_gym.traits import Column
 
 INF = float("inf")

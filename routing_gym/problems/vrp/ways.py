@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from array_api_compat import array_namespace
 
 from routing_gym.arrays import Array, euclidean, gather, is_narrow
 from routing_gym.problems.checks import TOLERANCE
 from routing_gym.problems.geometry import lengths_from
-from routing_gym.problems.vrp.batches import Family, VRPInstance, VRPState
+from routing_gym.problems.vrp.batches import VRPInstance, VRPState
+from routing_gym.problems.vrp.contract import Family, Limits
 
 NEVER = -1e30  # before all times; `slack` of minus infinity would not be finite
 
@@ -43,21 +42,6 @@ def slack(limit: Array) -> Array | float:
     """Return the tolerance of masks on a limit. In JAX's 32 bits it includes the rounding error of the limit."""
     xp = array_namespace(limit)
     return TOLERANCE / 2 + (4 * xp.finfo(xp.float32).eps * xp.abs(limit) if is_narrow(xp) else 0.0)
-
-
-class Limits(NamedTuple):
-    """Limits at each node within which the route can still be completed, both float64 (B, A) or None."""
-
-    longest: Array | None  # length of the route
-    latest: Array | None  # time of the arrival
-
-
-class Ways(NamedTuple):
-    """Edges from the vehicle's node to every node."""
-
-    lengths: Array  # float32 (B, A)
-    durations: Array  # float32 (B, A)
-    limits: Limits
 
 
 def directly_home(problem: Family, state: VRPState) -> Limits:
