@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from routing_agents.policies.attention.features import Features
+
+
+class Encoded(Protocol):
+    """Members that all encodings of B instances have; only the network reads the others."""
+
+    @property
+    def keys(self) -> Tensor:
+        """Keys of the nodes: (B, ...)."""
+
+    def detach(self) -> Any:
+        """Return the same encoding, detached from the computation graph."""
 
 
 class PolicyNetwork(nn.Module, ABC):
@@ -24,7 +36,15 @@ class PolicyNetwork(nn.Module, ABC):
     features: Features
 
     @abstractmethod
-    def encode(self, observation: dict[str, Tensor]) -> Any:
+    def multiply_in(self, dtype: torch.dtype) -> None:
+        """Choose the precision of the matrix products: float32 or bfloat16.
+
+        Raises:
+            ValueError: The dtype is another one.
+        """
+
+    @abstractmethod
+    def encode(self, observation: dict[str, Tensor]) -> Encoded:
         """Encode B instances from their static observation."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from routing_agents.policies.attention.matrices import VIEW
 from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
-from routing_agents.policies.protocol import PolicyNetwork
+from routing_agents.policies.protocol import Encoded, PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.problem import AnyProblem
@@ -138,7 +138,7 @@ def first_nodes(problem: AnyProblem, num_tours: int, device: torch.device | str 
     return torch.arange(num_tours, device=device) + problem.num_depots
 
 
-def log_probability(model: PolicyNetwork, encoding: Any, played: Rollout, skip: int = 0) -> Tensor:
+def log_probability(model: PolicyNetwork, encoding: Encoded, played: Rollout, skip: int = 0) -> Tensor:
     """Compute the log-probabilities of recorded tours in one parallel pass over all their steps.
 
     Args:
@@ -151,7 +151,7 @@ def log_probability(model: PolicyNetwork, encoding: Any, played: Rollout, skip: 
         float32 (B, K), differentiable.
     """
     assert played.observations is not None
-    batch_size = encoding.keys.shape[0]
+    batch_size = len(encoding.keys)
     # The observations of K tours of T steps, (B K, T, ...), become (B, K, T, ...).
     observation = {key: value.unflatten(0, (batch_size, -1)) for key, value in played.observations.items()}
     actions = played.actions[:, skip:].unflatten(0, (batch_size, -1))  # (B, K, T)
