@@ -377,7 +377,7 @@ class ReinforceTrainer(Trainer):
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
             self.started_from, self.history = warm_start(self.model, args.initial_weights())
-        self.model.to(self.device).multiply_in(getattr(torch, args.precision))
+        self.model.to(self.device).multiply_in(args.precision)
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = make_baseline(args, self.problem, self.model)
         self.loss = distributed.parallel(Reinforce(self.model, self.baseline, LOSSES[args.loss]))

@@ -190,7 +190,7 @@ class PointerTrainer(Trainer):
         self.history: list[dict[str, Any]] = []
         if args.init_from is not None:
             self.started_from, self.history = warm_start(self.model, args.init_from)
-        self.model.to(self.device).multiply_in(getattr(torch, args.precision))
+        self.model.to(self.device).multiply_in(args.precision)
         if args.optimizer == "sgd":
             self.optimizers = {"optimizer": torch.optim.SGD(self.model.parameters(), args.learning_rate)}
         else:

@@ -367,7 +367,7 @@ def main(args: Args) -> Path:
     if num_iterations < 1:
         raise ValueError(f"--total-timesteps {args.total_timesteps} is less than one rollout, which is {batch_size}")
     agent = Agent(features_of(problem), args.model, torch.Generator().manual_seed(args.seed)).to(device)
-    agent.actor.multiply_in(getattr(torch, choose_precision(args.precision, device)))
+    agent.actor.multiply_in(choose_precision(args.precision, device))
     optimizer = torch.optim.Adam(agent.parameters(), args.learning_rate, eps=1e-5)
     generator = torch.Generator(device).manual_seed(args.seed)
     log = Log(args, problem, device)

@@ -156,9 +156,9 @@ def operations(config: PointerConfig, n: int, steps: int) -> int:
     return 3 * 2 * (encoder + steps * 8 * d * d + pointing)
 
 
-def products_per_second(dtype: torch.dtype) -> float:
+def products_per_second(precision: str) -> float:
     """Return the machine's multiplications and additions per second in a product of 1024 x 1024 matrices."""
-    matrix = torch.randn(1024, 1024).to(dtype)
+    matrix = torch.randn(1024, 1024).to(getattr(torch, precision))
     for _ in range(3):
         matrix @ matrix
     started = time.process_time()
@@ -167,13 +167,13 @@ def products_per_second(dtype: torch.dtype) -> float:
     return 20 * 2 * 1024**3 / (time.process_time() - started)
 
 
-def throughput(task: Task, config: PointerConfig, n: int, dtype: torch.dtype, batch_size: int) -> Figures:
+def throughput(task: Task, config: PointerConfig, n: int, precision: str, batch_size: int) -> Figures:
     """Measure examples per second of processor time, forward and backward, and the share of matrix products' rate."""
     rng = np.random.default_rng(0)
     points = torch.as_tensor(rng.random((batch_size, n, 2), dtype=np.float32))
     answers = torch.as_tensor(np.argsort(rng.random((batch_size, n)), axis=1))
     model = PointerNetwork(config, task.holds)
-    model.multiply_in(dtype)
+    model.multiply_in(precision)
     times = []
     for _ in range(6):
         started = time.process_time()
@@ -181,7 +181,7 @@ def throughput(task: Task, config: PointerConfig, n: int, dtype: torch.dtype, ba
         log_p.mean().backward()
         times.append(time.process_time() - started)
     rate = batch_size / float(np.median(times[1:]))
-    share = rate * operations(config, n, n) / products_per_second(dtype)
+    share = rate * operations(config, n, n) / products_per_second(precision)
     return {"encoder": config.encoder, "units": config.units, "n": n, "examples_per_second": rate, "share": share}
 
 
@@ -202,9 +202,9 @@ def draw_tasks(args: Args) -> None:
 
 def measure_speeds(args: Args) -> list[Figures]:
     """Measure the speed of training by encoder, units and number of points."""
-    dtype = fast_precision("cpu")
+    precision = fast_precision("cpu")
     return [
-        throughput(TASKS["tsp"], PointerConfig(encoder=encoder, units=units), n, dtype, args.batch_size)
+        throughput(TASKS["tsp"], PointerConfig(encoder=encoder, units=units), n, precision, args.batch_size)
         for encoder in ("transformer", "lstm")
         for units in (128, 256)
         for n in (10, 20, 50)

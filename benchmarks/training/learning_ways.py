@@ -171,7 +171,7 @@ class BiasTrainer(ReinforceTrainer):
         super().__init__(args)
         args = self.args
         self.model = self.kind(features_of(self.problem), args.attention, torch.Generator().manual_seed(args.seed))
-        self.model.multiply_in(getattr(torch, args.precision))
+        self.model.multiply_in(args.precision)
         self.optimizers = make_optimizers(self.model, args.optimizer, args.learning_rate)
         self.baseline = SharedBaseline(self.problem, args.num_tours, args.force_starts, args.symmetries)
         self.loss = Reinforce(self.model, self.baseline)

@@ -36,7 +36,7 @@ from routing_agents.policies.attention.model import RAREST, AttentionModel
 from routing_agents.runs import check_integers, check_numbers, problem_of, stream
 from routing_agents.terminal import command_line
 from routing_agents.training.baselines import SharedBaseline
-from routing_agents.training.tuning import choose_precision, keep_freed_memory
+from routing_agents.training.tuning import fast_precision, keep_freed_memory
 from routing_gym.arrays import to_backend
 from routing_gym.files import write_atomically
 from routing_gym.problem import AnyProblem, instance_fields
@@ -167,7 +167,7 @@ def factors(chances: Tensor) -> Tensor:
 
 def train(problem: AnyProblem, model: AttentionModel, args: Args, seed: int) -> int:
     """Train for `args.seconds` processor seconds; return the number of steps."""
-    model.multiply_in(getattr(torch, choose_precision("auto", "cpu")))
+    model.multiply_in(fast_precision("cpu"))
     loss = Reinforce(model, SharedBaseline(problem, args.num_tours, False, False))
     optimizers = make_optimizers(model, "muon", LEARNING_RATES["muon"])
     started, step = time.process_time(), 0

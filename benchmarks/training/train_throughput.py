@@ -31,7 +31,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -255,7 +254,7 @@ def without_emulated(args: Args) -> Args:
     Raises:
         ValueError: The device emulates bfloat16, and the arguments contain no other precision.
     """
-    if "bfloat16" not in args.precisions or fast_precision(args.device) is torch.bfloat16:
+    if "bfloat16" not in args.precisions or fast_precision(args.device) == "bfloat16":
         return args
     found = f"{args.device} has no instructions for bfloat16 and would emulate it"
     left = tuple(precision for precision in args.precisions if precision != "bfloat16")

@@ -158,7 +158,7 @@ def test_average_weights_are_evaluated_and_saved_for_use(tiny):
     assert not torch.equal(average[mean], latest[mean])
     model, problem, header = load_model(folder)
     trainer = ReinforceTrainer(tiny)
-    model.multiply_in(getattr(torch, header["args"]["precision"]))
+    model.multiply_in(header["args"]["precision"])
     cost = solve(model, problem, trainer.held_out).cost.double().mean()
     assert cost.item() == pytest.approx(logged(folder)[0]["greedy"])
 

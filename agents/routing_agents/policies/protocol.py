@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from routing_agents.policies.attention.features import Features
@@ -36,11 +35,11 @@ class PolicyNetwork(nn.Module, ABC):
     features: Features
 
     @abstractmethod
-    def multiply_in(self, dtype: torch.dtype) -> None:
-        """Choose the precision of the matrix products: float32 or bfloat16.
+    def multiply_in(self, precision: str) -> None:
+        """Choose the precision of the matrix products: "float32" or "bfloat16".
 
         Raises:
-            ValueError: The dtype is another one.
+            ValueError: The precision is another one.
         """
 
     @abstractmethod

@@ -27,22 +27,22 @@ def keep_freed_memory() -> bool:
     return all((mallopt(M_MMAP_MAX, 0), mallopt(M_TRIM_THRESHOLD, 2**31 - 1), mallopt(M_TOP_PAD, 64 << 20)))
 
 
-def fast_precision(device: str) -> torch.dtype:
-    """Return bfloat16 if the device multiplies matrices natively in it, else float32.
+def fast_precision(device: str) -> str:
+    """Return "bfloat16" if the device multiplies matrices natively in it, else "float32".
 
     CPUs without such instructions emulate bfloat16, which is much slower than float32. The processor's flags are read
     instead of timing it, so that the result is always the same on the same machine. The environment variable
     ONEDNN_MAX_CPU_ISA hides instructions.
     """
     if device.startswith("cuda"):
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in WITHOUT_BFLOAT16:
-        return torch.float32
+        return "float32"
     info = Path("/proc/cpuinfo")
     flags = set(info.read_text().split()) if info.exists() else set()
-    return torch.bfloat16 if flags & BFLOAT16 else torch.float32
+    return "bfloat16" if flags & BFLOAT16 else "float32"
 
 
 def choose_precision(name: str, device: str) -> str:
-    """Return the name of the requested precision; for "auto", that of `fast_precision`."""
-    return str(fast_precision(device)).removeprefix("torch.") if name == "auto" else name
+    """Return the requested precision; for "auto", that of `fast_precision`."""
+    return fast_precision(device) if name == "auto" else name

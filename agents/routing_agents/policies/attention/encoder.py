@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +15,14 @@ from torch import Tensor, nn
 
 from routing_agents.policies.attention.features import Features
 from routing_agents.policies.attention.matrices import VIEW, node_codes, relative, successions
-from routing_agents.policies.attention.operations import attend, merge_heads, products, split_heads, take_nodes
+from routing_agents.policies.attention.operations import (
+    attend,
+    merge_heads,
+    products,
+    set_precision,
+    split_heads,
+    take_nodes,
+)
 from routing_agents.policies.attention.sizes import check_sizes
 
 EDGE_INPUTS = 4  # inputs per matrix, see `edges`
@@ -98,7 +104,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         d = config.embed_dim
         self.num_heads = config.num_heads
-        self.in_bfloat16 = False  # see `Encoder.multiply_in`
+        self.precision = "float32"  # see `Encoder.multiply_in`
         self.project_qkv = nn.Linear(d, 3 * d, bias=False)
         self.project_out = nn.Linear(d, d, bias=False)
         self.attention_norm = Normalization(config.normalization, d)
@@ -108,14 +114,14 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, shift: Tensor | None = None) -> Tensor:
         """Apply the layer to node embeddings (B, A, d); `shift` (B, H, A, A) is added to the attention scores."""
-        with products(x, self.in_bfloat16):
+        with products(x, self.precision):
             projected = self.project_qkv(x)
         query, key, value = (split_heads(part, self.num_heads) for part in projected.to(x.dtype).chunk(3, dim=-1))
         attended = merge_heads(attend(query, key, value, shift))
-        with products(x, self.in_bfloat16):
+        with products(x, self.precision):
             attended = self.project_out(attended)
         x = self.attention_norm(attended.to(x.dtype).add_(x))
-        with products(x, self.in_bfloat16):
+        with products(x, self.precision):
             transformed = self.contract(F.relu(self.expand(x), inplace=True))
         return self.feed_forward_norm(transformed.to(x.dtype).add_(x))
 
@@ -132,7 +138,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.features = features
         self.config = config
-        self.in_bfloat16 = False  # see `multiply_in`
+        self.precision = "float32"  # see `multiply_in`
         self.embed_node = nn.Linear(len(features.node_inputs), config.embed_dim)
         if features.depot:
             self.embed_depot = nn.Linear(len(features.depot_inputs), config.embed_dim)
@@ -150,21 +156,17 @@ class Encoder(nn.Module):
             fan_in = layer.in_features if isinstance(layer, nn.Linear) else self.config.embed_dim
             parameter.uniform_(-1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=generator)
 
-    def multiply_in(self, dtype: torch.dtype) -> None:
-        """Choose the precision of the encoder's matrix products: float32 or bfloat16.
+    def multiply_in(self, precision: str) -> None:
+        """Choose the precision of the encoder's matrix products: "float32" or "bfloat16".
 
         These products are most of the arithmetic; they include the projections of the nodes for the decoder.
         Attention, normalisation, sums and the decoder stay in float32: with attention in bfloat16 too, a training
         step took twice as long on the CPU that was tested.
 
         Raises:
-            ValueError: The dtype is another one.
+            ValueError: The precision is another one.
         """
-        if dtype not in (torch.float32, torch.bfloat16):
-            raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
-        self.in_bfloat16 = dtype == torch.bfloat16
-        for layer in self.layers:
-            cast(EncoderLayer, layer).in_bfloat16 = self.in_bfloat16
+        set_precision(self, precision)
 
     def embed(self, observation: dict[str, Tensor]) -> Tensor:
         """Return the initial embeddings of the nodes, each independent of the others: (B, A, d)."""

@@ -115,7 +115,7 @@ class AttentionModel(Encoder, PolicyNetwork):
         key_weight, value_weight, logit_weight = self.project_nodes.weight.chunk(3)
         context_weights = self.project_context.weight[:, : len(self.features.context_nodes) * d].split(d, dim=1)
         logit_weight = self.fold(logit_weight)
-        with products(x, self.in_bfloat16):
+        with products(x, self.precision):
             projected = F.linear(x, torch.cat([key_weight, value_weight, logit_weight, *context_weights]))
         keys, values, logit_keys, *node_queries = projected.split(d, dim=-1)
         if not self.features.depot:  # index A is the placeholder

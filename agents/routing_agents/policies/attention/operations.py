@@ -10,15 +10,29 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+PRECISIONS = ("float32", "bfloat16")
 FEW_NODES = 32  # see `attend`
 FEW_NUMBERS = 2**14  # see `penalties`
 
 
-def products(x: Tensor, bfloat16: bool) -> AbstractContextManager[None]:
+def set_precision(network: nn.Module, precision: str) -> None:
+    """Set the attribute `precision` of all layers of a network that have it: "float32" or "bfloat16".
+
+    Raises:
+        ValueError: The precision is another one.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}")
+    for layer in network.modules():
+        if "precision" in vars(layer):
+            vars(layer)["precision"] = precision
+
+
+def products(x: Tensor, precision: str) -> AbstractContextManager[None]:
     """Return a context manager in which matrix products have the chosen precision."""
-    return torch.autocast(x.device.type, torch.bfloat16) if bfloat16 else nullcontext()
+    return torch.autocast(x.device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, shift: Tensor | None = None) -> Tensor:

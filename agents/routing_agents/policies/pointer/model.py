@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from routing_agents.policies.attention.encoder import NORMALIZATIONS, Encoder, ModelConfig
 from routing_agents.policies.attention.features import Features
-from routing_agents.policies.attention.operations import products, take_nodes
+from routing_agents.policies.attention.operations import products, set_precision, take_nodes
 from routing_agents.policies.attention.sizes import check_sizes
 
 POINTS = Features(depot=False, context_nodes=())  # coordinates are all that the encoder reads
@@ -97,15 +97,15 @@ class LSTMEncoder(nn.Module):
 
     def __init__(self, config: PointerConfig) -> None:
         super().__init__()
-        self.in_bfloat16 = False  # see `PointerNetwork.multiply_in`
+        self.precision = "float32"  # see `PointerNetwork.multiply_in`
         self.embed = nn.Linear(2, config.units)
         self.lstm = nn.LSTM(config.units, config.units, batch_first=True)
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Return the decoder's inputs and the encoder's states (B, n, d), and the last state (1, B, d), (1, B, d)."""
-        with products(points, self.in_bfloat16):
+        with products(points, self.precision):
             embedded = self.embed(points)
-        states, last = run_lstm(self.lstm, embedded, None, self.in_bfloat16)
+        states, last = run_lstm(self.lstm, embedded, None, self.precision)
         return embedded, states, last
 
 
@@ -236,7 +236,7 @@ class PointerNetwork(nn.Module):
                 f"answer {config.answer!r} has a dictionary with one word per point, so all instances need one "
                 'size; for mixed sizes take answer "pointer"'
             )
-        self.in_bfloat16 = False  # see `multiply_in`
+        self.precision = "float32"  # see `multiply_in`
         self.encoder = ENCODERS[config.encoder](config)
         self.begin = nn.Parameter(torch.empty(config.units))  # the decoder's first input
         self.decoder = nn.LSTM(config.units, config.units, batch_first=True)
@@ -252,21 +252,15 @@ class PointerNetwork(nn.Module):
             limit = PAPER_RANGE if self.config.initial == "paper" else fan_in(self, name) ** -0.5
             parameter.uniform_(-limit, limit, generator=generator)
 
-    def multiply_in(self, dtype: torch.dtype) -> None:
-        """Choose the precision of matrix products, LSTMs and attention: float32 or bfloat16. Logits are float32.
+    def multiply_in(self, precision: str) -> None:
+        """Choose the precision of matrix products, LSTMs and attention, "float32" or "bfloat16"; logits are float32.
 
         LSTMs remain in float32 on processors for which oneDNN has no LSTM in bfloat16, see `run_lstm`.
 
         Raises:
-            ValueError: The dtype is another one.
+            ValueError: The precision is another one.
         """
-        if dtype not in (torch.float32, torch.bfloat16):
-            raise ValueError(f"choose torch.float32 or torch.bfloat16, got {dtype}")
-        self.in_bfloat16 = dtype == torch.bfloat16
-        if isinstance(self.encoder, TransformerEncoder):
-            self.encoder.encoder.multiply_in(dtype)
-        else:
-            self.encoder.in_bfloat16 = self.in_bfloat16
+        set_precision(self, precision)
 
     def encode(self, points: Tensor, lengths: Tensor | None = None) -> PointerEncoding:
         """Encode instances; padding does not change their encoding.
@@ -286,7 +280,7 @@ class PointerNetwork(nn.Module):
         if lengths is not None:
             absent[:, 1:] = torch.arange(n, device=points.device) >= lengths[:, None]
         inputs, states, last = self.encoder(points) if lengths is None else self.encode_padded(points, lengths)
-        with products(points, self.in_bfloat16):
+        with products(points, self.precision):
             keys = self.answer.keys(states)
         begin = self.begin.to(inputs.dtype).expand(batch_size, 1, -1)
         return PointerEncoding(torch.cat([begin, inputs], dim=1), states, keys, last, absent)
@@ -319,28 +313,28 @@ class PointerNetwork(nn.Module):
 
     def advance(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run the decoder over inputs (B, T, d); return its states d_i (B, T, d), and the last state to go on from."""
-        return run_lstm(self.decoder, inputs, state, self.in_bfloat16)
+        return run_lstm(self.decoder, inputs, state, self.precision)
 
     def choose(self, encoding: PointerEncoding, decoded: Tensor) -> Tensor:
         """Convert decoder states (B, T, d) to logits float32 (B, T, n + 1)."""
-        with products(decoded, self.in_bfloat16):
+        with products(decoded, self.precision):
             logits = self.answer(encoding, decoded)
         return logits.float().masked_fill(encoding.absent[:, None], -torch.inf)
 
 
 def run_lstm(
-    lstm: nn.LSTM, inputs: Tensor, state: tuple[Tensor, Tensor] | None, bfloat16: bool
+    lstm: nn.LSTM, inputs: Tensor, state: tuple[Tensor, Tensor] | None, precision: str
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Run an LSTM in bfloat16 if requested and supported by the device, otherwise in float32.
 
     On x86 processors without AVX-512, oneDNN has no LSTM in bfloat16, but torch's autocast calls it and fails.
     """
     if inputs.is_cpu and not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
-        bfloat16 = False
-    if not bfloat16:
+        precision = "float32"
+    if precision == "float32":
         inputs = inputs.float()
         state = None if state is None else (state[0].float(), state[1].float())
-    with products(inputs, bfloat16):
+    with products(inputs, precision):
         return lstm(inputs, state)
 
 
