@@ -36,18 +36,12 @@ from torch import Tensor, nn
 from routing_agents import checkpoint, runs
 from routing_agents.arguments import flags
 from routing_agents.optimizers import LEARNING_RATES, make_optimizers
-from routing_agents.policies.attention.decoding import (
-    Choice,
-    decode,
-    log_probability,
-    sampling_choice,
-    solve,
-    symmetric_views,
-)
+from routing_agents.policies.attention.decoding import Choice, decode, log_probability, sampling_choice, solve
 from routing_agents.policies.attention.features import features_of
 from routing_agents.policies.attention.model import AttentionModel, ModelConfig
 from routing_agents.policies.attention.saved import describe, warm_start
 from routing_agents.policies.attention.value import CostCritic
+from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.pointer import saved
 from routing_agents.policies.pointer.model import PointerConfig
 from routing_agents.policies.pointer.policy import PointerPolicy

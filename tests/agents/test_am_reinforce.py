@@ -176,7 +176,7 @@ def test_symmetries_seen_alike_change_nothing(tiny, monkeypatch, name):
     usual, gradient = loss_of_a_step(ReinforceTrainer(tiny))
     other, _ = loss_of_a_step(ReinforceTrainer(replace(tiny, symmetries=True)))
     assert abs(other - usual) > 1e-4
-    monkeypatch.setattr("routing_agents.policies.attention.decoding.symmetry", lambda coords, index: coords)
+    monkeypatch.setattr("routing_agents.policies.attention.views.symmetry", lambda coords, index: coords)
     loss, same_gradient = loss_of_a_step(ReinforceTrainer(replace(tiny, symmetries=True)))
     assert loss == pytest.approx(usual, rel=1e-4)
     torch.testing.assert_close(same_gradient, gradient, rtol=1e-3, atol=1e-5)

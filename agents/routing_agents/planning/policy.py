@@ -9,14 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from routing_agents.policies.attention.decoding import (
-    GREEDY,
-    evaluation_mode,
-    num_symmetries,
-    sampling_choice,
-    symmetric_views,
-)
+from routing_agents.policies.attention.decoding import GREEDY, evaluation_mode, num_symmetries, sampling_choice
 from routing_agents.policies.attention.decoding import decode as rollout_of
+from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.trained import TrainedModel, choose_decoding, load
 from routing_gym.arrays import cast_instance, to_backend, to_numpy
 from routing_gym.data.own import OwnInstance

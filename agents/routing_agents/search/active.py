@@ -11,20 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from routing_agents.policies.attention.best import better_of, cheapest
 from routing_agents.policies.attention.decoding import (
     Choice,
-    better_of,
-    cheapest,
     decode,
     greedy_choice,
     log_probability,
     num_symmetries,
     play_policy,
     sampling_choice,
-    symmetric_views,
 )
 from routing_agents.policies.attention.model import AttentionModel, Encoding
 from routing_agents.policies.attention.operations import take_nodes
+from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.search.beam import search_in_chunks
 from routing_gym import arrays
 from routing_gym.arrays import select

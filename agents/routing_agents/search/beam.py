@@ -11,17 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.decoding import (
-    as_tensors,
-    better_of,
-    cheapest,
-    check_symmetries,
-    greedy_choice,
-    in_chunks,
-    symmetric_views,
-)
+from routing_agents.policies.attention.best import better_of, cheapest
+from routing_agents.policies.attention.decoding import as_tensors, check_symmetries, greedy_choice, in_chunks
 from routing_agents.policies.attention.memory import chunk_size
 from routing_agents.policies.attention.model import AttentionModel, Encoding
+from routing_agents.policies.attention.views import symmetric_views
 from routing_gym import arrays
 from routing_gym.arrays import select, to_backend
 from routing_gym.problem import AnyProblem

@@ -14,13 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.decoding import (
-    make_policy,
-    num_symmetries,
-    play_policy,
-    sampling_choice,
-    symmetric_views,
-)
+from routing_agents.policies.attention.decoding import make_policy, num_symmetries, play_policy, sampling_choice
+from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.search.neighbourhood import Effort, Neighbourhoods
 from routing_gym.arrays import FloatArray, IntArray, select, to_backend, to_numpy
 from routing_gym.problem import AnyProblem

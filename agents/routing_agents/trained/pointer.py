@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from routing_agents.header import CheckpointError
-from routing_agents.policies.attention.decoding import GREEDY, better_of
+from routing_agents.policies.attention.best import better_of
+from routing_agents.policies.attention.decoding import GREEDY
 from routing_agents.policies.pointer.decoding import predict
 from routing_agents.policies.pointer.model import PointerNetwork
 from routing_agents.policies.pointer.policy import PointerPolicy

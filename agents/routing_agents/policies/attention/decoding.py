@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from routing_agents.policies.attention.matrices import VIEW
+from routing_agents.policies.attention.best import better_of, cheapest, pad
 from routing_agents.policies.attention.memory import chunk_size, named_memory_errors
+from routing_agents.policies.attention.views import symmetric_views
 from routing_agents.policies.protocol import Encoded, PolicyNetwork
 from routing_gym import arrays
 from routing_gym.arrays import concatenate, select, to_backend
 from routing_gym.problem import AnyProblem
-from routing_gym.problems.geometry import symmetry
 from routing_gym.rollout import Policy, Rollout, rollout
 
 Choice = Callable[[Tensor], Tensor]  # logits (..., A) -> actions (...)
@@ -291,30 +291,6 @@ def num_symmetries(problem: AnyProblem) -> int:
     return 8 if "coords" in problem.observation_space().spaces or problem.observed.per_edge else 1
 
 
-def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
-    """Return the static observation of instances in one of `num_symmetries` views; view 0 is the original.
-
-    Coordinates are rotated and reflected. With matrices, the codes of the nodes are permuted.
-    """
-    observation = problem.observe_static(instance)
-    if "coords" in observation:
-        observation |= {"coords": symmetry(observation["coords"], index)}
-    if problem.observed.per_edge:
-        matrix = observation[problem.observed.per_edge[0]]
-        observation |= {VIEW: torch.as_tensor(index, device=matrix.device).expand(len(matrix))}
-    return observation
-
-
-def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
-    """Repeat B instances for V symmetries (see `num_symmetries`); return them and their static observation.
-
-    Row b * V + k is instance b under the k-th of the symmetries.
-    """
-    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
-    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
-    return views, seen(problem, views, np.tile(symmetries, batch_size))
-
-
 @contextmanager
 def evaluation_mode(model: PolicyNetwork) -> Iterator[None]:
     """Context manager: put a model into evaluation mode, and restore its mode afterwards, also after an error."""
@@ -344,27 +320,3 @@ def best_tours(
         played = decode(model, problem, views, encoding, choose, num_tours, decoding.force_starts, first_tour=first)
         found.append(cheapest(played.actions, played.cost, arrays.batch_size(instance)))
     return better_of(found)
-
-
-def cheapest(actions: Tensor, cost: Tensor, batch_size: int) -> Rollout:
-    """Return the cheapest tour of each instance, whose tours are consecutive rows."""
-    cost, best = cost.unflatten(0, (batch_size, -1)).min(dim=1)
-    return Rollout(
-        actions.unflatten(0, (batch_size, -1))[torch.arange(batch_size, device=best.device), best], cost, None
-    )
-
-
-def better_of(found: list[Rollout]) -> Rollout:
-    """Return the cheapest tour of each row."""
-    if len(found) == 1:
-        return found[0]
-    longest = max(one.actions.shape[1] for one in found)
-    actions = torch.stack([pad(one.actions, longest) for one in found], dim=1)
-    cost = torch.stack([one.cost for one in found], dim=1)
-    return cheapest(actions.flatten(0, 1), cost.flatten(), len(cost))
-
-
-def pad(actions: Tensor, length: int) -> Tensor:
-    """Pad tours to a length by repeating the last action, which costs nothing in a finished row."""
-    missing = length - actions.shape[1]
-    return torch.cat([actions, actions[:, -1:].expand(-1, missing)], dim=1) if missing else actions

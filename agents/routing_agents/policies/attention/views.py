@@ -1,0 +1,39 @@
+"""Views of instances: under the symmetries of the square, or with the codes of their nodes in another order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from routing_agents.policies.attention.matrices import VIEW
+from routing_gym import arrays
+from routing_gym.arrays import select
+from routing_gym.problem import AnyProblem
+from routing_gym.problems.geometry import symmetry
+
+
+def seen(problem: AnyProblem, instance: Any, index: int | np.ndarray) -> dict[str, Tensor]:
+    """Return the static observation of instances in one of `decoding.num_symmetries` views; view 0 is the original.
+
+    Coordinates are rotated and reflected. With matrices, the codes of the nodes are permuted.
+    """
+    observation = problem.observe_static(instance)
+    if "coords" in observation:
+        observation |= {"coords": symmetry(observation["coords"], index)}
+    if problem.observed.per_edge:
+        matrix = observation[problem.observed.per_edge[0]]
+        observation |= {VIEW: torch.as_tensor(index, device=matrix.device).expand(len(matrix))}
+    return observation
+
+
+def symmetric_views(problem: AnyProblem, instance: Any, symmetries: range) -> tuple[Any, dict[str, Tensor]]:
+    """Repeat B instances for V symmetries (see `decoding.num_symmetries`); return them and their static observation.
+
+    Row b * V + k is instance b under the k-th of the symmetries.
+    """
+    batch_size, device = arrays.batch_size(instance), arrays.device_of(instance)
+    views = select(instance, torch.arange(batch_size, device=device).repeat_interleave(len(symmetries)))
+    return views, seen(problem, views, np.tile(symmetries, batch_size))
