@@ -13,7 +13,8 @@ from torch import Tensor
 
 from routing_agents.policies.attention.features import features_named
 from routing_agents.policies.attention.operations import take_nodes
-from routing_agents.policies.pointer.model import PointerConfig, PointerEncoding, PointerNetwork
+from routing_agents.policies.pointer.encoders import PointerConfig
+from routing_agents.policies.pointer.model import PointerEncoding, PointerNetwork
 from routing_agents.policies.protocol import PolicyNetwork
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from routing_agents import checkpoint
 from routing_agents.header import CheckpointError, from_json
-from routing_agents.policies.pointer.model import PointerConfig, PointerNetwork
+from routing_agents.policies.pointer.encoders import PointerConfig
+from routing_agents.policies.pointer.model import PointerNetwork
 from routing_agents.policies.pointer.sequences import Order
 from routing_agents.policies.pointer.tasks import TASKS, Task
 
